@@ -1,0 +1,96 @@
+# Every target sets up what it needs in $(VENV), once; a second run starts at once. Knows GNU Make 3.81 (macOS) and later.
+#
+#   make demo                      the README chain on every executor of this machine, compared in one table
+#   make demo DATA='shards/*'      the same on your own TFRecords or images
+#   make test                      make check, then every test that can run here
+#   make demo EXTRA=cpu            choose the extra yourself: cpu, cuda12 or cuda13
+#   make test PYTHON=python3.12    choose the interpreter
+#   make test ARGS='-k resize'     hand arguments to pytest, or to the benchmarks
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+DATA   ?=
+
+# The DALI wheel follows the driver: the CUDA 13 build needs 580, the CUDA 12 build 525.60. Without a
+# driver, DALI's CPU operators are installed, and no CuPy.
+DRIVER := $(shell nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\..*/\1/p' | head -n 1)
+ifeq ($(DRIVER),)
+EXTRA ?= cpu
+else
+EXTRA ?= $(shell if [ $(DRIVER) -ge 580 ]; then echo cuda13; elif [ $(DRIVER) -ge 525 ]; then echo cuda12; else echo cpu; fi)
+endif
+
+PY  := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+RUN := $(VENV)/.gpupipe-$(EXTRA)
+DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
+
+.PHONY: help demo test check bench bench-gpu test-gpu notebooks coverage setup setup-dev clean
+
+help:
+	@sed -n '3,9s/^# *//p' Makefile
+	@echo 'others: check bench bench-gpu test-gpu notebooks coverage setup setup-dev clean'
+
+demo: $(RUN)
+	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
+
+test: check
+	$(PY) -m pytest $(ARGS)
+
+check: $(DEV)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m pyright --pythonpath $(PY)
+
+test-gpu: $(DEV)
+	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)
+
+bench: $(DEV)
+	$(PY) -m benchmarks $(ARGS)
+
+bench-gpu: $(DEV)
+	$(PY) -m benchmarks bench-gpu $(ARGS)
+
+coverage: $(DEV)
+	$(PY) -m coverage run -m pytest $(ARGS)
+	$(PY) -m coverage report
+
+notebooks: $(RUN)
+	@set -e; found=; for book in notebooks/*.ipynb; do \
+	  [ -e "$$book" ] || continue; \
+	  [ -n "$$found" ] || $(PIP) install -e '.[notebooks]'; \
+	  found=yes; echo "$$book"; $(VENV)/bin/jupyter execute "$$book"; \
+	done; [ -n "$$found" ] || echo 'notebooks: this folder holds no notebook'
+
+setup: $(RUN)
+setup-dev: $(DEV)
+
+# The stamps depend on pyproject.toml alone: the install is editable, so changed code needs no new one.
+$(DEV): $(RUN) pyproject.toml
+	@echo 'installing the tools for checks and tests ...'
+	@$(PIP) install -e '.[$(EXTRA),dev]'
+	@touch $@
+
+$(RUN): $(VENV)/.gpupipe-venv-$(EXTRA) pyproject.toml
+	@echo 'installing gpupipe[$(EXTRA)] into $(VENV): a few hundred MB, once ...'
+	@$(PIP) install -e '.[$(EXTRA)]'
+	@touch $@
+
+# Changing EXTRA starts anew, for two DALI wheels in one environment overwrite each other; only an environment that was
+# made here is removed. Debian's python3 lacks ensurepip (python3-venv holds it): then the pip at hand installs pip.
+$(VENV)/.gpupipe-venv-$(EXTRA):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "gpupipe needs Python 3.10 or later, got `$(PYTHON) --version 2>&1`; choose one with make PYTHON=python3.12" >&2; exit 1; }
+	@for old in $(VENV)/.gpupipe-venv-*; do if [ -e "$$old" ]; then rm -rf '$(VENV)'; fi; done
+	@if $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then $(PYTHON) -m venv '$(VENV)'; else \
+	  $(PYTHON) -m venv --without-pip '$(VENV)' && $(PYTHON) -m pip install --quiet --upgrade pip --target \
+	    "`$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))'`"; \
+	fi || { echo "$(PYTHON) can make no virtual environment: it needs its venv module, and ensurepip or pip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	find gpupipe ops tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@for made in $(VENV)/.gpupipe-venv-*; do if [ -e "$$made" ]; then rm -rf '$(VENV)'; fi; done

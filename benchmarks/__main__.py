@@ -1,0 +1,135 @@
+"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu]`; `chain` if none is named."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.compare import Comparison, compare
+from benchmarks.equal import UnequalWork
+from benchmarks.machine import cores, gpus
+from benchmarks.memory import shuffle_memory
+from benchmarks.pairs import ContestantFailed
+
+__all__ = ["main"]
+
+RESULTS = Path(__file__).parent / "results"
+COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a benchmark; return 0, or 2 if contestants' work is unequal or one of them failed."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or (words[0] not in COMMANDS and words[0] not in ("-h", "--help")):
+        words.insert(0, "chain")
+    options = _parser().parse_args(words)
+    try:
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.scratch) as folder:
+            return int(options.run(options, Path(folder)))
+    except (UnequalWork, ContestantFailed, FileNotFoundError) as error:
+        print(f"{options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _chain(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, "chain-gpu" if options.device == "gpu" else "chain")
+
+
+def _gpu(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, "chain-gpu")
+
+
+def _extract(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, "extract")
+
+
+def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
+    if work == "chain-gpu" and not gpus():
+        print("not measured: no NVIDIA GPU here (nvidia-smi names none)")
+        return 0
+    found = Comparison(
+        work=work,
+        data=options.data,
+        contestants=_names(options),
+        against=options.against,
+        pairs=options.pairs,
+        batch=options.batch,
+        batches=options.batches,
+        warmup=options.warmup,
+        threads=options.threads,
+        shuffle=options.shuffle,
+        probes=options.probes,
+    )
+    path = compare(found, folder, options.out)
+    print(f"written to {path.name}")
+    return 0
+
+
+def _memory(options: argparse.Namespace, folder: Path) -> int:
+    path = shuffle_memory(
+        folder,
+        options.out,
+        contestants=_names(options),
+        records=options.records,
+        shuffle=options.shuffle,
+        threads=options.threads,
+    )
+    print(f"written to {path.name}")
+    return 0
+
+
+def _names(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(options.contestants.split(",")) if options.contestants else ()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    chain = commands.add_parser(
+        "chain", help="the chain of the README on the CPU: decode, crop, flip, normalise, batch"
+    )
+    extract = commands.add_parser("extract", help="interleave and parse only, checksums verified")
+    memory = commands.add_parser("shuffle-memory", help="what a large shuffle buffer adds to resident memory")
+    gpu = commands.add_parser(
+        "bench-gpu", help="the chain on a GPU and on its machine's CPU; 'not measured' where there is no GPU"
+    )
+    chain.set_defaults(run=_chain)
+    extract.set_defaults(run=_extract)
+    memory.set_defaults(run=_memory)
+    gpu.set_defaults(run=_gpu)
+    for command, batch, batches, warmup in ((chain, 64, 40, 10), (gpu, 256, 100, 20), (extract, 256, 240, 20)):
+        command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
+        command.add_argument("--against", default="", help="the reference of the ratios")
+        command.add_argument("--pairs", type=_positive, default=9, help="pairs for each contestant (%(default)s)")
+        command.add_argument("--batch", type=_positive, default=batch, help="rows in a batch (%(default)s)")
+        command.add_argument("--batches", type=_positive, default=batches, help="batches in the window (%(default)s)")
+        command.add_argument("--warmup", type=_positive, default=warmup, help="batches before it (%(default)s)")
+        command.add_argument("--probes", type=_positive, default=40, help="passes over 512 probes (%(default)s)")
+        command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
+    chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: the same as bench-gpu")
+    memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
+    memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")
+    for command in (chain, extract, gpu, memory):
+        command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
+        command.add_argument(
+            "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"
+        )
+        command.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
+        command.add_argument(
+            "--scratch", type=Path, default=None, help="folder for temporary files, removed at the end"
+        )
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"needs a number from 1 on, got {text}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""child: one contestant, one run, in a process of its own. A job comes in on stdin, one line of JSON goes out.
+
+The measured window starts after the warm-up batches, when queues and autotuners have settled, and ends with a batch in
+hand. Inside it this process does nothing but take the next batch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from benchmarks.contestants import CONTESTANTS, batches
+from benchmarks.job import Audit, Job, Run
+from benchmarks.probe import audit_images, audit_records
+from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_seconds
+
+__all__ = ["main", "measure"]
+
+# What "the contestant's own code" begins after; imported first so that first_batch_s holds no import.
+_LIBRARIES = ("torch", "tensorflow", "nvidia.dali", "nvidia.dali.fn", "nvidia.dali.tfrecord", "gpupipe", "PIL.Image")
+
+
+def main() -> int:
+    """Do the job on stdin; print its report as the last line of stdout."""
+    job = Job.from_json(sys.stdin.readline())
+    out = os.dup(1)
+    os.dup2(2, 1)  # libraries print to stdout; only the report may
+    report = json.dumps(_report(job))
+    with os.fdopen(out, "w") as stdout:
+        print(report, file=stdout)
+    return 0
+
+
+def measure(job: Job, iterator: Iterator[tuple[Any, Any]], begun: float) -> Run:
+    """Take the batches of a job and time the window.
+
+    Args:
+        iterator: the contestant's pass.
+        begun: `time.monotonic()` before the iterator was made, in seconds.
+
+    Raises:
+        ValueError: if the pass ends before the window does.
+    """
+    batch, _ = _take(job, iterator, 1)
+    first = time.monotonic()
+    if job.warmup > 1:
+        batch, _ = _take(job, iterator, job.warmup - 1)
+    _settle(batch)
+    cpu, start = tree_cpu_seconds(), time.perf_counter()
+    batch, items = _take(job, iterator, job.batches)
+    _settle(batch)
+    seconds, cpu = time.perf_counter() - start, tree_cpu_seconds() - cpu
+    images = batch[0]
+    return Run(
+        contestant=job.contestant,
+        items=items,
+        seconds=seconds,
+        cpu_seconds=cpu,
+        first_batch_s=first - begun,
+        start_s=first - job.started,
+        peak_rss_mb=peak_bytes() / 1e6,
+        shape=_shape(images),
+        dtype=getattr(images.dtype, "name", str(images.dtype)).removeprefix("torch.").lower(),
+    )
+
+
+def _report(job: Job) -> dict[str, Any]:
+    contestant = CONTESTANTS[job.contestant]
+    for name in _LIBRARIES:
+        if any(need == name.partition(".")[0] or name.startswith(need) for need in contestant.needs):
+            importlib.import_module(name)
+    begun = time.monotonic()
+    if job.mode == "damaged":
+        return {"error": _error(job)}
+    if job.mode == "memory":
+        return _memory(job)
+    iterator = batches(job)
+    if job.mode == "audit":
+        audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
+        return asdict(audit)
+    run = measure(job, iterator, begun)
+    _close(iterator)
+    return asdict(run)
+
+
+def _memory(job: Job) -> dict[str, Any]:
+    """Measure what the shuffle buffer adds to a process that has already read without one (readers, allocators)."""
+    plain = batches(replace(job, shuffle=1))
+    _take(job, plain, job.warmup)
+    _close(plain)
+    before = resident_parts()
+    watch = OwnPeak()
+    items = sum(len(labels) for _, labels in batches(job))
+    after = watch.stop()
+    rise = {name: round(after[name] - before[name], 2) for name in before}
+    return {"contestant": job.contestant, "items": items, "rise_mb": round(sum(rise.values()), 2), **rise}
+
+
+def _take(job: Job, iterator: Iterator[tuple[Any, Any]], count: int) -> tuple[tuple[Any, Any], int]:
+    """Take `count` batches; return the last one and the number of rows in all."""
+    batch, rows = None, 0
+    for _ in range(count):
+        batch = next(iterator, None)
+        if batch is None:
+            raise ValueError(
+                f"{job.contestant} needs files for {job.warmup + job.batches} batches of {job.batch}, got fewer; "
+                "give more files or take fewer --batches"
+            )
+        rows += _shape(batch[1])[0]
+    assert batch is not None
+    return batch, rows
+
+
+def _shape(array: Any) -> tuple[int, ...]:
+    shape: Any = array.shape
+    if callable(shape):  # DALI's tensors have a method
+        shape = shape()
+    return tuple(int(n) for n in shape)
+
+
+def _settle(batch: tuple[Any, Any]) -> None:
+    """Wait until the batch exists: a CuPy array may still be being written."""
+    if hasattr(batch[0], "__cuda_array_interface__") and "cupy" in sys.modules:
+        sys.modules["cupy"].cuda.runtime.deviceSynchronize()
+
+
+def _close(iterator: Iterator[tuple[Any, Any]]) -> None:
+    if isinstance(iterator, Generator):
+        iterator.close()
+
+
+def _error(job: Job) -> str:
+    """Go through files with a wrong checksum in them; return the error's text, "" if nobody noticed."""
+    try:
+        for _ in batches(job):
+            pass
+    except Exception as error:  # whichever class the contestant's library raises; the text is the result
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""compare: one comparison from start to end: data, who is here, equal work, pairs, table, result file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data, probe, report
+from benchmarks.contestants import CONTESTANTS, missing
+from benchmarks.equal import UnequalWork, check, expected_counts
+from benchmarks.job import Audit, Job
+from benchmarks.pairs import Pair, audit, notices_damage, run_pairs
+
+__all__ = ["GOALS", "Comparison", "compare", "present"]
+
+_PROBES = 512
+_REFERENCES = {"chain": "dali", "extract": "tfdata-extract", "chain-gpu": "dali-gpu"}
+
+# What the project set itself: (contestant, reference, CPU ratio at most, rate ratio at least). Printed, never hidden.
+GOALS = {
+    "chain": ("gpupipe-dali", "dali", 1.05, 0.95),
+    "extract": ("gpupipe-extract", "tfdata-extract", 0.45, 1.4),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What to compare and how; the fields are the options of the command."""
+
+    work: str
+    data: str = ""
+    contestants: tuple[str, ...] = ()
+    against: str = ""
+    pairs: int = 9
+    batch: int = 64
+    batches: int = 40
+    warmup: int = 10
+    threads: int = 2
+    shuffle: int = 1000
+    probes: int = 40
+
+    @property
+    def reference(self) -> str:
+        """The contestant that the others are divided by."""
+        return self.against or _REFERENCES[self.work]
+
+
+def present(what: Comparison) -> tuple[list[str], dict[str, str]]:
+    """Return the contestants that can take part, and why the others cannot.
+
+    Raises:
+        UnequalWork: if a name is unknown or does other work, or the reference cannot take part.
+    """
+    # On a machine with a GPU the question is also what the same chain costs on its CPU.
+    works = ("chain", "chain-gpu") if what.work == "chain-gpu" else (what.work,)
+    known = [name for name, one in CONTESTANTS.items() if one.work in works]
+    asked = what.contestants or known
+    if wrong := [name for name in (*asked, what.reference) if name not in known]:
+        raise UnequalWork(
+            f"{what.work} needs contestants out of {', '.join(known)}, got {', '.join(wrong)}; choose among them"
+        )
+    names = [name for name in known if name in asked or name == what.reference]
+    absent = {name: why for name in names if (why := missing(CONTESTANTS[name]))}
+    if what.reference in absent:
+        raise UnequalWork(
+            f"{what.work} needs its reference {what.reference}, got {absent[what.reference]}; "
+            "install it, or name another one with --against"
+        )
+    return [name for name in names if name not in absent], absent
+
+
+def compare(what: Comparison, folder: Path, out: Path) -> Path:
+    """Compare the contestants of one kind of work; print the table and return the result file.
+
+    Args:
+        what: the options.
+        folder: for temporary files.
+        out: for the result file.
+
+    Raises:
+        UnequalWork: if contestants cannot be compared.
+        ContestantFailed: if one of them ends without a report.
+    """
+    names, absent = present(what)
+    shards = data.load(what.data, folder)
+    margin = what.shuffle + 8 * what.batch  # so that nobody nears the end of the pass while the window is open
+    job = Job(
+        contestant=what.reference,
+        files=data.repeated(shards.files, shards.records, (what.warmup + what.batches) * what.batch + margin),
+        batch=what.batch,
+        threads=what.threads,
+        warmup=what.warmup,
+        batches=what.batches,
+        shuffle=what.shuffle,
+    )
+    audits, crc = _audit(what, names, folder, job)
+    pairs: list[Pair] = []
+    for pair in run_pairs(job, names, what.reference, what.pairs):
+        pairs.append(pair)
+        _say(f"pair {len(pairs)} of {what.pairs * len(names)}: {pair.contestant} {pair.run.cpu_ms:.3f} CPU-ms, "
+             f"{what.reference} {pair.reference.cpu_ms:.3f}")  # fmt: skip
+    settings = {**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files), "verifies_checksums": crc}
+    found = report.summary(pairs, what.reference)
+    print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
+    print(_goal(what, found))
+    return report.write(report.document(what.work, settings, pairs, what.reference, audits, absent), out)
+
+
+def _audit(what: Comparison, names: Sequence[str], folder: Path, job: Job) -> tuple[list[Audit], dict[str, bool]]:
+    """Let everybody go over the probes; refuse unequal work before anything is timed."""
+    probes = tuple(str(path) for path in probe.write_probes(folder, _PROBES))
+    times = what.probes if what.work != "extract" else 1  # nothing random in it: once is enough
+    if _PROBES * times % what.batch:
+        raise UnequalWork(
+            f"the audit needs a --batch that divides {_PROBES * times}, got {what.batch}; use a power of 2"
+        )
+    audits = []
+    for name in names:
+        audits.append(audit(replace(job, contestant=name, files=probes * times)))
+        _say(f"audit of {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in audits[-1].figures.items()))
+    check(audits, expected_counts(_PROBES, times))
+    damaged = (str(probe.write_damaged(folder)),)
+    crc = {name: notices_damage(replace(job, contestant=name, files=damaged)) for name in names}
+    if what.work == "extract" and not all(crc.values()):
+        careless = ", ".join(name for name, noticed in crc.items() if not noticed)
+        raise UnequalWork(
+            f"extract needs contestants that verify checksums, got {careless} that did not notice a wrong one"
+        )
+    return audits, crc
+
+
+def _goal(what: Comparison, found: Mapping[str, Mapping[str, Any]]) -> str:
+    if what.work not in GOALS:
+        return ""
+    name, reference, cpu, rate = GOALS[what.work]
+    if name not in found or what.reference != reference:
+        return f"goal: {name} against {reference} was not measured"
+    own = found[name]
+    met = own["cpu_ratio"].median <= cpu and own["rate_ratio"].median >= rate
+    return f"goal: {name} CPU ratio <= {cpu}, rate ratio >= {rate}: {'met' if met else 'NOT met'}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

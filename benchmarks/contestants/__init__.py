@@ -1,0 +1,77 @@
+"""contestants: who takes part, one file each.
+
+A contestant's file has `batches(job, **options)`, an iterator of one pass of (images, labels) batches. The list below
+is the only registration: a name, the file, its options, and the modules it needs (none is imported by the parent).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchmarks.job import Job
+
+__all__ = ["CONTESTANTS", "Contestant", "batches", "missing"]
+
+Work = Literal["chain", "extract", "chain-gpu", "shuffle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One way to do the work."""
+
+    name: str
+    work: Work
+    module: str
+    label: str
+    needs: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_DALI = ("nvidia.dali",)
+_GPUPIPE = ("gpupipe",)
+_TF = ("tensorflow",)
+_BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
+_ALL = (
+    Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, {"device": "cpu"}),
+    Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
+    Contestant("gpupipe-numpy", "chain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
+    Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
+    Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
+    Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, {"device": "gpu"}),
+    Contestant(
+        "gpupipe-gpu", "chain-gpu", "gpupipe_chain", "gpupipe, DALI on GPU", _GPUPIPE + _DALI, {"device": "gpu"}
+    ),
+    Contestant("tfdata-extract", "extract", "tf_extract", "tf.data, batch then parse", _TF, {"batched": True}),
+    Contestant("tfdata-each", "extract", "tf_extract", "tf.data, parse one by one", _TF, {"batched": False}),
+    Contestant("gpupipe-extract", "extract", "gpupipe_extract", "gpupipe", _GPUPIPE),
+    Contestant("gpupipe-before", "shuffle", "gpupipe_shuffle", "gpupipe, parse before", _GPUPIPE, _BEFORE),
+    Contestant("gpupipe-after", "shuffle", "gpupipe_shuffle", "gpupipe, parse after", _GPUPIPE, _AFTER),
+    Contestant("tfdata-before", "shuffle", "tf_shuffle", "tf.data, parse before", _TF, _BEFORE),
+    Contestant("tfdata-after", "shuffle", "tf_shuffle", "tf.data, parse after", _TF, _AFTER),
+)
+CONTESTANTS = {one.name: one for one in _ALL}
+
+
+def batches(job: Job) -> Iterator[tuple[Any, Any]]:
+    """Import the contestant's file and start its pass."""
+    contestant = CONTESTANTS[job.contestant]
+    module = importlib.import_module(f"benchmarks.contestants.{contestant.module}")
+    iterator: Iterator[tuple[Any, Any]] = module.batches(job, **contestant.options)
+    return iterator
+
+
+def missing(contestant: Contestant) -> str:
+    """Say which of the modules a contestant needs are not installed; "" if none."""
+    absent = [name for name in contestant.needs if not _installed(name)]
+    return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False

@@ -1,0 +1,79 @@
+"""dali_chain: the chain as a DALI user writes it by hand, on the CPU or the GPU.
+
+DALI's reader verifies no checksums and reads the shards one after the other, shuffled by a buffer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
+from benchmarks.tfrecord import frames, write_index
+
+__all__ = ["batches"]
+
+
+def batches(job: Job, device: Literal["cpu", "gpu"]) -> Iterator[tuple[Any, Any]]:
+    """Yield one pass of (images, labels); on the GPU both stay there as DALI tensors."""
+    with tempfile.TemporaryDirectory() as folder:
+        index = {name: str(Path(folder) / f"{i}.idx") for i, name in enumerate(dict.fromkeys(job.files))}
+        for name, path in index.items():
+            write_index(name, Path(path))
+        pipe = _pipeline(job, [index[name] for name in job.files], device)
+        records = {name: sum(1 for _ in frames(name)) for name in index}
+        for _ in range(sum(records[name] for name in job.files) // job.batch):
+            images, labels = pipe.run()
+            if device == "gpu":
+                yield images.as_tensor(), labels.as_tensor()
+            else:
+                yield np.asarray(images.as_tensor()), np.asarray(labels.as_tensor())[:, 0]
+
+
+def _pipeline(job: Job, index: list[str], device: Literal["cpu", "gpu"]) -> Any:
+    dali: Any = importlib.import_module("nvidia.dali")
+    fn: Any = importlib.import_module("nvidia.dali.fn")
+    tfrec: Any = importlib.import_module("nvidia.dali.tfrecord")
+    pipe = dali.Pipeline(
+        batch_size=job.batch,
+        num_threads=job.threads,
+        device_id=0 if device == "gpu" else None,
+        prefetch_queue_depth=2,
+        seed=job.seed,
+    )
+    with pipe:
+        record = fn.readers.tfrecord(
+            path=list(job.files),
+            index_path=index,
+            features={
+                "image/encoded": tfrec.FixedLenFeature((), tfrec.string, ""),
+                "image/class/label": tfrec.FixedLenFeature([1], tfrec.int64, -1),
+            },
+            random_shuffle=job.shuffle > 1,
+            initial_fill=max(1, job.shuffle),
+            name="reader",
+        )
+        images = fn.decoders.image_random_crop(
+            record["image/encoded"],
+            device="mixed" if device == "gpu" else "cpu",
+            random_area=[0.08, 1.0],
+            random_aspect_ratio=[3 / 4, 4 / 3],
+            adjust_orientation=False,
+        )
+        images = fn.resize(images, size=[SIZE, SIZE])
+        images = fn.crop_mirror_normalize(
+            images,
+            mirror=fn.random.coin_flip(),
+            mean=list(IMAGENET_MEAN),
+            std=list(IMAGENET_STD),
+            output_layout="HWC",
+        )
+        labels = record["image/class/label"]
+        pipe.set_outputs(images, labels.gpu() if device == "gpu" else labels)
+    pipe.build()
+    return pipe

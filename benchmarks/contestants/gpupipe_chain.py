@@ -1,0 +1,41 @@
+"""gpupipe_chain: the chain of the README, word for word, on the executor that the options name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from benchmarks.job import SIZE, Job
+
+__all__ = ["batches"]
+
+
+def batches(
+    job: Job, device: Literal["cpu", "gpu"] = "cpu", backend: Literal["auto", "dali", "numpy"] = "auto"
+) -> Iterator[tuple[Any, Any]]:
+    """Yield one pass of (images, labels)."""
+    import gpupipe as gp
+    from gpupipe import ops
+
+    def train_example(record: Any) -> Any:
+        x = gp.io.parse_single_example(
+            record,
+            {
+                "image/encoded": gp.io.FixedLenFeature((), bytes),
+                "image/class/label": gp.io.FixedLenFeature((), "int64", default_value=-1),
+            },
+        )
+        image = ops.decode_jpeg(x["image/encoded"], channels=3)
+        image = ops.random_resized_crop(image, (SIZE, SIZE))
+        image = ops.random_flip_left_right(image)
+        return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD), x["image/class/label"]
+
+    ds = (
+        gp.Dataset.list_files(list(job.files), seed=job.seed)
+        .interleave(gp.TFRecordDataset, cycle_length=job.cycle, num_parallel_calls=gp.AUTOTUNE)
+        .shuffle(job.shuffle, seed=job.seed)
+        .map(train_example, num_parallel_calls=gp.AUTOTUNE)
+        .batch(job.batch, drop_remainder=True)
+        .prefetch(gp.AUTOTUNE)
+    )
+    yield from ds.with_options(gp.Options(device=device, backend=backend, threads=job.threads, seed=job.seed))

@@ -1,0 +1,51 @@
+"""tf_chain: the chain in tf.data, in the fastest form found that does the same work.
+
+The crop is decoded alone (`decode_and_crop_jpeg`), every stage is autotuned, and flip and normalisation run image by
+image: on whole batches, which leave the cache, the same two took 4.0 CPU-ms per image in all instead of 2.3.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.contestants.tf_crop import window
+from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
+
+__all__ = ["batches", "records"]
+
+
+def records(tf: Any, job: Job) -> Any:
+    """Interleave the shards in parallel, file order shuffled. Call it before any other op: it sets the threads."""
+    tf.config.threading.set_inter_op_parallelism_threads(job.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(job.threads)
+    tf.random.set_seed(job.seed)
+    files = tf.data.Dataset.from_tensor_slices(list(job.files)).shuffle(len(job.files))
+    return files.interleave(tf.data.TFRecordDataset, cycle_length=job.cycle, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def batches(job: Job) -> Iterator[tuple[Any, Any]]:
+    """Yield one pass of (images, labels) as TensorFlow tensors."""
+    tf: Any = importlib.import_module("tensorflow")
+    features = {
+        "image/encoded": tf.io.FixedLenFeature((), tf.string),
+        "image/class/label": tf.io.FixedLenFeature((), tf.int64, default_value=-1),
+    }
+    source = records(tf, job)
+    mean, scale = tf.constant(IMAGENET_MEAN), 1 / tf.constant(IMAGENET_STD)
+
+    def finished(record: Any) -> tuple[Any, Any]:
+        x = tf.io.parse_single_example(record, features)
+        encoded = x["image/encoded"]
+        crop = window(tf.image.extract_jpeg_shape(encoded))
+        # TensorFlow's default DCT is the fast one, 1.3 of 255 darker here than every other contestant's decoder.
+        image = tf.image.decode_and_crop_jpeg(encoded, crop, channels=3, dct_method="INTEGER_ACCURATE")
+        image = tf.image.random_flip_left_right(tf.image.resize(image, [SIZE, SIZE], antialias=True))
+        return (image - mean) * scale, x["image/class/label"]
+
+    ds = source.shuffle(job.shuffle, seed=job.seed).map(finished, num_parallel_calls=tf.data.AUTOTUNE)
+    ds = ds.batch(job.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = job.threads
+    yield from ds.with_options(options)

@@ -1,0 +1,53 @@
+"""data: the shards that are read, and how often, so that one pass is longer than what is measured."""
+
+from __future__ import annotations
+
+import glob
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.tfrecord import frames
+
+__all__ = ["Data", "load", "repeated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Some shards: their files, records, and mean bytes in a record."""
+
+    files: tuple[str, ...]
+    records: int
+    mean_bytes: int
+    made: bool
+
+    def describe(self) -> dict[str, object]:
+        """Describe the data for the results, without paths."""
+        kind = "procedural photographs" if self.made else "files given with --data"
+        return {"data": kind, "shards": len(self.files), "records": self.records, "mean_bytes": self.mean_bytes}
+
+
+def load(pattern: str, folder: Path) -> Data:
+    """Find the shards of a pattern, or make 400 procedural photographs in `folder` if it is "".
+
+    Raises:
+        FileNotFoundError: if nothing matches.
+    """
+    if pattern:
+        files = sorted(glob.glob(pattern))
+    else:
+        from gpupipe.compare.photographs import write_shards
+
+        files = [str(path) for path in write_shards(folder)]
+    if not files:
+        raise FileNotFoundError(f"a benchmark needs TFRecord shards, got none for {pattern!r}; correct --data")
+    lengths = [length for path in files for _, length in frames(path)]
+    if not lengths:
+        raise FileNotFoundError(f"a benchmark needs records, got {len(files)} empty shards; correct --data")
+    return Data(tuple(files), len(lengths), round(sum(lengths) / len(lengths)), not pattern)
+
+
+def repeated(files: Sequence[str], records: int, needed: int) -> tuple[str, ...]:
+    """List the files as often as it takes to hold `needed` records in one pass."""
+    return tuple(files) * max(1, math.ceil(needed / records))

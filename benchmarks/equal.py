@@ -1,0 +1,83 @@
+"""equal: whether contestants did equal work, and why not.
+
+Compared are figures read off their batches (`benchmarks.probe`), never what they say about themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from benchmarks.job import Audit
+
+__all__ = ["UnequalWork", "check", "expected_counts", "refusals"]
+
+# What two contestants may differ by: (relative part, absolute part). The reason stands beside each.
+_LIMITS = {
+    "share": (0.02, 0.0),  # the issue of the benchmark: 2 % of the mean share of the image inside the windows
+    "contrast": (
+        0.15,
+        0.0,
+    ),  # antialiasing leaves half of what plain bilinear leaves; rounding moves it by a few per cent
+    "flipped": (0.0, 0.03),  # half of them; the standard error of 20,000 coins is 0.0035
+    "level": (0.0, 2.0),  # JPEG decoders and rounding move a mean by less than 1 of 255
+    "bytes": (0.0, 0.0),
+    "digest": (0.0, 0.0),
+}
+
+
+class UnequalWork(Exception):
+    """Contestants whose figures must not be compared; the text lists every difference."""
+
+
+def expected_counts(labels: int, times: int) -> dict[str, int]:
+    """Return what `Audit.counts` is if each label came `times` times."""
+    return {str(times): labels}
+
+
+def refusals(audits: Sequence[Audit], counts: dict[str, int]) -> list[str]:
+    """List what keeps these contestants from being compared; empty if their work is equal.
+
+    Args:
+        audits: one for each contestant.
+        counts: how often the labels must have been delivered, as `expected_counts` gives it.
+    """
+    found = [
+        f"{one.contestant} delivered labels {_times(one.counts)}, needed {_times(counts)}"
+        for one in audits
+        if one.counts != counts
+    ]
+    for a, b in combinations(audits, 2):
+        for what in ("shape", "dtype", "layout"):
+            if getattr(a, what) != getattr(b, what):
+                found.append(f"{what}: {a.contestant} {getattr(a, what)}, {b.contestant} {getattr(b, what)}")
+        for name in sorted(a.figures.keys() | b.figures.keys()):
+            if name not in a.figures or name not in b.figures:
+                found.append(f"{name}: measured for one of {a.contestant}, {b.contestant} only")
+            elif differs(name, a.figures[name], b.figures[name]):
+                found.append(f"{name}: {a.contestant} {a.figures[name]:.4g}, {b.contestant} {b.figures[name]:.4g}")
+    return found
+
+
+def differs(name: str, a: float, b: float) -> bool:
+    """Say whether two contestants' figures are further apart than that figure may be."""
+    relative, absolute = _LIMITS[name]
+    return abs(a - b) > max(relative * min(abs(a), abs(b)), absolute)
+
+
+def check(audits: Sequence[Audit], counts: dict[str, int]) -> None:
+    """Refuse unequal work.
+
+    Raises:
+        UnequalWork: with one line for each difference.
+    """
+    if found := refusals(audits, counts):
+        lines = "\n  ".join(found)
+        raise UnequalWork(
+            f"a benchmark needs contestants that do equal work, got\n  {lines}\n"
+            "make them equal, or leave one out with --contestants"
+        )
+
+
+def _times(counts: dict[str, int]) -> str:
+    return ", ".join(f"{labels} of them {times}x" for times, labels in counts.items()) or "never"

@@ -1,0 +1,121 @@
+"""job: what one contestant is asked to do in one process, and what it reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "SIZE", "Audit", "Job", "Run"]
+
+# In the units of the pixels, 0..255. Written here and not imported: no contestant depends on another's package.
+IMAGENET_MEAN = (123.675, 116.28, 103.53)
+IMAGENET_STD = (58.395, 57.12, 57.375)
+SIZE = 224
+
+Mode = Literal["measure", "audit", "damaged", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One process's work.
+
+    Attributes:
+        contestant: a name in `benchmarks.contestants.CONTESTANTS`.
+        files: TFRecord shards; a file listed k times is read k times in one pass.
+        mode: "measure" times a window; "audit" goes through one pass and reports what came out; "damaged" expects
+            an error about the record with a wrong checksum that is in the files; "memory" goes through one pass
+            without the shuffle buffer to settle, then through one with it, and reports what the second added.
+        batch: rows in a batch.
+        threads: CPU threads (or worker processes) the contestant may use for its main work.
+        warmup: batches taken before the window starts.
+        batches: batches in the window.
+        shuffle: records in the shuffle buffer.
+        cycle: files read side by side.
+        seed: for those whose randomness can be seeded.
+        started: `time.monotonic()` of the parent just before the process was started, in seconds.
+    """
+
+    contestant: str
+    files: tuple[str, ...]
+    mode: Mode = "measure"
+    batch: int = 64
+    threads: int = 2
+    warmup: int = 10
+    batches: int = 40
+    shuffle: int = 1000
+    cycle: int = 8
+    seed: int = 0
+    started: float = 0.0
+
+    def to_json(self) -> str:
+        """Write the job as one line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """Read a job written by `to_json`."""
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**{**fields, "files": tuple(fields["files"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one process measured.
+
+    Attributes:
+        contestant: who.
+        items: images (or records) delivered inside the window.
+        seconds: wall time of the window.
+        cpu_seconds: user and system time of the whole process tree inside the window.
+        first_batch_s: from the start of the contestant's own code (its imports done) to its first batch.
+        start_s: from the start of the process to the first batch, imports included.
+        peak_rss_mb: the largest sum of resident memory over the process tree, file pages included, in 1e6 bytes.
+        shape: shape of the last batch.
+        dtype: dtype of the last batch.
+    """
+
+    contestant: str
+    items: int
+    seconds: float
+    cpu_seconds: float
+    first_batch_s: float
+    start_s: float
+    peak_rss_mb: float
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def cpu_ms(self) -> float:
+        """CPU-milliseconds per image."""
+        return self.cpu_seconds / self.items * 1e3
+
+    @property
+    def rate(self) -> float:
+        """Images per second."""
+        return self.items / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a contestant's batches held over one pass through the probe files; compared by `benchmarks.equal`.
+
+    Attributes:
+        contestant: who.
+        shape: shape of one batch.
+        dtype: dtype of one batch.
+        layout: "NHWC", "NCHW" or "records".
+        counts: how often each label was delivered, as {times: number of labels}.
+        figures: measured quantities by name: "share" (mean share of the image inside the crop window), "contrast"
+            (what the resize filter leaves of fine stripes), "flipped" (share of mirrored images), "level" (mean of
+            a channel whose true mean is 128, after the normalisation is undone), "bytes" and "digest" for records.
+        errors: standard errors of figures that are means over random draws.
+    """
+
+    contestant: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    counts: dict[str, int]
+    figures: dict[str, float]
+    errors: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,94 @@
+"""machine: where and with what a benchmark ran. No host name, no user, no path."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
+
+_PACKAGES = (
+    "gpupipe",
+    "numpy",
+    "pillow",
+    "simplejpeg",
+    "opencv-python-headless",
+    "crc32c",
+    "nvidia-dali-cuda120",
+    "nvidia-dali-cuda130",
+    "nvidia-nvimgcodec-cu12",
+    "nvidia-nvimgcodec-cu13",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "torch",
+    "tensorflow",
+    "tensorflow-cpu",
+)
+
+
+def cores() -> int:
+    """Return how many CPU cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def gpus() -> list[str]:
+    """List the GPUs, as "name, memory, driver"; empty without a driver."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        out = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in out.splitlines() if line.strip()]
+
+
+def load() -> float:
+    """Return the load of the last minute: above the number of cores, somebody else was busy, too."""
+    return round(os.getloadavg()[0], 2)
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine: cores, CPU model, memory in GB, GPUs, system, Python."""
+    return {
+        "cores": cores(),
+        "cpu": _field("/proc/cpuinfo", "model name"),
+        "memory_gb": round(int(_field("/proc/meminfo", "MemTotal").split()[0]) / 1e6, 1),
+        "gpus": gpus(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that took part or could have."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """Return the git commit, with "+changes" if tracked files differ from it; "unknown" outside git."""
+    here = Path(__file__).parent
+    try:
+        head, changes = (
+            subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("+changes" if changes else "")
+
+
+def _field(path: str, name: str) -> str:
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "0 (not given by this system)"

@@ -1,0 +1,88 @@
+"""memory: what a large shuffle buffer adds to a process's resident memory, file pages included."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.contestants import CONTESTANTS, missing
+from benchmarks.job import Job
+from benchmarks.pairs import spawn
+
+__all__ = ["GOAL_MB", "shuffle_memory", "write_records"]
+
+GOAL_MB = 50.0
+_BYTES = 110_000  # of a record's payload
+_SHARDS = 8
+
+
+def write_records(folder: Path, count: int, size: int = _BYTES) -> list[Path]:
+    """Write `count` Examples whose "image/encoded" is `size` bytes of noise, with gpupipe's own writer."""
+    from gpupipe.io import TFRecordWriter, encode_example
+
+    noise = random.Random(0)
+    paths = [folder / f"noise-{i:05d}-of-{_SHARDS:05d}.tfrecord" for i in range(_SHARDS)]
+    for i, path in enumerate(paths):
+        with TFRecordWriter(path) as file:
+            for label in range(i, count, _SHARDS):
+                file.write(encode_example({"image/encoded": noise.randbytes(size), "image/class/label": label}))
+    return paths
+
+
+def shuffle_memory(
+    folder: Path, out: Path, *, contestants: tuple[str, ...] = (), records: int, shuffle: int, threads: int
+) -> Path:
+    """Run every shuffle contestant once, each in its own process; print a table and return the result file.
+
+    Args:
+        folder: where the shards are written and removed again: 110 KB a record.
+        out: for the result file.
+        contestants: names; none means all that shuffle.
+        records: in one pass.
+        shuffle: records in the buffer.
+        threads: for the contestants.
+
+    Raises:
+        ContestantFailed: if one of them ends without a report.
+    """
+    _say(f"writing {records} records of {_BYTES} bytes ...")
+    paths = write_records(folder, records)
+    job = Job("", tuple(map(str, paths)), "memory", batch=50, threads=threads, warmup=20, shuffle=shuffle)
+    found: dict[str, Any] = {}
+    absent: dict[str, str] = {}
+    try:
+        for name, one in CONTESTANTS.items():
+            if one.work != "shuffle" or (contestants and name not in contestants):
+                continue
+            if why := missing(one):
+                absent[name] = why
+                continue
+            found[name], _ = spawn(replace(job, contestant=name))
+            _say(f"{name}: {found[name]['rise_mb']:.1f} MB")
+    finally:
+        for path in paths:
+            path.unlink()
+    print(_table(found, absent, shuffle))
+    settings = {"records": records, "bytes": _BYTES, "shuffle": shuffle, "threads": threads, "batch": job.batch}
+    document = {**report.header("shuffle-memory", settings), "not_measured": absent, "runs": found, "goal_mb": GOAL_MB}
+    return report.write(document, out)
+
+
+def _table(found: dict[str, Any], absent: dict[str, str], shuffle: int) -> str:
+    lines = [f"rise of VmRSS through shuffle({shuffle}), MB: all = own memory + file pages + shared"]
+    for name, one in found.items():
+        parts = ", ".join(f"{part} {one[part]:.1f}" for part in ("anonymous_mb", "file_mb", "shared_mb"))
+        verdict = ""
+        if name.startswith("gpupipe"):
+            verdict = f"  goal < {GOAL_MB:.0f}: {'met' if one['rise_mb'] < GOAL_MB else 'NOT met'}"
+        lines.append(f"{CONTESTANTS[name].label:<34}{one['rise_mb']:>9.1f}  ({parts}; {one['items']} records){verdict}")
+    lines += [f"{CONTESTANTS[name].label}: {why}" for name, why in absent.items()]
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

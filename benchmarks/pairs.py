@@ -1,0 +1,107 @@
+"""pairs: run jobs in processes of their own, and contestants in alternating pairs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.job import Audit, Job, Run
+from benchmarks.process import PeakMemory
+from benchmarks.ratios import pair_order
+
+__all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
+
+_ROOT = Path(__file__).parent.parent
+
+
+class ContestantFailed(Exception):
+    """A contestant's process ended without a report; the text holds the end of its stderr."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two runs right after one another: a contestant's, and the reference's."""
+
+    contestant: str
+    run: Run
+    reference: Run
+    reference_first: bool
+
+
+def spawn(job: Job, timeout: float = 600) -> tuple[dict[str, Any], int]:
+    """Run one job; return its report and the peak memory of its process tree in bytes.
+
+    Args:
+        timeout: seconds after which the process is killed.
+
+    Raises:
+        ContestantFailed: if it does not report.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+    )
+    watch = PeakMemory(process.pid)
+    try:
+        out, err = process.communicate(replace(job, started=time.monotonic()).to_json() + "\n", timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise ContestantFailed(
+            f"{job.contestant} needs to finish within {timeout:.0f} s, got no end; run it alone"
+        ) from None
+    finally:
+        peak = watch.stop()
+    if process.returncode or not out:
+        raise ContestantFailed(f"{job.contestant} ended with {process.returncode} and this text:\n{err[-3000:]}")
+    report: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return report, peak
+
+
+def audit(job: Job) -> Audit:
+    """Let a contestant go once through the probe files of `job`."""
+    report, _ = spawn(replace(job, mode="audit"))
+    return Audit(**{**report, "shape": tuple(report["shape"])})
+
+
+def notices_damage(job: Job) -> bool:
+    """Say whether a contestant raises an error on a record with a wrong checksum.
+
+    Ask after its audit went through: then the checksum is all that can be wrong.
+    """
+    report, _ = spawn(replace(job, mode="damaged"))
+    return bool(report["error"])
+
+
+def measure(job: Job) -> Run:
+    """Run one job and take the larger of what the kernel and the watcher saw as its peak memory."""
+    report, peak = spawn(job)
+    run = Run(**{**report, "shape": tuple(report["shape"])})
+    return replace(run, peak_rss_mb=max(run.peak_rss_mb, peak / 1e6))
+
+
+def run_pairs(
+    job: Job, contestants: Sequence[str], reference: str, count: int, measure: Callable[[Job], Run] = measure
+) -> Iterator[Pair]:
+    """Yield `count` pairs of each contestant with the reference; the reference is paired with itself, too.
+
+    Rounds go through all contestants, so that a slow minute of the machine meets all of them, and every second pair
+    runs the reference first.
+    """
+    for i in range(count):
+        for name in (reference, *(name for name in contestants if name != reference)):
+            jobs = replace(job, contestant=name), replace(job, contestant=reference)
+            runs: dict[int, Run] = {}
+            for which in pair_order(i):
+                runs[which] = measure(jobs[which])
+            yield Pair(name, runs[0], runs[1], reference_first=pair_order(i)[0] == 1)

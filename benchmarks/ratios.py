@@ -1,0 +1,51 @@
+"""ratios: medians of repeats and ratios of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+__all__ = ["Spread", "pair_order", "ratios"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The least, the middle and the largest of some figures."""
+
+    least: float
+    median: float
+    most: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Summarise `values`.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        if not values:
+            raise ValueError("a median needs at least one value, got none; run at least one pair")
+        return cls(min(values), median(values), max(values), len(values))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.least:.3f}-{self.most:.3f})"
+
+
+def ratios(first: Sequence[float], second: Sequence[float]) -> Spread:
+    """Divide pair by pair, then summarise: what the machine did to both runs of a pair cancels out.
+
+    Raises:
+        ValueError: if the two differ in length, or a divisor is not positive.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"ratios need pairs, got {len(first)} and {len(second)} values; drop the incomplete pair")
+    if any(value <= 0 for value in second):
+        raise ValueError("ratios need positive divisors, got a run without time or images; look at its raw figures")
+    return Spread.of([a / b for a, b in zip(first, second, strict=True)])
+
+
+def pair_order(index: int) -> tuple[int, int]:
+    """Return which of a pair runs first: (0, 1) in even pairs, (1, 0) in odd ones."""
+    return (0, 1) if index % 2 == 0 else (1, 0)

@@ -1,0 +1,153 @@
+"""arithmetic: `+ - * /` and comparisons on traced values, with one meaning on every executor.
+
+NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps). So on
+images: the graph has no float64; an integer image divided, or met by a float, becomes float32; integer `+ - *` would wrap and
+is refused. Values that never meet an image keep NumPy's own rules.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .errors import SpecError
+from .op import Array, Case, Op
+from .spec import TensorSpec
+
+__all__ = ["OPERATORS", "Arithmetic"]
+
+OPERATORS: dict[str, Any] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "neg": operator.neg,
+    "invert": operator.invert,
+    "abs": operator.abs,
+    "getitem": operator.getitem,
+}
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Op):
+    """One Python operator on traced values.
+
+    Attributes:
+        operator: a key of `OPERATORS`.
+        left: a Python number on the left of the value, if the value is on the right.
+        right: a Python number (or subscript) on the right of the value.
+        image: whether an image takes part: then the rules for images hold.
+
+    Shapes: NumPy's broadcasting; on an image the other side is a number, a per-channel vector or an image of the same size.
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "any"
+
+    operator: str = "add"
+    left: Any = None
+    right: Any = None
+    image: bool = False
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        if self.image:
+            return self._infer_image(*xs)
+        if any(x.dtype is bytes for x in xs):
+            if self.operator in ("eq", "ne"):
+                return TensorSpec((), "bool")
+            raise SpecError(f"{self.operator!r} is not defined for bytes; got {', '.join(map(str, xs))}")
+        if any(not x.known for x in xs):
+            return TensorSpec(None, None)
+        # NumPy itself says what the result is: the operator runs on ones of the smallest such shapes.
+        samples = [np.ones([1 if n is None else n for n in x.shape or ()], x.dtype)[()] for x in xs]
+        try:
+            with np.errstate(all="ignore"):
+                result = np.asarray(self._run(samples))
+        except (TypeError, ValueError, IndexError, OverflowError) as error:
+            raise SpecError(f"{self.operator!r} is not defined for {', '.join(map(str, xs))}: {error}") from error
+        if self.operator == "getitem":
+            return TensorSpec(tuple(None for _ in result.shape), result.dtype) if _varies(xs) else TensorSpec(result.shape, result.dtype)
+        return TensorSpec(_broadcast([x.shape or () for x in xs]), result.dtype)
+
+    def _infer_image(self, *xs: TensorSpec) -> TensorSpec:
+        if self.operator == "neg":
+            if xs[0].dtype.kind != "f":
+                raise SpecError(f"-x on an image needs floats, got {xs[0]}; convert it with ops.cast(x, 'float32')")
+            return xs[0]
+        if self.operator not in SIGNS:
+            raise SpecError(f"an image can be used with + - * / here, got {self.operator!r}; use ops.py_function")
+        numbers = [number for number in (self.left, self.right) if number is not None]
+        floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(x.dtype.kind == "f" for x in xs)
+        if self.operator != "truediv" and not floats:
+            raise SpecError(
+                f"integer {SIGNS[self.operator]} on an image wraps in NumPy and widens in DALI, got {', '.join(map(str, xs))}; "
+                f"convert it first with ops.cast(x, 'float32')"
+            )
+        image = next(x for x in xs if x.layout is not None)
+        return TensorSpec(_broadcast([x.shape or () for x in xs]), np.float32, image.layout)
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return hw
+
+    def reference(self, *xs: Any) -> Any:
+        return self._run([np.asarray(x, np.float32) for x in xs] if self.image else list(xs))
+
+    def dali(self, d: Any, *xs: Any) -> Any:
+        return self._run([d.fn.cast(x, dtype=d.dtype(np.float32)) if hasattr(x, "name") else x for x in xs], d)
+
+    def _run(self, xs: list[Any], d: Any = None) -> Any:
+        function = OPERATORS[self.operator]
+        if self.left is not None:
+            xs = [np.float32(self.left) if self.image and d is None else self._number(self.left), *xs]
+        if self.right is not None:
+            xs = [*xs, np.float32(self.right) if self.image and d is None else self._number(self.right)]
+        return function(*xs)
+
+    def _number(self, value: Any) -> Any:
+        return float(value) if self.image else value
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        x = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+        f = x.astype(np.float32) / 7
+        reason = "float32 division: DALI multiplies by the reciprocal, one unit in the last place of values up to 60"
+        yield Case(cls("truediv", right=255, image=True), (x,), ("HWC",), atol=1e-5, reason=reason, note="x/255")
+        yield Case(cls("mul", left=2, image=True), (f,), ("HWC",), note="2*x")
+        yield Case(cls("mul", right=0.5, image=True), (x,), ("HWC",), note="x*0.5")
+        yield Case(cls("sub", right=1, image=True), (f,), ("HWC",), note="x-1")
+        yield Case(cls("sub", left=1.5, image=True), (x,), ("HWC",), note="1.5-x")
+        yield Case(cls("add", image=True), (f, f * 2), ("HWC", "HWC"), note="x+y")
+        yield Case(cls("add", image=True), (f, np.float32([1, 2, 3])), ("HWC", None), note="x+vector")
+        yield Case(cls("neg", image=True), (f,), ("HWC",), note="-x")
+
+
+def _varies(xs: tuple[TensorSpec, ...]) -> bool:
+    return any(n is None for x in xs for n in x.shape or ())
+
+
+def _broadcast(shapes: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    rank = max(map(len, shapes))
+    out: list[int | None] = []
+    for dims in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):
+        sizes = {n for n in dims if n != 1}
+        if len(sizes) > 1 and None not in sizes:
+            raise SpecError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        known = [n for n in sizes if n is not None]
+        out.append(known[0] if known else None if sizes else 1)
+    return tuple(out)

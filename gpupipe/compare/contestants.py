@@ -1,0 +1,107 @@
+"""contestants: the executors that can be compared, which of them this machine has, and one run of one of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gpupipe.compare.measure import MARK, Figures, Job
+from gpupipe.errors import GpupipeError
+from gpupipe.transform.choose import gpu_count, has_dali
+
+__all__ = ["EXECUTORS", "Executor", "run_alone"]
+
+# The folder that holds this very gpupipe. `-c` puts the working directory first on the path; a stray random.py there
+# must not be imported, and the gpupipe measured must be the one that asks.
+_ROOT = str(Path(__file__).resolve().parents[2])
+_CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.compare.measure import main; sys.exit(main(sys.argv[1:]))"
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One way of running a chain.
+
+    Attributes:
+        key: what people type.
+        title: what tables show.
+        device: as in `Options`.
+        backend: as in `Options`.
+    """
+
+    key: str
+    title: str
+    device: str
+    backend: Literal["dali", "numpy"]
+
+    def missing(self) -> str:
+        """Say why this machine cannot run it; empty if it can."""
+        if self.device == "gpu" and not gpu_count():
+            return "no GPU"
+        if self.backend == "dali" and not has_dali():
+            return "DALI is not installed"
+        return ""
+
+
+EXECUTORS: tuple[Executor, ...] = (
+    Executor("dali-gpu", "DALI GPU", "gpu", "dali"),
+    Executor("dali-cpu", "DALI CPU", "cpu", "dali"),
+    Executor("numpy", "NumPy", "cpu", "numpy"),
+)
+
+
+def run_alone(job: Job, folder: Path, progress: Callable[[dict[str, Any]], None]) -> Figures:
+    """Run `job` in a process of its own and wait for it.
+
+    Args:
+        job: what to measure.
+        folder: an existing folder for the job's file and the process's log.
+        progress: called with ``{"images": n}`` while it warms up and ``{"passes": n}`` while it is measured.
+
+    Raises:
+        GpupipeError: the run failed; the text is its own error, or the last words of a process that crashed.
+    """
+    stem = f"{job.device}-{job.backend}"
+    document, log = folder / f"{stem}.json", folder / f"{stem}.log"
+    document.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    command = [sys.executable, "-c", _CODE.format(root=_ROOT), str(document)]
+    answer: dict[str, Any] = {}
+    with open(log, "wb") as errors:
+        # A session of its own: Ctrl-C reaches this process alone, which then ends the other one without its traceback.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(MARK.encode()):
+                    answer = json.loads(line[len(MARK) :])
+                    progress(answer)
+            process.wait()
+        finally:
+            _end(process)
+    if "figures" in answer:
+        return Figures(**answer["figures"])
+    if "error" in answer:
+        raise GpupipeError(answer["error"])
+    words = log.read_text(encoding="utf-8", errors="replace").strip()
+    raise GpupipeError(f"its process ended with status {process.returncode}; its last words:\n{words[-2000:]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop the process and whatever it started, if it is still running."""
+    if process.stdout is not None:
+        process.stdout.close()
+    if process.poll() is not None:
+        return
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)  # it holds nothing that needs tidying: its files lie in a folder of ours
+    process.wait()

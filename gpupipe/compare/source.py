@@ -1,0 +1,102 @@
+"""source: what the demo reads: TFRecord files or a folder of class directories, found and looked at before any work."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupipe.errors import DataError, PlanError, RecordError
+
+__all__ = ["Source", "find_source"]
+
+JPEG_SUFFIXES = (".jpg", ".jpeg")
+ENOUGH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The files of a run; plain data, so that it travels to a subprocess as JSON.
+
+    Attributes:
+        name: how the person would call it.
+        patterns: wildcards or names of TFRecord files; empty for a folder of images.
+        paths: JPEG files of a folder; empty for TFRecord files.
+        labels: the class of each path, an index into the sorted class directories.
+        at_least: how many images there are known to be; no more than `ENOUGH` are counted.
+    """
+
+    name: str
+    patterns: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    labels: Sequence[int] = ()
+    at_least: int = 0
+
+
+def find_source(data: str, images: int) -> Source:
+    """Find what `data` means: a TFRecord file, a wildcard of them, a folder of them, or a folder of class directories.
+
+    Args:
+        data: a path or a wildcard, as typed.
+        images: take at most this many images of a folder, evenly over all classes.
+
+    Raises:
+        PlanError: nothing matches, or what matches is neither TFRecords with images nor class directories with JPEGs.
+    """
+    pattern = os.path.expanduser(data)
+    if os.path.isdir(pattern):
+        return _in_folder(data, Path(pattern), images)
+    files = [pattern] if os.path.isfile(pattern) else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+    if not files:
+        problem = "no file matches it" if glob.has_magic(pattern) else "it does not exist"
+        raise PlanError(
+            f"--data needs TFRecord files or a folder of class directories, got {data!r}: {problem}; check the path, "
+            "and quote wildcards so that the shell leaves them alone"
+        )
+    return _tfrecords(data, [glob.escape(pattern)] if os.path.isfile(pattern) else [pattern], files)
+
+
+def _in_folder(name: str, folder: Path, images: int) -> Source:
+    records = sorted(str(path) for path in folder.iterdir() if path.is_file() and ".tfrecord" in path.name.lower())
+    if records:
+        return _tfrecords(name, [glob.escape(path) for path in records], records)
+    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    found = [
+        (str(path), label)
+        for label, directory in enumerate(classes)
+        for path in sorted(directory.iterdir())
+        if path.suffix.lower() in JPEG_SUFFIXES
+    ]
+    if not found:
+        raise PlanError(
+            f"--data needs *.tfrecord files or class directories with *.jpg or *.jpeg files, got the folder {name!r} "
+            f"with neither ({len(classes)} directories in it); for files of another name give a wildcard, '{name}/*'"
+        )
+    taken = [found[number * len(found) // images] for number in range(images)] if len(found) > images else found
+    paths, labels = [path for path, _ in taken], [label for _, label in taken]
+    return Source(name, paths=paths, labels=labels, at_least=len(paths))
+
+
+def _tfrecords(name: str, patterns: Sequence[str], files: Sequence[str]) -> Source:
+    """Read the first records: a wrong file is found here, before any subprocess starts."""
+    from gpupipe.dataset import TFRecordDataset
+    from gpupipe.io import FixedLenFeature, parse_single_example
+
+    filled = [file for file in files if os.path.getsize(file)]
+    if not filled:
+        raise PlanError(f"--data needs TFRecord files with records, got {name!r}: {len(files)} empty files")
+    try:
+        with iter(TFRecordDataset(filled).take(ENOUGH)) as records:
+            first, *others = records
+        jpeg = parse_single_example(first, {"image/encoded": FixedLenFeature((), bytes)})["image/encoded"]
+    except RecordError as error:
+        raise PlanError(f"--data needs TFRecord files, got one that is none or is damaged: {error}") from error
+    except DataError as error:
+        raise PlanError(
+            f"--data needs records that are tf.train.Example with a bytes feature 'image/encoded', got others: {error}"
+        ) from error
+    if not bytes(jpeg).startswith(b"\xff\xd8\xff"):
+        raise PlanError(f"--data needs JPEG images, got other bytes in 'image/encoded' of the first record of {name!r}")
+    return Source(name, patterns=patterns, at_least=1 + len(others))

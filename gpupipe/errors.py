@@ -1,0 +1,153 @@
+"""errors: every exception that gpupipe raises, and what it carries.
+
+The tree::
+
+    GpupipeError
+    ├── PlanError (ValueError)          a chain that cannot mean anything; raised on the user's line
+    │   ├── PlanTypeError (TypeError)   ... because an argument has the wrong type
+    │   ├── SpecError                   ... because an op was given a value it is not defined for
+    │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
+    ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
+    ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
+    └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
+        ├── RecordError                 framing: CRC, length, truncation
+        ├── ParseError                  a tf.train.Example lacks a feature or holds another type
+        ├── DecodeError                 bytes that are no image, or a damaged one
+        ├── ShapeError                  elements of one batch that do not stack
+        ├── FunctionError               a user's function raised
+        ├── MissingFileError (FileNotFoundError)
+        └── DirectoryError (IsADirectoryError)
+
+The grammar of a message is: who needs what, got what; what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ClosedError",
+    "DataError",
+    "DecodeError",
+    "DirectoryError",
+    "FunctionError",
+    "GpupipeError",
+    "MissingDependencyError",
+    "MissingFileError",
+    "ParseError",
+    "PlanError",
+    "PlanTypeError",
+    "RecordError",
+    "ShapeError",
+    "SpecError",
+    "TraceError",
+]
+
+
+class GpupipeError(Exception):
+    """The root of every exception gpupipe raises on purpose."""
+
+
+class PlanError(GpupipeError, ValueError):
+    """A chain or an argument that cannot mean anything."""
+
+
+class PlanTypeError(PlanError, TypeError):
+    """An argument of the wrong type."""
+
+
+class SpecError(PlanError):
+    """An op was applied to a value whose shape, dtype or layout it is not defined for."""
+
+
+class TraceError(PlanError, TypeError):
+    """A traced function asked for a value that exists only while the pipeline runs."""
+
+
+class MissingDependencyError(GpupipeError, ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+
+class ClosedError(GpupipeError, RuntimeError):
+    """An iterator was used after it was closed, or in a process forked from its owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an element came from: a file and byte offset, or a stream and index."""
+
+    file: str
+    offset: int | None = None
+    unit: str = "offset"
+
+    def __str__(self) -> str:
+        return self.file if self.offset is None else f"{self.file} at {self.unit} {self.offset}"
+
+
+class DataError(GpupipeError, RuntimeError):
+    """One element could not be produced.
+
+    Attributes:
+        reason: what was needed and what was found, without the place.
+        file: the file or stream the element came from, None where unknown.
+        offset: byte offset of the record in the file, or index in the stream; None where unknown.
+        stage: the step that failed, as the user wrote it (``"read"``, ``"parse"``, ``"decode_jpeg"``, ...).
+    """
+
+    def __init__(
+        self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: str = "offset"
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.file = file
+        self.offset = offset
+        self.stage = stage
+        self.unit = unit
+
+    def at(
+        self, file: str | None = None, offset: int | None = None, stage: str = "", unit: str | None = None
+    ) -> DataError:
+        """Fill in whatever part of the place is not known yet; answer self."""
+        if self.file is None and file is not None:
+            self.file, self.offset = file, offset if self.offset is None else self.offset
+            self.unit = unit or self.unit
+        if not self.stage:
+            self.stage = stage
+        return self
+
+    def __str__(self) -> str:
+        where = str(Place(self.file, self.offset, self.unit)) if self.file is not None else ""
+        head = ": ".join(part for part in (where, self.stage) if part)
+        return f"{head}: {self.reason}" if head else self.reason
+
+
+class RecordError(DataError):
+    """A record's framing is damaged: CRC, length or truncation."""
+
+
+class ParseError(DataError):
+    """A tf.train.Example that does not hold what the feature specification asks for."""
+
+
+class DecodeError(DataError):
+    """Bytes that are not an image, or an image that is damaged or too large."""
+
+
+class ShapeError(DataError):
+    """Elements of one batch whose shapes differ."""
+
+
+class FunctionError(DataError):
+    """A user's function raised; the original exception is the cause."""
+
+
+class MissingFileError(DataError, FileNotFoundError):
+    """A file that was named does not exist."""
+
+    __str__ = DataError.__str__
+
+
+class DirectoryError(DataError, IsADirectoryError):
+    """A file was expected, and a directory found."""
+
+    __str__ = DataError.__str__

@@ -1,0 +1,164 @@
+"""evaluate: what the host computes of a graph, and where the executor's part begins.
+
+A graph has two sides. Host values (parsed features, labels, sizes, random parameters) are computed here with NumPy, for a batch
+at a time. Image values run in an executor; `boundary` says what crosses over. Sizes are known on the host before any pixel
+exists, so all geometry is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .errors import DecodeError
+from .extract.headers import check_complete, read_header
+from .graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from .op import Array
+from .random import BatchRng, hash64
+
+__all__ = ["BatchValues", "boundary", "header_size", "is_image"]
+
+
+def is_image(value: Value) -> bool:
+    """Whether a value is computed by an executor (on the GPU, if there is one) rather than on the host."""
+    value = value.value if isinstance(value, Item) else value
+    if not isinstance(value, Apply) or value.op.domain == "host":
+        return False
+    if value.op.domain == "image":
+        return True
+    return any(is_image(x) or x.spec.layout is not None for x in value.x)
+
+
+def boundary(outputs: Iterable[Value]) -> tuple[list[Value], list[Value]]:
+    """Split a graph at the border between host and executor.
+
+    Returns:
+        The host values that the image values below `outputs` read (columns, constants, drawn parameters), and the image
+        values themselves, inputs before users.
+    """
+    images = [value for value in topological(outputs, through_draws=False) if is_image(value)]
+    inside = set(images)
+    needed: dict[Value, None] = {}
+    for value in images:
+        for below in value.inputs:
+            if below not in inside:
+                needed[below] = None
+    return list(needed), images
+
+
+def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int]:
+    """Height and width of an encoded image, from its header; checks that it is whole and not a bomb.
+
+    Raises:
+        DecodeError: not an image, cut short, or more than `max_pixels` pixels.
+    """
+    header = read_header(data, orientation=oriented)
+    check_complete(data, header)
+    if header.height * header.width > max_pixels:
+        raise DecodeError(
+            f"an image may have {max_pixels} pixels (Options.max_pixels), got {header.height}x{header.width} = "
+            f"{header.height * header.width}",
+            stage="header",
+        )
+    return (header.width, header.height) if header.orientation >= 5 else (header.height, header.width)
+
+
+class BatchValues:
+    """The host values of one batch, each computed once, when it is asked for.
+
+    Args:
+        size: number of rows.
+        column: gives column `i` as a list of `size` values.
+        keys: gives uint64[size], the elements' keys (index -1) or those in a column.
+        seed: of the chain.
+        epoch: of the iterator.
+        headers: finds int32[size,2], the sizes of encoded images, where they were scanned before; None scans here.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        column: Callable[[int], Sequence[Any]],
+        keys: Callable[[int], Array],
+        seed: int,
+        epoch: int,
+        headers: Callable[[Value], Array | None] = lambda value: None,
+    ) -> None:
+        self.size = size
+        self._column = column
+        self._keys = keys
+        self._seed = seed
+        self._epoch = epoch
+        self._headers = headers
+        self._rows: dict[Value, Sequence[Any]] = {}
+        self._sizes: dict[Value, Array] = {}
+        self._params: dict[Value, tuple[Array, ...]] = {}
+
+    def rows(self, value: Value) -> Sequence[Any]:
+        """One entry per row: a host value, or drawn parameters."""
+        found = self._rows.get(value)
+        if found is None:
+            found = self._rows[value] = self._compute(value)
+        return found
+
+    def _compute(self, value: Value) -> Sequence[Any]:
+        match value:
+            case Input():
+                return self._column(value.index)
+            case Const():
+                return [value.value] * self.size
+            case Identity():
+                return self._keys(value.index)
+            case Item(value=Draw() as draw):
+                return self.params(draw)[value.index]
+            case Item():
+                return [row[value.index] for row in self.rows(value.value)]
+            case Apply():
+                arguments = [self.rows(below) for below in value.inputs]
+                return [value.op.reference(*row) for row in zip(*arguments, strict=True)]
+            case _:
+                raise TypeError(f"{value!r} is not a host value")
+
+    def params(self, draw: Draw) -> tuple[Array, ...]:
+        """The parameters of one call for the whole batch."""
+        found = self._params.get(draw)
+        if found is None:
+            op = draw.op.bind(tuple(np.asarray(self.rows(arg)) for arg in draw.args))
+            site = hash64(draw.site) if draw.site else 0
+            rng = BatchRng(self._seed, self._epoch, self._key_of(draw), site)
+            found = self._params[draw] = op.draw(rng, self.sizes(draw.x[0]))
+        return found
+
+    def _key_of(self, draw: Draw) -> Array:
+        if not draw.site:  # geometry, nothing random: no identity is needed
+            return np.zeros(self.size, np.uint64)
+        return np.asarray(self.rows(draw.key), np.uint64)
+
+    def sizes(self, value: Value) -> Array:
+        """Heights and widths, int32[size,2]; zeros for what is no image."""
+        found = self._sizes.get(value)
+        if found is None:
+            found = self._sizes[value] = self._measure(value)
+        return found
+
+    def _measure(self, value: Value) -> Array:
+        if isinstance(value, Item) and isinstance(value.value, Apply):
+            return self.sizes(value.value)
+        if isinstance(value, Apply) and is_image(value):
+            params = [np.asarray(self.rows(param)) for param in value.params]
+            if value.op.decodes:
+                return value.op.size(self._encoded_sizes(value), *params)
+            return value.op.size(self.sizes(value.x[0]), *params)
+        if value.spec.layout is None and (value.spec.rank or 0) < 2:
+            return np.zeros((self.size, 2), np.int32)
+        return np.array([np.shape(row)[:2] for row in self.rows(value)], np.int32).reshape(self.size, 2)
+
+    def _encoded_sizes(self, decode: Apply) -> Array:
+        found = self._headers(decode)
+        if found is not None:
+            return found
+        oriented = bool(getattr(decode.op, "exif_orientation", False))
+        sizes = [header_size(row, oriented=oriented, max_pixels=1 << 62) for row in self.rows(decode.x[0])]
+        return np.array(sizes, np.int32).reshape(self.size, 2)

@@ -1,0 +1,124 @@
+"""decode: an encoded image as an array, on the host. What DALI's decoders give on the CPU, without DALI.
+
+JPEG goes through libjpeg-turbo (simplejpeg), which accepts the slightly damaged files that DALI accepts, with the same
+pixels; everything else, and every JPEG where simplejpeg is missing, through Pillow. Both work without the GIL.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract.headers import ImageHeader, check_complete, read_header
+
+__all__ = ["decode", "upright"]
+
+Array = npt.NDArray[Any]
+Encoded = bytes | bytearray | memoryview
+
+_GRAY, _RGB = 1, 3
+_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError, struct.error, zlib.error)
+"""What Pillow's readers are known to raise over damaged bytes."""
+
+
+def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> Array:
+    """Decode an image of any known format but GIF.
+
+    Args:
+        data: the encoded image.
+        channels: 1 gray, 3 RGB (transparency is dropped, not blended), 4 RGBA, 0 as many as the image has; a palette
+            counts as RGB, or as RGBA if it has transparent colours.
+        exif_orientation: turn the image upright as its EXIF block says.
+
+    Returns:
+        uint8[H,W,C], contiguous. 16-bit samples are scaled by 255/65535.
+
+    Raises:
+        DecodeError: no image, a damaged or truncated one, a GIF, or samples of 32 bits.
+    """
+    header = read_header(data, orientation=exif_orientation)
+    check_complete(data, header)
+    if header.format == "gif":
+        raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP")
+    turbo = _turbo() if header.format == "jpeg" and header.channels in (_GRAY, _RGB) and channels != 4 else None
+    if turbo is None:
+        image = _pillow(data, header, channels)
+    else:
+        gray = channels == 1 or (channels == 0 and header.channels == 1)
+        try:
+            image = turbo(data, colorspace="GRAY" if gray else "RGB", strict=False)
+        except ValueError as error:
+            raise DecodeError(f"damaged JPEG: {error}") from error
+    return upright(image, header.orientation) if exif_orientation else image
+
+
+def upright(image: Array, orientation: int) -> Array:
+    """Turn an image as EXIF's orientation 1..8 asks for."""
+    if orientation == 1:
+        return image
+    if orientation >= 5:
+        image = image.transpose(1, 0, 2)
+    if orientation in (3, 4, 7, 8):
+        image = image[::-1]
+    if orientation in (2, 3, 6, 7):
+        image = image[:, ::-1]
+    return np.ascontiguousarray(image)
+
+
+@lru_cache(1)
+def _turbo() -> Callable[..., Array] | None:
+    """Simplejpeg's decoder, None if it cannot be imported; looked for once."""
+    try:
+        from simplejpeg import decode_jpeg
+    except ImportError:
+        return None
+    return decode_jpeg  # type: ignore[no-any-return]
+
+
+def _pillow(data: Encoded, header: ImageHeader, channels: int) -> Array:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=[header.format.upper()]) as image:
+            if header.format == "jpeg" and channels == _GRAY:
+                image.draft("L", image.size)  # gray is the Y plane, as in libjpeg, DALI and TensorFlow
+            return _array(image, channels)
+    except (Image.DecompressionBombError, *_DAMAGED) as error:
+        raise DecodeError(f"damaged {header.format}: {error}") from error
+
+
+def _array(image: Any, channels: int) -> Array:
+    if image.mode in ("I", "F"):
+        deep = np.asarray(image)
+        if image.mode == "F" or image.format != "PNG":
+            raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32")
+        pixels = _eight_bits(deep)  # older Pillow reads a 16-bit gray PNG as "I"
+    elif image.mode.startswith("I;16"):
+        pixels = _eight_bits(np.asarray(image))
+    else:
+        mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels) or _native_mode(image)
+        pixels = np.array(image if image.mode == mode else image.convert(mode))
+        return pixels if pixels.ndim == 3 else pixels[:, :, None]
+    repeat = channels or 1
+    out = np.repeat(pixels[:, :, None], repeat, axis=2)
+    if channels == 4:
+        out[:, :, 3] = 255
+    return out
+
+
+def _native_mode(image: Any) -> str:
+    if image.mode == "P":
+        return "RGBA" if "transparency" in image.info else "RGB"
+    return image.mode if image.mode in ("L", "LA", "RGBA") else "L" if image.mode == "1" else "RGB"
+
+
+def _eight_bits(deep: Array) -> Array:
+    return ((deep.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)

@@ -1,0 +1,311 @@
+"""headers: size, channels and orientation of an image, from its first bytes.
+
+Every format has a small function that reads what it must and bounds every length. What goes wrong here never reaches a
+decoder, which would blame a whole batch for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract.exif import NORMAL, orientation_of
+
+__all__ = ["ImageHeader", "check_complete", "jpeg_size", "read_header"]
+
+STAGE = "read_header"
+
+_segment = struct.Struct(">BBH").unpack_from
+_frame = struct.Struct(">BHHB").unpack_from
+_chunk = struct.Struct(">I4s").unpack_from
+
+_NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
+_MOST_STEPS = 100_000  # segments and fill bytes; a file of nothing but FF must not keep a thread busy
+
+
+@dataclass(frozen=True, slots=True)
+class ImageHeader:
+    """What an image says of itself.
+
+    Attributes:
+        format: "jpeg", "png", "gif", "webp", "bmp" or "tiff".
+        height: in pixels, as stored: not turned by the orientation.
+        width: in pixels, as stored.
+        channels: of the stored image; a palette counts as 3.
+        orientation: EXIF's 1..8; 1 also if there is none or it was not asked for.
+        progressive: whether a JPEG is progressive, or a PNG interlaced.
+        bits: of one channel.
+    """
+
+    format: str
+    height: int
+    width: int
+    channels: int
+    orientation: int = NORMAL
+    progressive: bool = False
+    bits: int = 8
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the upright image: swapped for the orientations 5..8."""
+        return (self.width, self.height) if self.orientation > 4 else (self.height, self.width)
+
+
+# Images of a data set share few sizes, and making a frozen object costs as much as scanning a header.
+_interned = lru_cache(maxsize=4096)(ImageHeader)
+
+
+def read_header(data: bytes | bytearray | memoryview, *, orientation: bool = False) -> ImageHeader:
+    """Read the header of an image of any known format.
+
+    Args:
+        data: the encoded image, or as much of its begin as holds the header.
+        orientation: also look for EXIF's orientation (JPEG, PNG, WebP, TIFF).
+
+    Raises:
+        DecodeError: no image of a known format, an empty one, or one cut inside the header.
+    """
+    if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
+        height, width, channels, progressive, bits = jpeg_size(data)
+        turned = _jpeg_orientation(data) if orientation else NORMAL
+        return _interned("jpeg", height, width, channels, turned, progressive, bits)
+    head = bytes(data[:16])
+    for magic, read in _FORMATS:
+        if head.startswith(magic):
+            try:
+                header = read(data, orientation)
+            except (struct.error, IndexError) as error:
+                raise _cut(data) from error
+            if header.height <= 0 or header.width <= 0:
+                raise DecodeError(
+                    f"an image has pixels, this {header.format} is {header.width}x{header.height}", stage=STAGE
+                )
+            return header
+    if not head:
+        raise DecodeError("an image is needed, got no bytes", stage=STAGE)
+    raise DecodeError(f"not an image: starts with {head[:8].hex(' ')} ({len(data)} bytes)", stage=STAGE)
+
+
+def jpeg_size(data: bytes | bytearray | memoryview) -> tuple[int, int, int, bool, int]:
+    """Scan a JPEG to its frame header: (height, width, channels, progressive, bits).
+
+    Raises:
+        DecodeError: the frame header is missing, cut, or of an image without pixels.
+    """
+    at = 2
+    try:
+        for _ in range(_MOST_STEPS):
+            prefix, marker, length = _segment(data, at)
+            if prefix != 0xFF:
+                raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}", stage=STAGE)
+            if marker in _FRAMES:
+                bits, height, width, channels = _frame(data, at + 4)
+                if length < 8 + 3 * channels or not (height and width and channels):
+                    found = f"{width}x{height} with {channels} channels"
+                    raise DecodeError(f"damaged JPEG: its header says {found}", stage=STAGE)
+                return height, width, channels, marker in _PROGRESSIVE, bits
+            if marker == 0xFF:  # any number of fill bytes may precede a marker
+                at += 1
+            elif marker in _NO_SIZE:
+                at += 2
+            elif marker == 0xDA or marker == 0xD9 or marker == 0 or marker == 0xD8 or length < 2:
+                found = f"marker ff {marker:02x} at byte {at} before the size is known"
+                raise DecodeError(f"damaged JPEG: {found}", stage=STAGE)
+            else:
+                at += 2 + length
+    except struct.error as error:
+        raise _cut(data) from error
+    raise DecodeError(f"damaged JPEG: no size within its first {_MOST_STEPS} markers", stage=STAGE)
+
+
+def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) -> None:
+    """Check that an image is not cut: a JPEG has its end marker, a PNG its IEND, a WebP its length.
+
+    Bytes behind the end are allowed. Other formats are left to their decoder.
+
+    Raises:
+        DecodeError: the end is missing.
+    """
+    n = len(data)
+    if header.format == "jpeg":
+        if not (n > 3 and data[n - 2] == 0xFF and data[n - 1] == 0xD9) and not _has_end(data):
+            raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9", stage=STAGE)
+    elif header.format == "png":
+        if bytes(data[n - 8 : n - 4]) != b"IEND" and not any(kind == b"IEND" for kind, _, _ in _png_chunks(data)):
+            raise DecodeError(f"truncated PNG: {n} bytes without IEND", stage=STAGE)
+    elif header.format == "webp":
+        needed = int.from_bytes(data[4:8], "little") + 8
+        if needed > n:
+            raise DecodeError(f"truncated WebP: {needed} bytes are needed, {n} are there", stage=STAGE)
+
+
+def _cut(data: bytes | bytearray | memoryview) -> DecodeError:
+    head = bytes(data[:8]).hex(" ")
+    return DecodeError(f"the image is cut inside its header: {len(data)} bytes, they start with {head}", stage=STAGE)
+
+
+def _jpeg_segments(data: bytes | bytearray | memoryview) -> list[tuple[int, int, int]]:
+    """List (marker, start, end) of the segments up to the first scan, as far as they are whole."""
+    out: list[tuple[int, int, int]] = []
+    at = 2
+    try:
+        for _ in range(_MOST_STEPS):
+            prefix, marker, length = _segment(data, at)
+            if prefix != 0xFF:
+                break
+            if marker == 0xFF or marker in _NO_SIZE:
+                at += 1 if marker == 0xFF else 2
+                continue
+            if length < 2 or marker == 0xD9:
+                break
+            out.append((marker, at + 4, at + 2 + length))
+            if marker == 0xDA:
+                break
+            at += 2 + length
+    except struct.error:  # cut: whatever is left holds no further segment
+        return out
+    return out
+
+
+def _has_end(data: bytes | bytearray | memoryview) -> bool:
+    """Look for the end marker behind the begin of the first scan.
+
+    It cannot occur inside compressed data, and one before the scan belongs to a thumbnail. Bytes behind the end may be
+    megabytes (a film, a second image), so the search goes forward, at the speed of memory, and only where the last two
+    bytes are no end marker.
+    """
+    segments = _jpeg_segments(data)
+    if not segments or segments[-1][0] != 0xDA:
+        return False
+    return bytes(data[segments[-1][2] :]).find(b"\xff\xd9") >= 0
+
+
+def _jpeg_orientation(data: bytes | bytearray | memoryview) -> int:
+    for marker, start, end in _jpeg_segments(data):
+        if marker == 0xE1 and bytes(data[start : start + 6]) == b"Exif\0\0":
+            return orientation_of(bytes(data[start + 6 : end]))
+    return NORMAL
+
+
+def _png_chunks(data: bytes | bytearray | memoryview) -> list[tuple[bytes, int, int]]:
+    """List (type, start, end) of the whole chunks."""
+    out: list[tuple[bytes, int, int]] = []
+    at, n = 8, len(data)
+    while at + 12 <= n and len(out) < _MOST_STEPS:
+        length, kind = _chunk(data, at)
+        if length > n - at - 12:
+            break
+        out.append((kind, at + 8, at + 8 + length))
+        at += 12 + length
+    return out
+
+
+def _png(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
+    length, kind, width, height, bits, colour, _, _, interlace = struct.unpack_from(">I4sIIBBBBB", data, 8)
+    channels = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}.get(colour)
+    if kind != b"IHDR" or length != 13 or channels is None or width >> 31 or height >> 31:
+        raise DecodeError("damaged PNG: it does not begin with a valid IHDR", stage=STAGE)
+    turned = NORMAL
+    if orientation:
+        exif = [bytes(data[start:end]) for name, start, end in _png_chunks(data) if name == b"eXIf"]
+        turned = orientation_of(exif[0]) if exif else NORMAL
+    return _interned("png", height, width, channels, turned, bool(interlace), 8 if colour == 3 else bits)
+
+
+def _gif(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
+    width, height = struct.unpack_from("<HH", data, 6)
+    return _interned("gif", height, width, 3, NORMAL, False, 8)
+
+
+def _bmp(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
+    (size,) = struct.unpack_from("<I", data, 14)
+    if size == 12:
+        width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
+    elif size >= 40:
+        width, height, _, bits = struct.unpack_from("<iiHH", data, 18)
+        height = abs(height)  # negative: the first row is the top one
+    else:
+        raise DecodeError(f"damaged BMP: its header says that it is {size} bytes long", stage=STAGE)
+    return _interned("bmp", height, width, 4 if bits == 32 else 3, NORMAL, False, 8)
+
+
+def _webp(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
+    kind = bytes(data[8:16])
+    turned = NORMAL
+    if kind == b"WEBPVP8 ":
+        start, width, height = struct.unpack_from("<3sHH", data, 23)
+        if start != b"\x9d\x01\x2a":
+            raise DecodeError("damaged WebP: its frame does not begin with 9d 01 2a", stage=STAGE)
+        return _interned("webp", height & 0x3FFF, width & 0x3FFF, 3, turned, False, 8)
+    if kind == b"WEBPVP8L":
+        signature, packed = struct.unpack_from("<BI", data, 20)
+        if signature != 0x2F:
+            raise DecodeError("damaged WebP: its lossless frame does not begin with 2f", stage=STAGE)
+        width, height = (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
+        return _interned("webp", height, width, 4 if packed >> 28 & 1 else 3, turned, False, 8)
+    if kind == b"WEBPVP8X":
+        flags = data[20]
+        width = int.from_bytes(_exactly(data, 24, 3), "little") + 1
+        height = int.from_bytes(_exactly(data, 27, 3), "little") + 1
+        if orientation and flags & 8:
+            turned = _webp_orientation(data)
+        return _interned("webp", height, width, 4 if flags & 16 else 3, turned, False, 8)
+    if len(data) < 16:
+        raise _cut(data)
+    raise DecodeError(f"not an image: a RIFF file of {kind[:4]!r}, not WebP", stage=STAGE)
+
+
+def _webp_orientation(data: bytes | bytearray | memoryview) -> int:
+    at = 12
+    for _ in range(_MOST_STEPS):
+        if at + 8 > len(data):
+            break
+        kind, length = struct.unpack_from("<4sI", data, at)
+        if kind == b"EXIF":
+            exif = bytes(data[at + 8 : at + 8 + min(length, 1 << 16)])
+            return orientation_of(exif.removeprefix(b"Exif\0\0"))
+        at += 8 + length + (length & 1)
+    return NORMAL
+
+
+def _exactly(data: bytes | bytearray | memoryview, at: int, n: int) -> bytes:
+    piece = bytes(data[at : at + n])
+    if len(piece) < n:
+        raise IndexError(at)
+    return piece
+
+
+def _tiff(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
+    order = "<" if data[0] == 0x49 else ">"
+    (at,) = struct.unpack_from(f"{order}I", data, 4)
+    (count,) = struct.unpack_from(f"{order}H", data, at)
+    tags: dict[int, int] = {}
+    for k in range(count):  # at most 65,535
+        tag, kind, n = struct.unpack_from(f"{order}HHI", data, at + 2 + 12 * k)
+        if tag in (256, 257, 258, 274, 277) and kind in (3, 4):
+            form = "H" if kind == 3 else "I"
+            place = at + 10 + 12 * k
+            if n * (2 if kind == 3 else 4) > 4:  # several values lie elsewhere; the first one speaks for all
+                (place,) = struct.unpack_from(f"{order}I", data, place)
+            (tags[tag],) = struct.unpack_from(f"{order}{form}", data, place)
+    if 256 not in tags or 257 not in tags:
+        raise DecodeError("damaged TIFF: it does not say its size", stage=STAGE)
+    turned = tags.get(274, NORMAL) if orientation else NORMAL
+    turned = turned if 1 <= turned <= 8 else NORMAL
+    return _interned("tiff", tags[257], tags[256], tags.get(277, 1), turned, False, tags.get(258, 1))
+
+
+_FORMATS: tuple[tuple[bytes, Callable[[bytes | bytearray | memoryview, bool], ImageHeader]], ...] = (
+    (b"\x89PNG\r\n\x1a\n", _png),
+    (b"GIF87a", _gif),
+    (b"GIF89a", _gif),
+    (b"RIFF", _webp),
+    (b"BM", _bmp),
+    (b"II*\0", _tiff),
+    (b"MM\0*", _tiff),
+)

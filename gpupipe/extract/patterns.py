@@ -1,0 +1,151 @@
+"""patterns: which files a glob means, and what each is called wherever the folder lies.
+
+The rules are tf.data's (`*`, `?`, `[ab]` stay within one folder; hits sorted bytewise), plus `**` for any depth,
+`{a,b}` for alternatives, and pathlib.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from gpupipe.errors import PlanError, PlanTypeError
+
+__all__ = ["expand"]
+
+_WILD = re.compile(r"[*?\[{]")
+_MOST_ALTERNATIVES = 10_000
+
+
+def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """List (path, stable name) of everything that matches `pattern`, sorted by the bytes of the path.
+
+    The stable name is the path below the folder part without wildcards; of an explicit path it is the base name. It
+    uses `/` everywhere, and stays what it is when the folder moves. `*` matches folders, and names that begin with a
+    dot, as in tf.data; `**` enters no folder that begins with a dot and follows no link. A file that exists under the
+    very name of the pattern (`a[1].tfrecord`) is that file. Without a match the list is empty.
+
+    Raises:
+        PlanTypeError: `pattern` is no path.
+        PlanError: braces are not closed, or stand for more than 10,000 patterns.
+    """
+    try:
+        text = os.fsdecode(os.fspath(pattern))
+    except TypeError as error:
+        raise PlanTypeError(f"a file pattern is a string or a path, got {type(pattern).__name__}") from error
+    if os.sep != "/":
+        text = text.replace(os.sep, "/")
+    if not text:
+        return []
+    if os.path.lexists(text):
+        return [(text, os.path.basename(text.rstrip("/")) or text)]
+    wild = _WILD.search(text)
+    if wild is None:
+        return []
+    root = text[: text.rfind("/", 0, wild.start()) + 1]
+    found = {path for one in _alternatives(text) for path in _matches(one)}
+    return [(path, path[len(root) :]) for path in sorted(found, key=os.fsencode)]
+
+
+def _alternatives(text: str) -> list[str]:
+    """Write out braces: `a{b,c{d,e}}` -> ab, acd, ace."""
+    done: list[str] = []
+    open_ones = [text]
+    while open_ones:
+        one = open_ones.pop()
+        start = one.find("{")
+        if start < 0:
+            done.append(one)
+        else:
+            head, tail = one[:start], one[start + 1 :]
+            choices, rest = _split(tail, one)
+            open_ones.extend(head + choice + rest for choice in choices)
+        if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
+            raise PlanError(f"the pattern {text!r} means more than {_MOST_ALTERNATIVES} patterns; use fewer braces")
+    return done
+
+
+def _split(tail: str, whole: str) -> tuple[list[str], str]:
+    """Cut the text behind a `{` into its choices, and what follows the closing brace."""
+    depth, start, choices = 0, 0, []
+    for at, char in enumerate(tail):
+        if char == "{":
+            depth += 1
+        elif char == "}" and depth:
+            depth -= 1
+        elif char in ",}" and not depth:
+            choices.append(tail[start:at])
+            start = at + 1
+            if char == "}":
+                return choices, tail[start:]
+    raise PlanError(f"the pattern {whole!r} has a brace that is not closed; write {{a,b}}")
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Walk the folders that can hold matches of a pattern without braces."""
+    absolute = pattern.startswith("/")
+    parts = [part for part in pattern.split("/") if part]
+    # (folder, index of the part to match in it); a stack, since folders may be nested deeper than Python's
+    stack = [("/" if absolute else "", 0)]
+    seen: set[tuple[str, int]] = set()
+    while stack:
+        folder, at = stack.pop()
+        if (folder, at) in seen:  # `**/**` reaches a folder by two ways
+            continue
+        seen.add((folder, at))
+        part, last = parts[at], at == len(parts) - 1
+        if part == "**":
+            if not last:
+                stack.append((folder, at + 1))
+            for name, is_folder, is_link in _entries(folder):
+                if last and not is_folder:
+                    yield folder + name
+                if is_folder and not is_link and not name.startswith("."):  # a link may lead back up
+                    stack.append((f"{folder}{name}/", at))
+        elif _WILD.search(part):
+            match = _compiled(part).fullmatch
+            for name, is_folder, _ in _entries(folder):
+                if match(name):
+                    if last:
+                        yield folder + name
+                    elif is_folder:
+                        stack.append((f"{folder}{name}/", at + 1))
+        elif last:
+            if os.path.lexists(folder + part):
+                yield folder + part
+        elif os.path.isdir(folder + part):
+            stack.append((f"{folder}{part}/", at + 1))
+
+
+def _entries(folder: str) -> list[tuple[str, bool, bool]]:
+    """List (name, is a folder, is a link) of a folder; one that cannot be opened holds nothing."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            return [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+def _compiled(part: str) -> re.Pattern[str]:
+    """Turn one component of a path (without `/`) with `*`, `?`, `[ab]`, `[!ab]`, `[a-c]` into a regular expression."""
+    out, at = "", 0
+    while at < len(part):
+        char = part[at]
+        at += 1
+        if char == "*":
+            out += ".*"
+        elif char == "?":
+            out += "."
+        elif char == "[" and (end := part.find("]", at + 2 if part[at : at + 1] in "!^" else at + 1)) > 0:
+            inner = part[at:end]
+            negated = inner[:1] in "!^"
+            inner = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+            out += f"[{'^' if negated else ''}{inner}]"
+            at = end + 1
+        else:
+            out += re.escape(char)
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error as error:
+        raise PlanError(f"the pattern {part!r} has a range that is no range: {error}") from error

@@ -1,0 +1,223 @@
+"""storage: how files are reached, as names, sizes and ranges of bytes.
+
+No memory maps: a cold page would stop every Python thread, and a file truncated under a map kills the process. A
+range is one `pread`; open descriptors are an LRU, since a data set has more shards than a process may have files.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.extract.patterns import expand
+
+__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand"]
+
+Listing = list[tuple[str, str]]
+
+_REMEMBERED = 65_536  # tags of files whose descriptor is closed; bounded, since a folder may hold 10 M images
+
+
+class Storage(Protocol):
+    """Where files live. Every method may be called from several threads at once."""
+
+    @property
+    def random_reads(self) -> bool:
+        """Whether a read at a random offset costs about as much as a sequential one."""
+        ...
+
+    def list(self, pattern: str | os.PathLike[str]) -> Listing:
+        """List (name, stable name) of all files that match, sorted bytewise."""
+        ...
+
+    def size(self, name: str) -> tuple[int, str]:
+        """Give the size in bytes, and a tag that changes when the content does."""
+        ...
+
+    def read(self, name: str, offset: int, n: int) -> bytes:
+        """Read exactly `n` bytes from `offset`; fewer are a RecordError."""
+        ...
+
+
+class _Descriptor:
+    """An open file. It is closed when the last user drops it, so never under a reader."""
+
+    __slots__ = ("fd", "size", "tag")
+
+    def __init__(self, name: str) -> None:
+        self.fd = -1
+        flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+        try:
+            self.fd = os.open(name, flags)
+            status = os.fstat(self.fd)
+        except OSError as error:
+            raise _translated(error, name) from error
+        if stat.S_ISDIR(status.st_mode):
+            raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+        self.size, self.tag = status.st_size, _tag(status)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class LocalStorage:
+    """Files of this machine, read with `pread`.
+
+    Args:
+        limit: how many descriptors are kept open. Those in use beyond it are closed by their last user.
+    """
+
+    random_reads = True
+
+    def __init__(self, limit: int = 256) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _Descriptor] = OrderedDict()
+        self._tags: OrderedDict[str, str] = OrderedDict()
+
+    def list(self, pattern: str | os.PathLike[str]) -> Listing:
+        """List (path, stable name) of all files that match; see `expand`."""
+        return expand(pattern)
+
+    def size(self, name: str) -> tuple[int, str]:
+        """Give the size in bytes and a tag of size and modification time.
+
+        Asking begins a new look at the file: a descriptor of an earlier version is dropped.
+
+        Raises:
+            MissingFileError, DirectoryError: the path is no file.
+        """
+        try:
+            status = os.stat(name)
+        except OSError as error:
+            raise _translated(error, name) from error
+        tag = _tag(status)
+        with self._lock:
+            known = self._open.get(name)
+            if known is not None and known.tag != tag:
+                del self._open[name]
+            self._tags.pop(name, None)
+        found = self._descriptor(name)
+        return found.size, found.tag
+
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        """Read exactly `n` bytes from `offset`. With `tag`, the file must still be the one that had it.
+
+        Raises:
+            RecordError: the file ends before, cannot be read, or was replaced since it was opened.
+            MissingFileError, DirectoryError: the path is no file.
+        """
+        if n <= 0:
+            return b""
+        found = self._descriptor(name, tag)
+        if offset + n > found.size:  # before allocating: a wrong length must not cost its bytes
+            raise _short(name, offset, n, max(found.size - offset, 0))
+        try:
+            data = _pread(found.fd, n, offset)
+            while len(data) < n:  # a signal or a network file system may cut a read
+                more = _pread(found.fd, n - len(data), offset + len(data))
+                if not more:
+                    raise _short(name, offset, n, len(data))
+                data += more
+        except OSError as error:
+            raise _translated(error, name, offset) from error
+        return data
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
+        found = self._descriptor(name, tag)
+        done, n = 0, len(out)
+        try:
+            while done < n:
+                got = _pread_into(found.fd, out[done:] if done else out, offset + done)
+                if not got:
+                    raise _short(name, offset, n, done)
+                done += got
+        except OSError as error:
+            raise _translated(error, name, offset) from error
+
+    def close(self) -> None:
+        """Forget every descriptor; those in use are closed by their last user."""
+        with self._lock:
+            self._open.clear()
+
+    def _descriptor(self, name: str, tag: str | None = None) -> _Descriptor:
+        with self._lock:
+            found = self._open.get(name)
+            if found is not None:
+                self._open.move_to_end(name)
+        if found is None:
+            found = self._opened(name)
+        if tag is not None and tag != found.tag:
+            raise RecordError(
+                "the file must stay as it is while it is read, and its size or time of change differs; "
+                "write new files beside the old ones",
+                file=name,
+                stage="read",
+            )
+        return found
+
+    def _opened(self, name: str) -> _Descriptor:
+        fresh = _Descriptor(name)  # outside the lock: opening may wait for a network
+        with self._lock:
+            expected = self._tags.pop(name, fresh.tag)
+            found = self._open.setdefault(name, fresh)
+            while len(self._open) > self._limit:
+                old, dropped = self._open.popitem(last=False)
+                self._tags[old] = dropped.tag
+                if len(self._tags) > _REMEMBERED:
+                    self._tags.popitem(last=False)
+        if expected != fresh.tag:
+            raise RecordError(
+                "the file was replaced while it was in use: its size or time of change differs; start a new iterator",
+                file=name,
+                stage="read",
+            )
+        return found
+
+
+def _tag(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def _short(name: str, offset: int, n: int, got: int) -> RecordError:
+    reason = f"{n} bytes are needed, the file ends {n - got} bytes before"
+    return RecordError(reason, file=name, offset=offset, stage="read")
+
+
+def _translated(error: OSError, name: str, offset: int | None = None) -> DataError:
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError("no such file", file=name, stage="read")
+    if isinstance(error, IsADirectoryError):
+        return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    return RecordError(f"cannot be read: {error.strerror or error}", file=name, offset=offset, stage="read")
+
+
+_seek = threading.Lock()
+
+
+def _seek_read(fd: int, n: int, offset: int) -> bytes:
+    with _seek:  # Windows has no pread: the position of a descriptor is shared
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.read(fd, n)
+
+
+def _seek_read_into(fd: int, out: memoryview, offset: int) -> int:
+    data = _seek_read(fd, len(out), offset)
+    out[: len(data)] = data
+    return len(data)
+
+
+def _preadv(fd: int, out: memoryview, offset: int) -> int:
+    return os.preadv(fd, [out], offset)
+
+
+_pread = os.pread if hasattr(os, "pread") else _seek_read
+_pread_into = _preadv if hasattr(os, "preadv") else _seek_read_into
+
+LOCAL = LocalStorage()

@@ -1,0 +1,313 @@
+"""tfrecord: the records of a file in order, damaged ones as errors in their place.
+
+A plain file is read in blocks of up to a megabyte whose parts are handed out without a copy: one job, and one hand-over
+of the GIL, for many records. A thread pool reads the next block while this one is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any, Protocol
+
+from gpupipe.errors import DataError, RecordError
+from gpupipe.extract.blocks import Blocks
+from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
+from gpupipe.extract.inflate import Compression, Inflater, checked_compression
+from gpupipe.extract.reference import HeaderWalker, Reference
+from gpupipe.extract.storage import LOCAL, LocalStorage
+from gpupipe.extract.writer import TFRecordWriter
+
+__all__ = ["BLOCK", "HeaderWalker", "Item", "Pool", "RecordReader", "Reference", "TFRecordWriter"]
+
+BLOCK = 1 << 20
+_ring = Blocks(BLOCK)
+
+
+class Pool(Protocol):
+    """What a reader needs of a thread pool; `concurrent.futures.ThreadPoolExecutor` has it."""
+
+    def submit(self, fn: Callable[[], Any], /) -> Future[Any]:
+        """Run `fn` in some thread; RuntimeError if that is no longer possible."""
+        ...
+
+
+class _Source(Protocol):
+    def block(self) -> list[Item]:
+        """Read and cut the next records; none at the end. It never raises a DataError."""
+        ...
+
+
+class RecordReader:
+    """Iterates over (offset, payload) of one TFRecord file; a damaged record is (offset, DataError).
+
+    The offset is that of the record's header, in the decompressed stream if the file is compressed. Payloads are
+    read-only views of a block: whoever keeps many of them for long copies them, or the whole block stays in memory.
+    A wrong payload CRC costs that record only. Behind a damaged length the next header whose CRC fits is searched,
+    and the error says how many bytes were passed over. Truncation, a missing file and an I/O error are one error each,
+    and then the iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
+
+    Args:
+        path: a local file.
+        compression: "", "GZIP" or "ZLIB".
+        check_crc: verify the payloads; lengths are always verified.
+        block: bytes read at once, for a plain file.
+        readers: a pool whose threads read and verify one block ahead; None reads where the records are asked for.
+        start: offset of the record to begin with.
+        storage: where the file is.
+
+    Raises:
+        PlanError: an unknown compression.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        compression: str | None = "",
+        check_crc: bool = True,
+        block: int = BLOCK,
+        readers: Pool | None = None,
+        start: int = 0,
+        storage: LocalStorage = LOCAL,
+    ) -> None:
+        self.path = path
+        self.compression: Compression = checked_compression(compression)
+        self.check_crc = check_crc
+        self.start = start
+        self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
+        self._readers = readers
+        self.storage = storage
+        self._closed = False
+        self._ahead: Future[list[Item]] | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        for block in self.blocks():
+            yield from block
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every iteration at its next block. A read in progress ends by itself; its result is dropped."""
+        self._closed = True
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.cancel()
+
+    def blocks(self) -> Iterator[list[Item]]:
+        """Iterate over the records in lists of many, as they are read; no list is empty."""
+        source: _Source
+        try:
+            source = _Compressed(self) if self.compression else _Plain(self)
+        except DataError as error:
+            yield [(self.start, error)]
+            return
+        ahead: Future[list[Item]] | None = None
+        try:
+            while not self._closed:
+                records = self._result(ahead, source)
+                if not records:
+                    return
+                ahead = self._ahead = self._submit(source)
+                yield records
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    def _submit(self, source: _Source) -> Future[list[Item]] | None:
+        if self._readers is None or self._closed:
+            return None
+        try:
+            return self._readers.submit(source.block)
+        except RuntimeError:  # the pool was shut down: go on without it
+            return None
+
+    def _result(self, ahead: Future[list[Item]] | None, source: _Source) -> list[Item]:
+        # A job that no thread has begun is done here and now: waiting for it would only add two switches of threads,
+        # and would never end if the pool is shut down or this runs in its last thread.
+        if ahead is None or ahead.cancel():
+            return source.block()
+        try:
+            return ahead.result()
+        except CancelledError:  # by whoever shut down the pool, before it began
+            return [] if self._closed else source.block()
+
+
+class _Plain:
+    """Blocks of a file that is not compressed. One thread at a time calls `block`."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._path = reader.path
+        self._storage = reader.storage
+        self._blocks = reader.ring
+        self._framer = Framer(reader.path, check_crc=reader.check_crc, counted=reader.start == 0)
+        self._size, self._tag = self._storage.size(reader.path)
+        self._at = reader.start
+        self._want = HEADER  # what the record at `_at` is known to need
+
+    def block(self) -> list[Item]:
+        out: list[Item] = []
+        try:
+            while not out and self._at < self._size:
+                self._fill(out)
+        except DataError as error:
+            error.offset = self._at  # the record's, not that of the range that was read
+            out.append((self._at, error))
+            self._at = self._size
+        return out
+
+    def _fill(self, out: list[Item]) -> None:
+        """Read one block, and the rest of the record its end falls into if there is room."""
+        base, left = self._at, self._size - self._at
+        capacity = self._blocks.size
+        if self._want + HEADER > capacity:  # a record larger than a block; its length is within the file
+            have = room = min(self._want + HEADER, left)
+            buffer = bytearray(room)
+        else:
+            buffer = self._blocks.take()
+            room = min(capacity, left)
+            # Some room is kept for the rest of the last record: no byte is read twice, none is copied.
+            have = min(max(capacity - (capacity >> 2), self._want), room)
+        whole = memoryview(buffer)
+        view = whole.toreadonly()
+        self._storage.readinto(self._path, base, whole[:have], self._tag)
+        at, want = self._cut(view[:have], base, 0, out)
+        end = min(at + want + HEADER, room)  # with the next header: then the length of the next record is known
+        if want > 0 and have < end and at + want <= room:
+            self._storage.readinto(self._path, base + have, whole[have:end], self._tag)
+            at, want = self._cut(view[:end], base, at, out)
+        self._at, self._want = base + at, max(want, HEADER)
+        if want == 0:
+            self._seek(out, base + (end if have < end else have))
+        elif want < 0 or self._at < self._size < self._at + HEADER:
+            out.append((self._at, self._truncated()))
+            self._at = self._size
+
+    def _cut(self, view: memoryview, base: int, at: int, out: list[Item]) -> tuple[int, int]:
+        """Cut records, also behind a damaged header if the next good one is in `view`."""
+        while True:
+            at, want = self._framer.cut(view, base, self._size, out, at)
+            if want:
+                return at, want
+            head = bytes(view[at : at + HEADER])
+            found = None if base + at == 0 and sniff(head) else find_header(view, base, self._size, at + 1)
+            if found is None:
+                return at, 0
+            out.append((base + at, self._framer.damaged(base + at, head, found - at)))
+            at = found
+
+    def _seek(self, out: list[Item], seen: int) -> None:
+        """Go to the next good header, which lies not before `seen`, behind the damaged one at `_at`."""
+        start = self._at
+        head = self._read(start, HEADER)
+        # In a file of another format nothing is worth a search.
+        foreign = start == 0 and sniff(head)
+        found = None if foreign else seek_header(self._read, max(seen - HEADER + 1, start + 1), self._size)
+        out.append((start, self._framer.damaged(start, head, None if found is None else found - start)))
+        self._at = self._size if found is None else found
+
+    def _truncated(self) -> RecordError:
+        left = self._size - self._at
+        want = HEADER if left < HEADER else int.from_bytes(self._read(self._at, 8), "little") + OVERHEAD
+        return self._framer.truncated(self._at, left, want)
+
+    def _read(self, offset: int, n: int) -> bytes:
+        return self._storage.read(self._path, offset, n, self._tag)
+
+
+class _Compressed:
+    """Blocks of a compressed file. One thread at a time calls `block`."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._path = reader.path
+        self._framer = Framer(reader.path, check_crc=reader.check_crc, counted=reader.start == 0)
+        self._inflater = Inflater(reader.path, reader.compression, reader.storage)
+        self._limit = self._inflater.limit  # of the stream: a bound until its end is seen
+        self._piece = reader.ring.size
+        self._start = reader.start
+        self._base = 0  # offset in the stream of `_data`
+        self._data = b""
+        self._want = HEADER
+        self._ended = False  # nothing more comes from the inflater,
+        self._error: DataError | None = None  # ... because of this
+        self._done = False
+
+    def block(self) -> list[Item]:
+        out: list[Item] = []
+        while not out and not self._done:
+            if self._base < self._start:
+                self._skip()
+            else:
+                self._fill(out)
+        return out
+
+    def _fill(self, out: list[Item]) -> None:
+        self._grow(max(self._want, self._piece))
+        at, want = self._framer.cut(memoryview(self._data), self._base, self._limit, out)
+        self._drop(at)
+        self._want = max(want, HEADER)
+        if want == 0:
+            self._seek(out)
+        elif want < 0 or self._ended:
+            self._finish(out)
+
+    def _finish(self, out: list[Item]) -> None:
+        """End behind the last good record, with an error if anything is left."""
+        self._done = True
+        have = len(self._data)
+        if self._error is not None:
+            self._error.offset = self._base  # in the stream, not in the compressed file
+            out.append((self._base, self._error))
+        elif have:
+            want = HEADER if have < HEADER else int.from_bytes(self._data[:8], "little") + OVERHEAD
+            most = "" if self._ended else "at most "
+            out.append((self._base, self._framer.truncated(self._base, self._limit - self._base, want, most)))
+
+    def _grow(self, n: int) -> None:
+        """Decompress until `n` bytes are there or the stream ends: memory follows the data, never a length."""
+        pieces = [self._data]
+        have = len(self._data)
+        while have < n and not self._ended:
+            try:
+                piece = self._inflater.read(n - have)
+            except DataError as error:
+                piece, self._error = b"", error
+            pieces.append(piece)
+            have += len(piece)
+            if not piece:
+                self._ended, self._limit = True, self._base + have
+        self._data = b"".join(pieces)
+
+    def _drop(self, n: int) -> None:
+        self._data = self._data[n:]
+        self._base += n
+
+    def _skip(self) -> None:
+        self._grow(min(self._piece, self._start - self._base))
+        self._drop(len(self._data))
+        if self._ended:
+            reason = f"no record begins at {self._start}, the stream ends before"
+            self._error = self._error or RecordError(reason, file=self._path, stage="read")
+            self._start = self._base
+
+    def _seek(self, out: list[Item]) -> None:
+        """Go to the next good header behind the damaged one at `_base`."""
+        start, head, place = self._base, self._data[:HEADER], 1
+        foreign = start == 0 and sniff(head)
+        found = None if foreign else find_header(memoryview(self._data), start, self._limit, place)
+        while found is None and not foreign and not self._ended:
+            self._drop(max(len(self._data) - HEADER + 1, 0))
+            self._grow(self._piece)
+            found = find_header(memoryview(self._data), self._base, self._limit)
+        passed = None if found is None else self._base + found - start
+        out.append((start, self._framer.damaged(start, head, passed)))
+        if found is not None:
+            self._drop(found)
+        elif self._error is not None:
+            self._drop(len(self._data))
+        else:
+            self._done = True

@@ -1,0 +1,254 @@
+"""buffers: cache, prefetch, unbatch and padded batches."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import DataError
+from ..random import mix64
+from .base import BatchStream, Context, Element, Flow, Hole, Stream
+from .channel import Channel, Closed
+from .elements import close
+from .forming import BatchFormer, Group, unstack
+from .shuffle import keep
+from .stack import pad_rows
+
+__all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
+
+
+@dataclass(eq=False)
+class CacheStore:
+    """The elements of full passes, by what they depend on (the seed)."""
+
+    filled: dict[int, list[Element]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFlow:
+    """The elements of the first full pass, from memory from then on.
+
+    The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
+    re-keyed with the context the cache itself is opened in, when filling and when replaying alike.
+    """
+
+    source: Flow
+    store: CacheStore
+
+    def open(self, at: Context) -> Iterator[Element]:
+        filled = self.store.filled.get(at.run.settings.seed)
+        rekey = _Rekey(at.key)
+        if filled is not None:
+            return map(rekey, filled)
+        return _Filling(self, at, rekey)
+
+
+class _Rekey:
+    """Gives cached elements the keys of the pass they are replayed in."""
+
+    def __init__(self, key: int) -> None:
+        self._key = key
+        self._streams: dict[int, Stream] = {}
+
+    def __call__(self, element: Element) -> Element:
+        value, stream, position = element
+        return value, self._stream(stream), position
+
+    def _stream(self, stream: Stream) -> Stream:
+        found = self._streams.get(id(stream))
+        if found is None:
+            if isinstance(stream, BatchStream):
+                found = BatchStream([(self._stream(row), position) for row, position in stream.rows])
+            else:
+                found = Stream(mix64(self._key, stream.key), stream.name, stream.unit)
+            self._streams[id(stream)] = found
+        return found
+
+
+class _Filling:
+    """A pass that fills the cache; only one that reaches the end counts."""
+
+    def __init__(self, flow: CacheFlow, at: Context, rekey: _Rekey) -> None:
+        self._store = flow.store
+        self._seed = at.run.settings.seed
+        self._inner = flow.source.open(at.neutral())
+        self._rekey = rekey
+        self._kept: list[Element] | None = []
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        element = next(self._inner, None)
+        if element is None:
+            if self._kept is not None:
+                with self._store.lock:
+                    self._store.filled.setdefault(self._seed, self._kept)
+                self._kept = None
+            raise StopIteration
+        element = keep(element)
+        if type(element[0]) is Hole and element[0].raised:
+            self._kept = None  # a batch was lost on the way: the next pass tries again
+        if self._kept is not None:
+            self._kept.append(element)
+        return self._rekey(element)
+
+    def close(self) -> None:
+        """Forget a partial pass."""
+        self._kept = None
+        close(self._inner)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchFlow:
+    """Elements made ahead by a thread; it starts with the first element asked for."""
+
+    source: Flow
+    size: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        return _Prefetching(self, at)
+
+
+class _Prefetching:
+    def __init__(self, flow: PrefetchFlow, at: Context) -> None:
+        self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
+        self._thread = threading.Thread(
+            target=_pump, args=(flow.source, at, self._channel), name="gpupipe-prefetch", daemon=True
+        )
+        self._started = False
+        self._forget = at.run.on_close(self.close)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        if not self._started:
+            self._started = True
+            self._thread.start()
+        try:
+            return self._channel.get()
+        except Closed:
+            self.close()
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Stop the thread and wait for it."""
+        self._forget()
+        self._channel.drop()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _pump(source: Flow, at: Context, channel: Channel[Element]) -> None:
+    """What the prefetch thread runs. It knows the channel, never the iterator."""
+    inner: Any = None
+    try:
+        inner = source.open(at)
+        for element in inner:
+            value = element[0]
+            size = 0 if type(value) is Hole else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
+            channel.put(element, size)
+        channel.finish()
+    except Closed:
+        pass
+    except BaseException as error:
+        channel.fail(error)
+    finally:
+        close(inner)
+
+
+def len_of(column: Any) -> int:
+    """Bytes of a byte string, 8 for anything small."""
+    return len(column) if isinstance(column, bytes) else 8
+
+
+@dataclass(frozen=True, slots=True)
+class UnbatchFlow:
+    """The rows of each element, with the identities they had."""
+
+    source: Flow
+    names: tuple[str, ...]
+
+    def open(self, at: Context) -> Iterator[Element]:
+        return _Unbatched(self, self.source.open(at))
+
+
+class _Unbatched:
+    def __init__(self, flow: UnbatchFlow, inner: Iterator[Element]) -> None:
+        self._names = flow.names
+        self._inner = inner
+        self._rows: deque[Element] = deque()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        while not self._rows:
+            element = next(self._inner)
+            if type(element[0]) is Hole:
+                return element
+            sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
+            if len(set(sizes)) != 1 or sizes[0] < 0:
+                error = DataError(f"unbatch needs leaves with one number of rows, got {dict(zip(self._names, sizes, strict=True))}")
+                return Hole(error.at(element[1].name, element[2], "unbatch", element[1].unit)), *element[1:]
+            if sizes[0]:
+                self._rows.extend(unstack(element))
+        return self._rows.popleft()
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedBatchFlow:
+    """Consecutive elements, each leaf padded to one shape and stacked."""
+
+    source: Flow
+    size: int
+    drop: bool
+    shapes: tuple[tuple[int, ...] | None, ...]
+    values: tuple[Any, ...]
+    names: tuple[str, ...]
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        former = BatchFormer(inner, self.size, self.drop, at.run.settings.on_error)
+        return _Padded(self, former, inner)
+
+
+class _Padded:
+    def __init__(self, flow: PaddedBatchFlow, former: BatchFormer, inner: Iterator[Element]) -> None:
+        self._flow = flow
+        self._former = former
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        group = self._former.next()
+        if group is None:
+            raise StopIteration
+        if not isinstance(group, Group):
+            return group
+        rows, flow = group.rows, self._flow
+        columns = zip(*(row[0] for row in rows), strict=True)
+        stream = BatchStream([(row[1], row[2]) for row in rows])
+        try:
+            leaves = tuple(
+                pad_rows(column, rows, name, shape, value)
+                for column, name, shape, value in zip(columns, flow.names, flow.shapes, flow.values, strict=True)
+            )
+        except DataError as error:
+            return Hole(error), rows[0][1], rows[0][2]
+        return leaves, stream, rows[0][2]
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)

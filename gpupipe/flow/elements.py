@@ -1,0 +1,237 @@
+"""elements: flows that pass elements on without looking inside. They count holes like elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from .base import Context, Element, Flow, Hole, Stream
+
+__all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipFlow", "TakeFlow", "ZipFlow", "close"]
+
+
+def close(iterator: Any) -> None:
+    """Close an iterator that can be closed."""
+    closer = getattr(iterator, "close", None)
+    if closer is not None:
+        closer()
+
+
+def counts(element: Element) -> bool:
+    """Whether an item is an element: everything but a hole on its way to being raised."""
+    value = element[0]
+    return type(value) is not Hole or not value.raised
+
+
+class Wrapped:
+    """An iterator over another one, that closes it too."""
+
+    __slots__ = ("_inner", "_items")
+
+    def __init__(self, items: Iterator[Element], inner: Any) -> None:
+        self._items = items
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def close(self) -> None:
+        close(self._inner)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFlow:
+    """The first `count` elements."""
+
+    source: Flow
+    count: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        if self.count == 0:
+            return iter(())
+        inner = self.source.open(at)
+        return Wrapped(self._taken(inner), inner)
+
+    def _taken(self, inner: Iterator[Element]) -> Iterator[Element]:
+        left = self.count
+        for element in inner:
+            yield element
+            left -= counts(element)
+            if not left:
+                break
+        close(inner)  # what reads ahead stops now, not when the pipeline ends
+
+
+@dataclass(frozen=True, slots=True)
+class SkipFlow:
+    """All but the first `count` elements."""
+
+    source: Flow
+    count: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        return Wrapped(self._skipped(inner), inner)
+
+    def _skipped(self, inner: Iterator[Element]) -> Iterator[Element]:
+        left = self.count
+        for element in inner:
+            if not left:
+                yield element
+                break
+            if counts(element):
+                left -= 1
+            else:
+                yield element
+        yield from inner
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFlow:
+    """Every `shards`-th element."""
+
+    source: Flow
+    shards: int
+    index: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        return Wrapped(self._chosen(inner), inner)
+
+    def _chosen(self, inner: Iterator[Element]) -> Iterator[Element]:
+        at = self.shards - self.index
+        for element in inner:
+            if at == self.shards or not counts(element):
+                yield element
+            if counts(element):
+                at = 1 if at == self.shards else at + 1
+
+
+@dataclass(frozen=True, slots=True)
+class EnumerateFlow:
+    """A running number as a first column."""
+
+    source: Flow
+    start: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        return Wrapped(self._numbered(inner), inner)
+
+    def _numbered(self, inner: Iterator[Element]) -> Iterator[Element]:
+        i = self.start
+        for element in inner:
+            value, stream, position = element
+            yield element if type(value) is Hole else ((np.int64(i), *value), stream, position)
+            i += counts(element)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatFlow:
+    """The input `count` times, endlessly for a negative count. A pass without any element ends it."""
+
+    source: Flow
+    count: int
+    number: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        passes = Passes(self, at)
+        return Wrapped(chain.from_iterable(passes), passes)
+
+
+class Passes:
+    """The passes of a repeat, one iterator each."""
+
+    def __init__(self, flow: RepeatFlow, at: Context) -> None:
+        self._flow = flow
+        self._at = at
+        self._done = 0
+        self._seen = True
+        self._inner: Iterator[Element] | None = None
+
+    def __iter__(self) -> Iterator[Iterator[Element]]:
+        return self
+
+    def __next__(self) -> Iterator[Element]:
+        close(self._inner)
+        if self._done == self._flow.count or not self._seen or self._at.run.stopped.is_set():
+            raise StopIteration
+        self._seen = False
+        self._inner = self._flow.source.open(self._at.under(self._flow.number, self._done))
+        self._done += 1
+        return self._noted(self._inner)
+
+    def _noted(self, inner: Iterator[Element]) -> Iterator[Element]:
+        for element in inner:
+            self._seen = True
+            yield element
+            break
+        yield from inner
+
+    def close(self) -> None:
+        """End the pass at hand."""
+        close(self._inner)
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatenateFlow:
+    """One input after the other."""
+
+    inputs: Sequence[Flow]
+    number: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        for i, source in enumerate(self.inputs):
+            inner = source.open(at.under(self.number, i))
+            try:
+                yield from inner
+            finally:
+                close(inner)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipFlow:
+    """The columns of several inputs side by side, and behind them the identities of all but the first.
+
+    A pair with a hole is a hole.
+    """
+
+    inputs: Sequence[Flow]
+    number: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        opened = [source.open(at.under(self.number, i)) for i, source in enumerate(self.inputs)]
+        try:
+            while True:
+                parts: list[Element] = []
+                for inner in opened:
+                    for element in inner:
+                        if counts(element):
+                            parts.append(element)
+                            break
+                        yield element
+                    else:
+                        return
+                _, stream, position = parts[0]
+                hole = next((value for value, _, _ in parts if type(value) is Hole), None)
+                if hole is not None:
+                    yield hole, stream, position
+                    continue
+                columns = [column for value, _, _ in parts for column in value]
+                columns.extend((other, where) for _, other, where in parts[1:])
+                yield tuple(columns), stream, position
+        finally:
+            for inner in opened:
+                close(inner)
+
+
+def identities(rows: Sequence[tuple[Stream, int]]) -> tuple[list[Stream], list[int]]:
+    """Pairs of stream and position as two lists."""
+    return [stream for stream, _ in rows], [position for _, position in rows]

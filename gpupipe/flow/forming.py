@@ -1,0 +1,180 @@
+"""forming: elements into groups that one run of a graph computes. Here holes leave, by `on_error`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import DataError
+from ..random import mix64
+from .base import BatchStream, Element, Hole, Stream
+
+__all__ = ["BatchFormer", "Group", "RowFormer", "UnstackFormer", "raised"]
+
+
+def raised(element: Element) -> Element:
+    """A hole that was already decided to be raised: every step passes it on and none counts it."""
+    hole = Hole(element[0].error)
+    hole.raised = True
+    return hole, element[1], element[2]
+
+
+@dataclass(slots=True)
+class Group:
+    """What one run of the graph gets.
+
+    Attributes:
+        rows: good elements.
+        order: what to deliver: an index into `rows`, or a hole. None delivers all rows as one batch.
+        whole: the element that the rows were taken from, if they were.
+    """
+
+    rows: list[Element]
+    order: list[int | Element] | None = None
+    whole: Element | None = None
+    parts: Any = field(default=None)
+
+
+class BatchFormer:
+    """Consecutive elements into groups of `size`.
+
+    Args:
+        source: the elements.
+        size: of a group.
+        drop: leave out a last group that is short.
+        on_error: what holes do, see `Options.on_error`.
+    """
+
+    reforms = True
+
+    def __init__(self, source: Iterator[Element], size: int, drop: bool, on_error: str) -> None:
+        self._source = source
+        self._size = size
+        self._drop = drop
+        self._on_error = on_error
+        self._pending: deque[Element] = deque()
+        self._rows: list[Element] = []
+        self._early: list[Element] = []  # holes before the first good element, under "replace"
+        self._last: Any = None
+        self.holes: list[Element] = []
+
+    def next(self) -> Group | Element | None:
+        """The next group; an element that is a raised hole; None at the end."""
+        rows = self._rows
+        while len(rows) < self._size:
+            element = self._pending.popleft() if self._pending else next(self._source, None)
+            if element is None:
+                break
+            value = element[0]
+            if type(value) is not Hole:
+                rows.extend((value, stream, position) for _, stream, position in self._early)
+                self._early.clear()
+                self._last = value
+                rows.append(element)
+            elif value.raised:
+                return element
+            elif self._on_error == "raise":
+                self.holes.append(element)
+                return raised(element)
+            elif self._on_error == "skip":
+                self.holes.append(element)
+            elif self._last is None:
+                self.holes.append(element)
+                self._early.append(element)
+            else:
+                self.holes.append(element)
+                rows.append((self._last, element[1], element[2]))
+        if len(rows) >= self._size:
+            group, self._rows = rows[: self._size], rows[self._size :]
+            return Group(group)
+        self._rows = []
+        return Group(rows) if rows and not self._drop else None
+
+    def put_back(self, elements: Sequence[Element], last: Any) -> None:
+        """Put elements in front of everything that was not delivered; `last` is the last good one before them."""
+        self._pending.extendleft(reversed(self._rows))
+        self._rows = []
+        self._pending.extendleft(reversed(elements))
+        self._last = last
+
+
+class RowFormer:
+    """Elements into groups that keep their places: the rows become elements again, holes stay."""
+
+    reforms = False
+
+    def __init__(self, source: Iterator[Element], size: int) -> None:
+        self._source = source
+        self._size = size
+        self.holes: list[Element] = []
+
+    def next(self) -> Group | Element | None:
+        """The next group, None at the end."""
+        rows: list[Element] = []
+        order: list[int | Element] = []
+        for element in self._source:
+            if type(element[0]) is Hole:
+                order.append(element)
+            else:
+                order.append(len(rows))
+                rows.append(element)
+            if len(order) == self._size:
+                break
+        return Group(rows, order) if order else None
+
+
+class UnstackFormer:
+    """The rows of one batch as a group: what a graph on an existing batch runs on.
+
+    Args:
+        source: batches.
+        compute: host work on each row, as `HostProgram.compile` gives it.
+        on_error: what a row that fails there does.
+    """
+
+    reforms = False
+
+    def __init__(self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], on_error: str) -> None:
+        self._source = source
+        self._compute = compute
+        self._on_error = on_error
+        self._ready: deque[Group | Element] = deque()
+        self.holes: list[Element] = []
+
+    def next(self) -> Group | Element | None:
+        """The next batch as a group; a hole as it is; None at the end."""
+        while not self._ready:
+            element = next(self._source, None)
+            if element is None or type(element[0]) is Hole:
+                return element
+            self._ready.extend(self._group(element))
+        return self._ready.popleft()
+
+    def _group(self, element: Element) -> Iterator[Group | Element]:
+        rows: list[Element] = []
+        for columns, stream, position in unstack(element):
+            try:
+                rows.append((self._compute(columns, stream, position), stream, position))
+            except DataError as error:
+                hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
+                self.holes.append(hole)
+                if self._on_error == "raise":
+                    yield raised(hole)
+                elif self._on_error == "replace" and rows:
+                    rows.append((rows[-1][0], stream, position))
+        if rows:
+            yield Group(rows, whole=element)
+
+
+def unstack(element: Element) -> list[Element]:
+    """The rows of a batch, with the identities they had before they were batched."""
+    columns, stream, position = element
+    size = len(columns[0])
+    if isinstance(stream, BatchStream) and len(stream.rows) == size:
+        identities = stream.rows
+    else:
+        inner = Stream(mix64(stream.key, position), stream.name, stream.unit)
+        identities = [(inner, i) for i in range(size)]
+    return [(row, *where) for row, where in zip(zip(*columns, strict=True), identities, strict=True)]

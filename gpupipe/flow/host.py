@@ -1,0 +1,208 @@
+"""host: traced host work on one element: parsing, labels, header checks. What fails becomes a hole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, FunctionError
+from ..evaluate import BatchValues, header_size
+from ..extract.tfrecord import Reference
+from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from .base import Context, Element, Flow, Hole, element_keys
+from .elements import Wrapped
+
+__all__ = ["FilterFlow", "HeaderCheck", "HostFlow", "HostProgram"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderCheck:
+    """The size of an encoded image as a column (height, width); a bad header is a hole.
+
+    Attributes:
+        data: the encoded bytes.
+        oriented: whether the decoder turns the image by its EXIF orientation.
+        stage: the decoder, for messages.
+    """
+
+    data: Value
+    oriented: bool
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """Host values of one element, compiled to a list of calls.
+
+    Attributes:
+        outputs: values and header checks, one column each.
+        keep: columns of the element that are passed on as they are, references unread.
+    """
+
+    outputs: tuple[Value | HeaderCheck, ...]
+    max_pixels: int = 1 << 62
+    _order: tuple[Value, ...] = field(init=False, compare=False)
+    _batched: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = [output.data if isinstance(output, HeaderCheck) else output for output in self.outputs]
+        order = tuple(topological(values))
+        object.__setattr__(self, "_order", order)
+        object.__setattr__(self, "_batched", any(isinstance(value, (Draw, Identity)) for value in order))
+
+    def compile(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+        """A function of (columns, stream, position) that computes the new columns.
+
+        It raises DataError with the stage that failed.
+        """
+        if self._batched:
+            return self._one_by_one(at)
+        steps, slots = self._steps()
+        picks = [slots[value.data if isinstance(value, HeaderCheck) else value] for value in self.outputs]
+        checks = [output if isinstance(output, HeaderCheck) else None for output in self.outputs]
+        blank: list[Any] = [value.value if isinstance(value, Const) else None for value in self._order]
+        columns = [(i, value.index) for i, value in enumerate(self._order) if isinstance(value, Input)]
+        plain = not any(checks)
+
+        def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            have = blank.copy()
+            for i, index in columns:
+                column = row[index]
+                have[i] = column.read() if type(column) is Reference else column
+            for i, call, arguments, name in steps:
+                try:
+                    have[i] = call(*[have[j] for j in arguments])
+                except Exception as error:
+                    raise blame(error, name) from error
+            if plain:
+                return tuple([have[i] for i in picks])
+            return tuple(
+                [have[i] if check is None else self._header(have[i], check) for i, check in zip(picks, checks, strict=True)]
+            )
+
+        return compute
+
+    def _steps(self) -> tuple[list[tuple[int, Callable[..., Any], list[int], str]], dict[Value, int]]:
+        slots = {value: i for i, value in enumerate(self._order)}
+        steps: list[tuple[int, Callable[..., Any], list[int], str]] = []
+        for value in self._order:
+            if isinstance(value, Apply):
+                steps.append((slots[value], value.op.reference, [slots[x] for x in value.inputs], value.op.name))
+            elif isinstance(value, Item):
+                steps.append((slots[value], _picker(value.index), [slots[value.value]], "item"))
+        return steps, slots
+
+    def _header(self, data: Any, check: HeaderCheck) -> tuple[int, int]:
+        try:
+            return header_size(data, oriented=check.oriented, max_pixels=self.max_pixels)
+        except DataError as error:
+            raise error.at(stage=check.stage) from error
+
+    def _one_by_one(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+        """The same where random numbers are drawn on the host: a batch of one."""
+        seed, epoch = at.run.settings.seed, at.epoch
+
+        def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            row = tuple(column.read() if type(column) is Reference else column for column in row)
+
+            def keys(index: int) -> Any:
+                who = (stream, position) if index < 0 else row[index]
+                return element_keys([who[0]], [who[1]])
+
+            batch = BatchValues(1, lambda i: [row[i]], keys, seed, epoch)
+            out = []
+            for output in self.outputs:
+                try:
+                    if isinstance(output, HeaderCheck):
+                        out.append(self._header(batch.rows(output.data)[0], output))
+                    else:
+                        out.append(batch.rows(output)[0])
+                except Exception as error:
+                    raise blame(error, "map") from error
+            return tuple(out)
+
+        return compute
+
+
+def _picker(index: int) -> Callable[[Any], Any]:
+    def pick(results: Any) -> Any:
+        return results[index]
+
+    return pick
+
+
+def blame(error: Exception, stage: str) -> DataError:
+    """Any exception of a host step as a data error."""
+    if isinstance(error, DataError):
+        return error.at(stage=stage)
+    wrapped = FunctionError(f"raised {type(error).__name__}: {error}", stage=stage)
+    wrapped.__cause__ = error
+    return wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class HostFlow:
+    """New columns for every element."""
+
+    source: Flow
+    program: HostProgram
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        return Wrapped(self._computed(inner, self.program.compile(at)), inner)
+
+    def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
+        for element in inner:
+            value, stream, position = element
+            if type(value) is Hole:
+                yield element
+                continue
+            try:
+                yield compute(value, stream, position), stream, position
+            except DataError as error:
+                yield Hole(error.at(stream.name, position, "map", stream.unit)), stream, position
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFlow:
+    """The elements whose predicate holds; holes are passed on."""
+
+    source: Flow
+    program: HostProgram
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        return Wrapped(self._kept(inner, self.program.compile(at)), inner)
+
+    def _kept(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
+        for element in inner:
+            value, stream, position = element
+            if type(value) is Hole:
+                yield element
+                continue
+            try:
+                if truth(compute(value, stream, position)[0]):
+                    yield element
+            except DataError as error:
+                yield Hole(error.at(stream.name, position, "filter", stream.unit)), stream, position
+
+
+def truth(value: Any) -> bool:
+    """The answer of a predicate.
+
+    Raises:
+        FunctionError: not one boolean.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, np.ndarray) and value.shape == () and value.dtype == bool:
+        return bool(value)
+    raise FunctionError(f"filter needs a predicate that returns one boolean, got {type(value).__name__} {value!r}"[:200])
+
+
+def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
+    """Columns that can be kept: views of a block become bytes of their own."""
+    return tuple(bytes(column) if type(column) is memoryview else column for column in columns)

@@ -1,0 +1,87 @@
+"""stack: rows into one array, with errors that name the element that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..op import Array
+from ..spec import byte_array
+from .base import Element
+
+__all__ = ["pad_rows", "stack_rows"]
+
+
+def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Array:
+    """Stack one leaf of some elements: array[B, ...]; byte strings become an object array.
+
+    Raises:
+        ShapeError: shapes differ; names the leaf, both shapes and both elements.
+    """
+    first = column[0]
+    if isinstance(first, (bytes, memoryview)):
+        return byte_array([bytes(row) for row in column])
+    if type(first) is np.ndarray:
+        shape = first.shape
+        for i, row in enumerate(column):
+            if np.shape(row) != shape:
+                raise mismatch(leaf, shape, np.shape(row), elements[0], elements[i], who)
+        if first.dtype == object:
+            return np.stack(column)
+    out = np.array(column)
+    if out.dtype == object:
+        shapes = [np.shape(row) for row in column]
+        i = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
+        raise mismatch(leaf, shapes[0], shapes[i], elements[0], elements[i], who)
+    return out
+
+
+def mismatch(leaf: str, first: Any, other: Any, one: Element, another: Element, who: str) -> ShapeError:
+    """The error of elements that do not stack."""
+    name = f" for {leaf}" if leaf else ""
+    return ShapeError(
+        f"needs elements of one shape{name}, got {tuple(other)} after {tuple(first)} "
+        f"({one[1].name} at {one[1].unit} {one[2]}); resize or crop them to one size, or use padded_batch",
+        file=another[1].name,
+        offset=another[2],
+        stage=who,
+        unit=another[1].unit,
+    )
+
+
+def pad_rows(
+    column: Sequence[Any], elements: Sequence[Element], leaf: str, shape: tuple[int, ...] | None, value: Any
+) -> Array:
+    """Stack one leaf of some elements, each padded at its end.
+
+    Args:
+        shape: the target, -1 for the largest of these rows; None pads every dimension to the largest.
+        value: what to fill with.
+
+    Raises:
+        ShapeError: a row has another rank, or is larger than the target.
+    """
+    rows = [byte_scalar(row) if isinstance(row, (bytes, memoryview)) else np.asarray(row) for row in column]
+    rank = rows[0].ndim
+    for row, element in zip(rows, elements, strict=True):
+        if row.ndim != rank or (shape is not None and len(shape) != rank):
+            want = (-1,) * rank if shape is None else shape
+            raise mismatch(leaf, want, row.shape, elements[0], element, "padded_batch")
+    largest = [max(row.shape[i] for row in rows) for i in range(rank)]
+    target = largest if shape is None else [largest[i] if n < 0 else n for i, n in enumerate(shape)]
+    out = np.full((len(rows), *target), value, rows[0].dtype)
+    for i, (row, element) in enumerate(zip(rows, elements, strict=True)):
+        if any(n > m for n, m in zip(row.shape, target, strict=True)):
+            raise mismatch(leaf, target, row.shape, elements[0], element, "padded_batch")
+        out[(i, *map(slice, row.shape))] = row
+    return out
+
+
+def byte_scalar(value: Any) -> Array:
+    """A 0-d object array of one byte string."""
+    out = np.empty((), object)
+    out[()] = bytes(value)
+    return out

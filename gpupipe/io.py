@@ -1,0 +1,254 @@
+"""io: files, records and Examples, as ops that run on the host.
+
+Inside a traced map a feature that nobody uses is not parsed: the optimizer replaces the op by `select(names)` of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .errors import ParseError, PlanError, PlanTypeError, SpecError
+from .extract.example import (
+    ExampleParser,
+    Feature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    VarLenFeature,
+    encode_example,
+)
+from .extract.storage import LOCAL
+from .extract.writer import TFRecordWriter
+from .op import Array, Op
+from .spec import TensorSpec, byte_array
+from .trace import Symbol, apply
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "ParseSingleExample",
+    "Ragged",
+    "RaggedFeature",
+    "ReadFile",
+    "TFRecordWriter",
+    "VarLenFeature",
+    "encode_example",
+    "parse_example",
+    "parse_single_example",
+    "read_file",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Rows of unequal length, stored end to end.
+
+    Attributes:
+        values: all rows, one after the other: ``dtype[total]``.
+        row_splits: row i is ``values[row_splits[i]:row_splits[i + 1]]``: int64[rows + 1].
+    """
+
+    values: Array
+    row_splits: Array
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def __getitem__(self, index: int) -> Array:
+        index = range(len(self))[index]
+        row: Array = self.values[self.row_splits[index] : self.row_splits[index + 1]]
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class ParseSingleExample(Op):
+    """Read features of a serialised `tf.train.Example`. Several features are several results, in their order.
+
+    Attributes:
+        features: (name, what it is expected to hold) of each.
+
+    Shapes: ``bytes -> dtype[shape]`` of each feature
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+
+    features: tuple[tuple[str, Feature], ...] = ()
+
+    def __post_init__(self) -> None:
+        parser_of(self.features)  # whatever is wrong with the features is said here
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
+        (x,) = xs
+        if x.shape != () or x.dtype is not bytes:
+            hint = "; parse_example takes several records" if x.dtype is bytes else ""
+            raise SpecError(f"parse_single_example needs one record, a bytes scalar, got {x}{hint}")
+        specs = tuple(_spec_of(feature) for _, feature in self.features)
+        return specs if len(specs) > 1 else specs[0]
+
+    def reference(self, x: Any) -> Any:
+        values = parser_of(self.features).parse(x)
+        return values if len(values) > 1 else values[0]
+
+    def select(self, names: Sequence[str]) -> ParseSingleExample:
+        """The same for some of the features, in the order of `names`. One name alone: the result is not a tuple."""
+        known = dict(self.features)
+        return ParseSingleExample(tuple((name, known[name]) for name in names))
+
+
+@lru_cache(512)
+def parser_of(features: tuple[tuple[str, Feature], ...]) -> ExampleParser:
+    """The parser of an op, made once."""
+    return ExampleParser(dict(features))
+
+
+def _spec_of(feature: Feature) -> TensorSpec:
+    dtype = bytes if feature.dtype == "bytes" else feature.dtype
+    if isinstance(feature, FixedLenFeature):
+        return TensorSpec(feature.shape, dtype)
+    if isinstance(feature, FixedLenSequenceFeature):
+        return TensorSpec((None, *feature.shape), dtype)
+    return TensorSpec((None,), dtype)
+
+
+def _op_of(features: Mapping[str, Feature], who: str) -> ParseSingleExample:
+    if not isinstance(features, Mapping):
+        raise PlanTypeError(f"{who} needs a dict of features, got {type(features).__name__}")
+    return ParseSingleExample(tuple(features.items()))
+
+
+def parse_single_example(record: Any, features: Mapping[str, Feature]) -> dict[str, Any]:
+    """Read features of one serialised `tf.train.Example`.
+
+    Args:
+        record: the bytes of one record.
+        features: name -> `FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature` or `RaggedFeature`.
+
+    Returns:
+        name -> value: bytes, a NumPy scalar, or an array.
+
+    Raises:
+        SpecError: `record` is not one byte string.
+        ParseError: the record is no Example, or lacks a feature, or holds another type or number of values.
+
+    Example:
+        >>> parse_single_example(encode_example({"label": 7}), {"label": FixedLenFeature((), "int64")})
+        {'label': np.int64(7)}
+    """
+    op = _op_of(features, "parse_single_example")
+    if not isinstance(record, (Symbol, bytes, memoryview, bytearray)):
+        kind = type(record).__name__
+        raise SpecError(f"parse_single_example needs one record as bytes, got {kind}; parse_example takes several")
+    parsed = apply(op, record)
+    values = parsed if len(op.features) > 1 else (parsed,)
+    names = [name for name, _ in op.features]
+    # Encoded images are views of the record, which spares a copy in a pipeline; a person expects bytes.
+    return dict(zip(names, (bytes(v) if isinstance(v, memoryview) else v for v in values), strict=True))
+
+
+def parse_example(records: Any, features: Mapping[str, Feature]) -> dict[str, Any]:
+    """Read features of a batch of serialised `tf.train.Example`s.
+
+    Args:
+        records: a list or 1-D array of bytes; in a traced function a batch of records.
+        features: name -> description. In a traced function only `FixedLenFeature`.
+
+    Returns:
+        name -> value for all records: FixedLen is stacked, `dtype[records, *shape]`; FixedLenSequence is padded at the
+        end with its default (0 or b"") to the longest; VarLen and Ragged are `Ragged` (tf.io: sparse for VarLen).
+
+    Raises:
+        SpecError: `records` is no batch of byte strings.
+        ParseError: naming the record that is wrong.
+    """
+    op = _op_of(features, "parse_example")
+    if isinstance(records, Symbol):
+        for name, feature in op.features:
+            if records._batched and not isinstance(feature, FixedLenFeature):
+                raise SpecError(
+                    f"parse_example needs features of one length inside map, got {type(feature).__name__} for "
+                    f"{name!r}; use parse_single_example before the batch, and padded_batch"
+                )
+        return parse_single_example(records, features)
+    if isinstance(records, (bytes, str, memoryview)) or np.ndim(records) != 1:
+        kind = type(records).__name__
+        raise SpecError(f"parse_example needs a list or vector of records, got {kind}; use parse_single_example")
+    parser = parser_of(op.features)
+    rows = [_parsed(parser, i, record) for i, record in enumerate(records)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(op.features)
+    return {name: _stacked(feature, column) for (name, feature), column in zip(op.features, columns, strict=True)}
+
+
+def _parsed(parser: ExampleParser, index: int, record: Any) -> tuple[Any, ...]:
+    if not isinstance(record, (bytes, memoryview, bytearray)):
+        raise SpecError(f"parse_example needs records as bytes, got {type(record).__name__} for record {index}")
+    try:
+        return parser.parse(record)
+    except ParseError as error:
+        raise ParseError(f"record {index}: {error.reason}", stage="parse_example") from error
+
+
+def _stacked(feature: Feature, rows: Sequence[Any]) -> Any:
+    dtype: Any = object if feature.dtype == "bytes" else feature.dtype
+    if isinstance(feature, FixedLenFeature):
+        if feature.dtype == "bytes" and feature.shape == ():
+            return byte_array([bytes(row) for row in rows])
+        return np.array(rows, dtype).reshape(len(rows), *feature.shape)
+    if isinstance(feature, FixedLenSequenceFeature):
+        longest = max(map(len, rows), default=0)
+        fill = feature.default_value
+        if fill is None:
+            fill = b"" if feature.dtype == "bytes" else 0
+        padded = np.full((len(rows), longest, *feature.shape), fill, dtype)
+        for out, row in zip(padded, rows, strict=True):
+            out[: len(row)] = row
+        return padded
+    splits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return Ragged(np.concatenate(rows) if rows else np.empty(0, dtype), splits)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile(Op):
+    """The content of a file.
+
+    Shapes: ``bytes -> bytes``
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        (x,) = xs
+        if x.shape != () or x.dtype is not bytes:
+            raise SpecError(f"read_file needs one path, a string, got {x}")
+        return x
+
+    def reference(self, x: Any) -> bytes:
+        name = os.fsdecode(bytes(x))
+        size, _ = LOCAL.size(name)
+        return LOCAL.read(name, 0, size)
+
+
+def read_file(path: Any) -> Any:
+    """Read a whole file.
+
+    Args:
+        path: of a local file; a string, bytes or path.
+
+    Returns:
+        Its content as bytes.
+
+    Raises:
+        MissingFileError: there is no such file.
+        DirectoryError: it is a directory.
+        RecordError: it cannot be read.
+    """
+    if isinstance(path, Symbol):
+        return apply(ReadFile(), path)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise PlanError(f"read_file needs one path, got {type(path).__name__}")
+    return apply(ReadFile(), os.fsencode(path))

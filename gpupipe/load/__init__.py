@@ -1,0 +1,1 @@
+"""load: iterators, and handing batches over."""

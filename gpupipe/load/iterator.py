@@ -1,0 +1,162 @@
+"""iterator: what a `for` loop over a Dataset holds."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from ..errors import ClosedError
+from ..flow.base import Context, Hole, Run
+from ..flow.elements import close
+from ..optimize.lower import lower
+from ..options import Settings
+from ..plan.node import Node
+from ..spec import Structure
+
+__all__ = ["DatasetIterator", "OwnedIterator"]
+
+_RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
+_FORKED: list[Any] = []
+
+
+class DatasetIterator(Iterator[Any]):
+    """Iterates over a chain; a context manager. Nothing starts before the first `next`.
+
+    Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next` raises once,
+    and the call after it gives the next element.
+
+    Attributes:
+        epoch: the number that its random draws depend on; None before the first `next` unless it was given.
+    """
+
+    def __init__(self, plan: Node, settings: Settings, epochs: Any) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._epochs = iter(epochs)
+        self._run: Run | None = None
+        self._items: Any = None
+        self._structure: Structure | None = None
+        self._last: Any = None
+        self._early = 0
+        self._ready: list[Any] = []
+        self._done = False
+        self._pid = os.getpid()
+        self.epoch: int | None = None
+
+    def __iter__(self) -> DatasetIterator:
+        return self
+
+    def __enter__(self) -> DatasetIterator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __next__(self) -> Any:
+        if os.getpid() != self._pid:
+            raise ClosedError("this iterator was created before a fork; make a new one in this process")
+        if self._done:
+            raise StopIteration
+        try:
+            return self._next()
+        except StopIteration:
+            self.close()
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            self.close()
+            raise
+
+    def _next(self) -> Any:
+        while True:
+            if self._ready:
+                return self._ready.pop()
+            if self._items is None:
+                self._open()
+            element = next(self._items, None)
+            if element is None:
+                close(self._items)
+                self._items = None
+                self._last = None
+                continue
+            value = element[0]
+            if type(value) is not Hole:
+                assert self._structure is not None
+                out = self._structure.unflatten(value)
+                self._last = value
+                self._ready = [self._structure.unflatten(value) for _ in range(self._early)]
+                self._early = 0
+                return out
+            if value.raised or self._settings.on_error == "raise":
+                raise value.error
+            if self._settings.on_error == "replace":
+                if self._last is not None and self._structure is not None:
+                    return self._structure.unflatten(self._last)
+                self._early += 1
+
+    def _open(self) -> None:
+        """Start the next epoch; StopIteration where there is none."""
+        self.epoch = next(self._epochs)
+        if self._run is None:
+            self._run = Run(self._settings)
+            _RUNS.add(self._run)
+            weakref.finalize(self, Run.close, self._run)
+        at = Context(self._run, self.epoch)
+        lowered = lower(self._plan, self._settings, at)
+        self._structure = lowered.element.structure or Structure()
+        self._items = lowered.flow.open(at)
+
+    def close(self) -> None:
+        """Stop every thread of this iterator and wait for them. Safe to call twice."""
+        self._done = True
+        if os.getpid() != self._pid:
+            return
+        if self._items is not None:
+            close(self._items)
+            self._items = None
+        if self._run is not None:
+            self._run.close()
+
+
+class OwnedIterator(DatasetIterator):
+    """The iterator of `as_numpy_iterator`: the same, with everything on the host."""
+
+    def __next__(self) -> Any:
+        from ..spec import map_structure
+
+        return map_structure(_on_host, super().__next__())
+
+
+def _on_host(leaf: Any) -> Any:
+    get = getattr(leaf, "get", None)  # a CuPy array
+    if get is not None:
+        return get()
+    if hasattr(leaf, "__cuda_array_interface__"):
+        from ..transform.array import to_host
+
+        return to_host(leaf)
+    return leaf
+
+
+def _close_all() -> None:
+    """At exit: stop what is still running, so that the interpreter can end."""
+    for run in list(_RUNS):
+        run.close()
+
+
+def _after_fork() -> None:
+    """In a forked child: the parent's threads do not exist here. Keep the runs for ever, so that nothing waits for them."""
+    _FORKED.extend(_RUNS)
+    for run in list(_RUNS):
+        run.abandon()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+

@@ -1,0 +1,196 @@
+"""op: the base of every operator.
+
+One op is one frozen dataclass. Its methods stand in one order and say all there is to say about it::
+
+    infer(*specs)            shape, dtype, layout; every SpecError lives here, so a mistake surfaces on the user's line
+    size(hw, *params)        image sizes after the op, for a batch, on the host: int32[B,2] -> int32[B,2]
+    draw(rng, hw)            host parameters of a batch: random numbers, crop windows, target sizes; one array[B,...] per name
+                             in `parameters`
+    reference(*xs, *params)  the meaning, for one element, in NumPy
+    dali(d, *xs, *params)    the same as DALI nodes; `d.fn`, `d.dtype`, `d.types` and `d.device` are handed in
+    array(xp, *xs, *params)  the same for a whole batch, with NumPy or CuPy handed in
+    decompose()              the op as a row of simpler ops, which is what the optimizer fuses
+    is_identity, merge       facts the optimizer uses
+    cases()                  inputs and tolerances for the conformance suite
+
+Support for an executor means that the method is overridden.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import PlanTypeError, SpecError
+from .random import BatchRng
+from .spec import TensorSpec
+
+__all__ = ["Arg", "Case", "Op"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """Stands in a field of an op for a traced host value: the n-th of the call."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operator. Subclass it with a frozen dataclass; the fields are its static parameters.
+
+    Class attributes:
+        domain: "image" runs in the executor's graph, "host" on the host for each element, "any" wherever its input is.
+        rows: "each" means the same on every row of a batch; "batch" needs all rows at once.
+        random: whether `draw` uses its generator; such a call has a site of its own.
+        decodes: whether the first input is encoded bytes, so that sizes come from its header.
+        parameters: names of the arrays that `draw` returns.
+        traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "image"
+    rows: ClassVar[Literal["each", "batch"]] = "each"
+    random: ClassVar[bool] = False
+    decodes: ClassVar[bool] = False
+    parameters: ClassVar[tuple[str, ...]] = ()
+    traceable: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def name(self) -> str:
+        """The public name: the class name in snake_case."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
+        """The spec of the result, or of each result.
+
+        Raises:
+            SpecError: when the op is not defined for such inputs.
+        """
+        raise TypeError(f"{type(self).__name__} does not define infer")
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        """Image sizes after the op, int32[B,2] (height, width)."""
+        return hw
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        """One array[B, ...] for each name in `parameters`. `hw` is int32[B,2], the sizes of the (first) input."""
+        return ()
+
+    def reference(self, *args: Any) -> Any:
+        """The result for one element: `reference(*inputs, *params)`."""
+        raise TypeError(f"{type(self).__name__} does not define reference")
+
+    def dali(self, d: Any, *args: Any) -> Any:
+        """The same as DALI nodes: `dali(d, *inputs, *params)`."""
+        raise TypeError(f"{type(self).__name__} does not define dali")
+
+    def array(self, xp: Any, *args: Any) -> Any:
+        """The same for a batch in NumPy or CuPy: `array(xp, *inputs, *params)`."""
+        raise TypeError(f"{type(self).__name__} does not define array")
+
+    def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
+        """Simpler ops, applied one after the other, each with the indices of this op's parameters that it takes.
+
+        Empty (the default) for a primitive. The parts must give exactly what `reference` gives.
+        """
+        return ()
+
+    def is_identity(self, x: TensorSpec) -> bool:
+        """Whether the op changes nothing for inputs of this spec."""
+        return False
+
+    def merge(self, later: Op) -> Op | None:
+        """The one op that does this and then `later` with exactly the same result, None if there is none.
+
+        Asked only where neither has parameters.
+        """
+        return None
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        """Inputs and tolerances for the conformance suite."""
+        return iter(())
+
+    def supports(self, method: str) -> bool:
+        """Whether this op overrides a method, e.g. ``"dali"``."""
+        return getattr(type(self), method) is not getattr(Op, method)
+
+    def traced_fields(self) -> tuple[str, ...]:
+        """Names of the fields that hold (or contain) a traced host value."""
+        return tuple(f.name for f in fields(self) if f.init and _holds_arg(getattr(self, f.name)))
+
+    def bind(self, args: tuple[Array, ...]) -> Op:
+        """Put batch arrays in place of traced fields, so that `draw` computes with them: array[B] for each `Arg`."""
+        names = self.traced_fields()
+        if not names:
+            return self
+        return replace(self, **{name: _bound(getattr(self, name), args) for name in names})
+
+
+def _holds_arg(value: Any) -> bool:
+    return isinstance(value, Arg) or (isinstance(value, tuple) and any(_holds_arg(item) for item in value))
+
+
+def _bound(value: Any, args: tuple[Array, ...]) -> Any:
+    if isinstance(value, Arg):
+        return args[value.index]
+    if isinstance(value, tuple):
+        return tuple(_bound(item, args) for item in value)
+    return value
+
+
+def check_number(
+    who: str, name: str, value: Any, low: float | None = None, high: float | None = None, *, integer: bool = False
+) -> None:
+    """Check a parameter that is a number or a traced host value.
+
+    Raises:
+        PlanTypeError: for anything that is neither.
+        SpecError: for a number outside [low, high].
+    """
+    if isinstance(value, (Arg, np.ndarray)) or hasattr(type(value), "__gpupipe_symbol__"):
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer) if integer else (int, float, np.number)):
+        raise PlanTypeError(f"{who} needs {'an integer' if integer else 'a number'} for {name}, got {value!r}")
+    if not np.isfinite(value) or (low is not None and value < low) or (high is not None and value > high):
+        bounds = f"{'-inf' if low is None else low} to {'inf' if high is None else high}"
+        raise SpecError(f"{who} needs {name} from {bounds}, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One input for the conformance suite: every executor against `op.reference`.
+
+    Attributes:
+        op: the op under test.
+        inputs: values of one element (arrays, scalars or encoded bytes), in the order of the op's inputs.
+        layouts: layout of each input, filled with None.
+        atol: largest difference allowed inside; above 0 only with a `reason`.
+        ring: largest difference on the outermost pixel ring, where edge rules differ; `atol` if None.
+        reason: why the tolerance is not 0.
+        note: a word that tells this case from its neighbours in the test's name.
+    """
+
+    op: Op
+    inputs: tuple[Any, ...]
+    layouts: tuple[str | None, ...] = ()
+    atol: float = 0.0
+    ring: float | None = None
+    reason: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.atol > 0 or self.ring) and not self.reason:
+            raise SpecError(f"a case of {self.op.name} with a tolerance needs a reason")
+
+    def __str__(self) -> str:
+        first = self.inputs[0]
+        what = "x".join(map(str, first.shape)) + f"-{first.dtype}" if isinstance(first, np.ndarray) else type(first).__name__
+        return "-".join(part for part in (self.op.name, what, self.note) if part)

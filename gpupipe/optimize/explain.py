@@ -1,0 +1,64 @@
+"""explain: what a chain is and how it will run, as text. Reads no data."""
+
+from __future__ import annotations
+
+from ..options import Settings
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node
+from ..spec import describe
+from .lower import lower
+from .place import StageNote
+
+__all__ = ["Explanation", "explain"]
+
+
+class Explanation(str):
+    """Text that a REPL or a notebook shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def explain(root: Node, settings: Settings) -> Explanation:
+    """Describe a plan: as written, and as it will run."""
+    lowered = lower(root, settings)
+    lines = ["plan as written (last step first)"]
+    lines += [f"  {'  ' * depth}{text}" for depth, text in _tree(root)]
+    lines += ["", "as it will run", "  flow (host thread)"]
+    lines += [f"    {step}" for step in lowered.steps]
+    for number, note in enumerate(lowered.placer.notes, 1):
+        lines += _stage(number, note)
+    if not lowered.placer.notes:
+        lines.append("  no transform stage: everything runs on the host")
+    fired = {**lowered.fired, **lowered.placer.fired}
+    lines += ["", "  rules: " + (", ".join(f"{name} x{count}" for name, count in sorted(fired.items())) or "none fired")]
+    if settings.disabled_rules:
+        lines.append(f"  disabled: {', '.join(settings.disabled_rules)}")
+    lines.append(
+        f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads}, "
+        f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
+    )
+    return Explanation("\n".join(lines))
+
+
+def _tree(root: Node) -> list[tuple[int, str]]:
+    lines: list[tuple[int, str]] = []
+    stack = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        count = {INFINITE: "endless", UNKNOWN_CARDINALITY: "?"}.get(node.cardinality, str(node.cardinality))
+        lines.append((depth, f"{node.describe()}  ->  {count} x {describe(node.element.nested)}"))
+        below = depth + (len(node.sources) > 1)
+        stack.extend((source, below) for source in reversed(node.sources))
+    return lines
+
+
+def _stage(number: int, note: StageNote) -> list[str]:
+    return [
+        f"  stage {number} (transform): {note.where}, because {note.why}; {note.size}",
+        *(f"    reads  {text}" for text in note.reads),
+        *(f"    runs   {text}" for text in note.ops),
+        *(f"    gives  {text}" for text in note.gives),
+        f"    holds  {note.buffers}",
+    ]

@@ -1,0 +1,166 @@
+"""graph_rules: rewrites of the values inside one stage. Each says the same with fewer or larger operators.
+
+A rule is a function of one value, whose inputs are already rewritten, that answers the value to use instead. None of them
+renumbers a draw: sites were given when the function was traced.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+from ..graph import Apply, Item, Value, rewrite_values, topological
+from ..io import ParseSingleExample
+from ..op import Op
+from ..ops.crop import Crop
+from ..ops.crop_mirror_normalize import CropMirrorNormalize
+from ..ops.decode_crop import DecodeCrop
+from ..ops.flip import Flip
+from ..ops.normalize import Normalize
+from ..ops.transpose import Transpose
+
+__all__ = ["GRAPH_RULES", "optimize_values"]
+
+Rule = Callable[[Value], Value]
+
+
+def decompose(value: Value) -> Value:
+    """random_resized_crop(x) => resize(crop(x, window)): a composite op as its parts."""
+    if not isinstance(value, Apply):
+        return value
+    parts = value.op.decompose()
+    if not parts or isinstance(value.op, CropMirrorNormalize | DecodeCrop) or len(value.x) != 1:
+        return value
+    x: Value = value.x[0]
+    for op, taken in parts:
+        x = Apply(op, (x,), tuple(value.params[i] for i in taken), value.line)
+    return x
+
+
+def drop_identities(value: Value) -> Value:
+    """f(x) => x, where f changes nothing for values of this spec."""
+    if isinstance(value, Apply) and len(value.x) == 1 and not value.params and value.op.is_identity(value.x[0].spec):
+        return value.x[0]
+    return value
+
+
+def merge_adjacent(value: Value) -> Value:
+    """g(f(x)) => h(x), where one op gives exactly the same."""
+    if not isinstance(value, Apply) or value.params or len(value.x) != 1:
+        return value
+    below = value.x[0]
+    if not isinstance(below, Apply) or below.params or len(below.x) != 1:
+        return value
+    merged = below.op.merge(value.op)
+    return value if merged is None else Apply(merged, below.x, (), value.line)
+
+
+def fuse_crop_mirror_normalize(value: Value) -> Value:
+    """transpose(normalize(flip(x))) => crop_mirror_normalize(x): one pass over the pixels."""
+    if not isinstance(value, Apply):
+        return value
+    match value.op:
+        case Normalize(mean=mean, std=std) if value.x[0].spec.layout == "HWC":
+            op = CropMirrorNormalize(mean, std, "HWC", False)
+            below = value.x[0]
+            if isinstance(below, Apply) and isinstance(below.op, Flip) and below.op.direction == "left_right":
+                return Apply(CropMirrorNormalize(mean, std, "HWC", True), below.x, below.params, value.line)
+            return Apply(op, (below,), (), value.line)
+        case Transpose(layout="CHW"):
+            below = value.x[0]
+            if isinstance(below, Apply) and isinstance(below.op, CropMirrorNormalize) and below.op.layout == "HWC":
+                fused = CropMirrorNormalize(below.op.mean, below.op.std, "CHW", below.op.mirrored)
+                return Apply(fused, below.x, below.params, value.line)
+    return value
+
+
+def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
+    def fuse_decode_crop(value: Value) -> Value:
+        """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
+        if not isinstance(value, Apply) or not isinstance(value.op, Crop) or value.op.pad:
+            return value
+        decode = value.x[0]
+        if not isinstance(decode, Apply) or not decode.op.decodes or decode.params or consumers[decode] != 1:
+            return value
+        fused = fused_decoder(decode.op, value.op)
+        return value if fused is None else Apply(fused, decode.x, value.params, value.line)
+
+    return fuse_decode_crop
+
+
+def fused_decoder(decode: Op, crop: Crop) -> DecodeCrop | None:
+    """The decoder that decodes a window only."""
+    make = getattr(DecodeCrop, "of", None)
+    return None if make is None else make(decode, crop)
+
+
+def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
+    """parse(record, features)[k] => parse(record, the features that are used)[k]: the rest is skipped, not parsed."""
+    used: dict[Value, set[int]] = {}
+    for value in topological(values):
+        if isinstance(value, Item) and isinstance(value.value, Apply) and isinstance(value.value.op, ParseSingleExample):
+            used.setdefault(value.value, set()).add(value.index)
+
+    def rule(value: Value) -> Value:
+        if not isinstance(value, Item) or value.value not in used:
+            return value
+        parse = value.value
+        assert isinstance(parse, Apply) and isinstance(parse.op, ParseSingleExample)
+        names = [parse.op.features[i][0] for i in sorted(used[parse])]
+        if len(names) == len(parse.op.features):
+            return value
+        index = names.index(parse.op.features[value.index][0])
+        return Item(Apply(parse.op.select(names), parse.x, (), parse.line), index)
+
+    return rewrite_values(values, rule)
+
+
+GRAPH_RULES: tuple[str, ...] = (
+    "prune_features",
+    "decompose",
+    "drop_identities",
+    "merge_adjacent",
+    "fuse_decode_crop",
+    "fuse_crop_mirror_normalize",
+)
+"""Names of the rules, in the order in which they run; `Options.disabled_rules` leaves some out."""
+
+
+def optimize_values(values: Sequence[Value], disabled: Collection[str] = ()) -> tuple[tuple[Value, ...], dict[str, int]]:
+    """Rewrite a graph until nothing changes.
+
+    Returns:
+        The new values, and how often each rule did something.
+    """
+    fired: Counter[str] = Counter()
+    now = tuple(values)
+    local: dict[str, Rule] = {
+        "decompose": decompose,
+        "drop_identities": drop_identities,
+        "merge_adjacent": merge_adjacent,
+        "fuse_crop_mirror_normalize": fuse_crop_mirror_normalize,
+    }
+    for name in GRAPH_RULES:
+        if name in disabled:
+            continue
+        for _ in range(len(topological(now)) + 1):
+            if name == "prune_features":
+                new = prune_features(now)
+            elif name == "fuse_decode_crop":
+                new = rewrite_values(now, _fuse_decode_crop(_consumers(now)))
+            else:
+                new = rewrite_values(now, local[name])
+            if new == now:
+                break
+            fired[name] += 1
+            now = new
+    return now, dict(fired)
+
+
+def _consumers(values: Sequence[Value]) -> Counter[Value]:
+    """How many values (or outputs) use each value as an input; sizes that a draw asks for do not count."""
+    users: Counter[Value] = Counter(values)
+    for value in topological(values):
+        if isinstance(value, Apply):
+            users.update(value.x)
+    return users

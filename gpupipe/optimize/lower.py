@@ -1,0 +1,530 @@
+"""lower: a plan into flows and stages, inputs first, by deferral (see `pending`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import PlanError, PlanTypeError
+from ..evaluate import is_image
+from ..flow.base import Context, Element as FlowElement, Flow
+from ..flow.buffers import CacheFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow
+from ..flow.elements import ConcatenateFlow, EnumerateFlow, RepeatFlow, ShardFlow, SkipFlow, TakeFlow, ZipFlow
+from ..flow.host import FilterFlow, HostProgram
+from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
+from ..flow.prime import PrimedFlow
+from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
+from ..flow.shuffle import ShuffleFlow
+from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, failed
+from ..graph import Identity, Input, substitute, topological
+from ..options import Options, Settings
+from ..plan.joins import Concatenate, Zip, graft
+from ..plan.node import Element, Node, walk
+from ..plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
+from ..plan.steps import (
+    Batch,
+    Cache,
+    Enumerate,
+    Filter,
+    FlatMap,
+    Interleave,
+    Map,
+    PaddedBatch,
+    Prefetch,
+    Repeat,
+    Shard,
+    Shuffle,
+    Skip,
+    Take,
+    Unbatch,
+    WithOptions,
+    enumerated,
+)
+from ..spec import LEAF, TensorSpec, as_leaf
+from ..trace import Traced, call_with, trace
+from .graph_rules import optimize_values
+from .pending import Pending, renumber
+from .place import Placer
+from .rules import ShuffleRepeat, rewrite
+
+__all__ = ["Lowered", "lower", "options_of"]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A chain that can run.
+
+    Attributes:
+        flow: gives delivered elements, one column per leaf.
+        element: their type; not known where nothing was read and a Python function decides it.
+        steps: what the flow does, in words.
+        placer: the stages it has.
+        fired: how often each plan rule fired.
+    """
+
+    flow: Flow
+    element: Element
+    steps: tuple[str, ...]
+    placer: Placer
+    fired: dict[str, int]
+
+
+def options_of(root: Node) -> Options:
+    """The options of a chain, merged along it; the last one wins."""
+    merged = Options()
+    for node in walk(root):
+        if isinstance(node, WithOptions):
+            merged = merged.merge(node.options)
+    return merged
+
+
+def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
+    """Lower a plan.
+
+    Args:
+        root: the plan.
+        settings: its options, resolved.
+        at: the context it will be opened in. Without one nothing is read, and what only a first element can tell stays
+            unknown.
+    """
+    root, fired = rewrite(root, settings.disabled_rules)
+    lowerer = _Lowerer(settings, Placer(settings), at)
+    trailing = 0
+    while isinstance(root, Prefetch | WithOptions):
+        if isinstance(root, Prefetch):
+            trailing = max(trailing, 2 if root.size < 0 else root.size)
+        root = root.source
+    pending = lowerer.run(root)
+    threaded = pending.batch is not None or pending.unstack or any(map(is_image, topological(pending.values)))
+    if trailing and threaded:
+        pending = replace(pending, ready=max(1, trailing))
+    placed = lowerer.placer.place(pending, deliver=True, label="delivery")
+    flow = placed.flow
+    if trailing and not lowerer.placer.notes:
+        flow = PrefetchFlow(flow, trailing)
+    steps = (*placed.steps, f"prefetch({trailing}): finished elements that wait") if trailing else placed.steps
+    return Lowered(flow, placed.element, steps, lowerer.placer, fired)
+
+
+@dataclass
+class _Lowerer:
+    """Lowers node by node, inputs first, with a table instead of recursion."""
+
+    settings: Settings
+    placer: Placer
+    at: Context | None
+    done: dict[int, Pending] = field(default_factory=dict)
+    references: dict[int, bool] = field(default_factory=dict)
+    ahead: bool = False
+
+    def run(self, root: Node) -> Pending:
+        """Lower a plan and everything below it."""
+        order = walk(root)
+        self._mark_references(order)
+        for node in order:
+            if id(node) not in self.done:
+                self.done[id(node)] = self._node(node)
+        return self.done[id(root)]
+
+    def _mark_references(self, order: list[Node]) -> None:
+        """Find the sources whose records are held or passed over: they yield references, not payloads."""
+        for node in reversed(order):
+            want = self.references.get(id(node), False)
+            if isinstance(node, Shuffle | ShuffleRepeat | Skip | Shard):
+                want = True
+            elif isinstance(node, Batch | Cache | Unbatch | PaddedBatch) or (isinstance(node, Map) and node.traced is None):
+                want = False
+            for source in node.sources:
+                self.references[id(source)] = self.references.get(id(source), False) or want
+
+    def _node(self, node: Node) -> Pending:
+        match node:
+            case Param() | Tensors() | Slices() | Range() | Files() | FromGenerator() | Records():
+                return self._source(node)
+            case Map():
+                return self._map(node)
+            case Filter():
+                return self._filter(node)
+            case FlatMap():
+                return self._flat_map(node)
+            case Batch():
+                return self._batch(node)
+            case PaddedBatch():
+                return self._padded_batch(node)
+            case Unbatch():
+                return self._unbatch(node)
+            case Cache():
+                return self._cache(node)
+            case Zip():
+                return self._zip(node)
+            case Concatenate():
+                return self._concatenate(node)
+            case Enumerate():
+                return self._enumerate(node)
+            case WithOptions():
+                return self.done[id(node.source)]
+            case _:
+                return self._transparent(node)
+
+    # ---- sources
+
+    def _source(self, node: Node) -> Pending:
+        text = node.describe()
+        match node:
+            case Param():
+                return Pending.columns_of(ParamFlow(), node.element)
+            case Tensors(leaves=leaves):
+                flow: Flow = SlicesFlow(leaves, whole=True)
+            case Slices(leaves=leaves):
+                flow = SlicesFlow(leaves)
+            case Range():
+                flow = RangeFlow(range(node.start, node.stop, node.step), node.dtype)
+            case Files(paths=paths, names=names):
+                flow = FilesFlow(paths, names)
+            case FromGenerator():
+                signature = node.signature
+                structure = signature.structure if signature.structure is not None else None
+                flow = GeneratorFlow(node.generator, node.args, structure, signature.specs)
+                return self._learned(flow, node.element, (text,), lambda: structure or flow.learned())  # type: ignore[attr-defined]
+            case Records():
+                held = self.references.get(id(node), False) and not node.compression
+                inner = self.done[id(node.source)].flow
+                flow = RecordsFlow(inner, node.leaf, node.compression, held, self.ahead)
+                text += " as references (file, offset, length)" if held else ""
+                return Pending.columns_of(flow, node.element, (text,), references=held)
+            case _:
+                raise PlanError(f"{text} is no source")
+        return Pending.columns_of(flow, node.element, (text,))
+
+    def _learned(
+        self, flow: Flow, element: Element, steps: tuple[str, ...], structure: Callable[[], Any]
+    ) -> Pending:
+        """A chain whose elements only the first one can tell: look at it, and keep it."""
+        if element.known or (self.at is None and element.structure is not None):
+            return Pending.columns_of(flow, element, steps)
+        if self.at is None:
+            return Pending.columns_of(flow, Element(LEAF, (TensorSpec(None, None),)), steps)
+        primed = PrimedFlow(flow)
+        specs = primed.look(self.at)
+        if specs is None:  # there is no element: whatever stands above will never see one
+            return Pending.columns_of(primed, Element(LEAF, (TensorSpec(None, None),)), steps)
+        learned = Element(structure(), specs)
+        if element.structure is not None:  # what was declared stays, and the first element fills the gaps
+            merged = [
+                TensorSpec(d.shape if d.shape is not None else s.shape, d.dtype if d.dtype is not None else s.dtype, d.layout)
+                for d, s in zip(element.specs, specs, strict=True)
+            ]
+            learned = Element(element.structure, tuple(merged), element.batched)
+        return Pending.columns_of(primed, learned, steps)
+
+    # ---- functions
+
+    def _map(self, node: Map) -> Pending:
+        source = self.done[id(node.source)]
+        traced = node.traced
+        if node.pending and self.at is not None:
+            traced = self._trace_now(node, source)
+        if traced is not None:
+            return self._traced_map(node, source, traced)
+        placed = self.placer.place(source, label="map")
+        structure = placed.element.structure or LEAF
+        result = (node.result.structure, node.result.specs) if node.result and node.result.structure is not None else None
+        site = f"map#{len(placed.steps)}"
+        function = PythonFunction(node.fn, structure, "map", result, node.rng, site)  # type: ignore[arg-type]
+        calls = self.settings.threads if node.calls < 0 else node.calls
+        deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
+        flow = PythonMapFlow(placed.flow, function, calls, deterministic)
+        text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
+        return self._learned(flow, node.element, (*placed.steps, text), function.learned)
+
+    def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
+        batched = source.element.batched
+        if batched and source.batch is None and not source.unstack:
+            rows = source.element.rows()
+            source = replace(
+                source, values=tuple(replace_spec(v, s) for v, s in zip(source.values, rows, strict=True)), unstack=True
+            )
+        values = substitute_values(traced, source)
+        size = next((spec.shape[0] for spec in source.element.specs if spec.shape), None) if batched else None
+        specs = tuple(value.spec.batched(size) if batched else value.spec for value in traced.outputs)
+        element = Element(traced.structure, specs, batched)
+        pending = replace(source, values=values, element=element, steps=(*source.steps, node.describe()))
+        if "deferral" in self.settings.disabled_rules:
+            return self.placer.place(pending, label="map")
+        return pending
+
+    def _trace_now(self, node: Map, source: Pending) -> Traced | None:
+        """Trace a map whose input is known since its first element."""
+        element = source.element
+        if not element.known:
+            return None
+        try:
+            assert element.structure is not None
+            return trace(
+                node.fn, element.structure, element.rows(), batched=element.batched, counts=node.source.counts, who="map"
+            )
+        except PlanError as error:
+            raise type(error)(f"{error} (in the map at {node.line})") from error
+
+    def _filter(self, node: Filter) -> Pending:
+        source = self.done[id(node.source)]
+        if node.traced is None or source.batch is not None or source.unstack:
+            placed = self.placer.place(source, label="filter")
+            structure = placed.element.structure or LEAF
+            function = PythonFunction(node.fn, structure, "filter")
+            return replace(
+                placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe())
+            )
+        predicate = substitute_values(node.traced, source)
+        if any(map(is_image, topological(predicate))):  # it looks at pixels: they are computed first
+            placed = self.placer.place(source, label="filter")
+            predicate = substitute_values(node.traced, placed)
+            if any(map(is_image, topological(predicate))):
+                function = PythonFunction(node.fn, placed.element.structure or LEAF, "filter")
+                return replace(placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe()))
+            source = placed
+        predicate, _ = optimize_values(predicate, self.settings.disabled_rules)
+        flow = FilterFlow(source.flow, HostProgram(predicate, self.settings.max_pixels))
+        return replace(source, flow=flow, steps=(*source.steps, f"{node.describe()} before anything is decoded"))
+
+    def _flat_map(self, node: FlatMap) -> Pending:
+        source = self.placer.place(self.done[id(node.source)], label=node.name)
+        calls = node.calls if isinstance(node, Interleave) else 0
+        if node.inner is None:
+            inner = Inner(_Dynamic(node, self, source.element))
+            flow = self._outer(node, source.flow, inner)
+            return self._learned(flow, node.element, (*source.steps, node.describe()), inner.open.learned)  # type: ignore[attr-defined]
+        below = _Lowerer(self.settings, self.placer, None)
+        below.references = {id(node.inner): self.references.get(id(node), False)}
+        below.ahead = calls != 0
+        pending = below.run(node.inner)
+        if pending.batch is not None or pending.unstack or not node.inner.element.known:
+            pending = self.placer.place(pending, label=node.name)
+        flow = self._outer(node, source.flow, Inner(_Static(pending.flow)))
+        steps = (*source.steps, node.describe(), *(f"  each: {step}" for step in pending.steps))
+        return replace(pending, flow=flow, steps=steps)
+
+    def _outer(self, node: FlatMap, source: Flow, inner: Inner) -> Flow:
+        if not isinstance(node, Interleave):
+            return FlatMapFlow(source, inner)
+        deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
+        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic)
+
+    # ---- batches
+
+    def _batch(self, node: Batch) -> Pending:
+        source = self.done[id(node.source)]
+        if source.batch is not None or source.unstack:
+            source = self.placer.place(source, label="batch")
+        element = Element(
+            source.element.structure,
+            tuple(spec.batched(node.size if node.drop else None) for spec in source.element.specs),
+            batched=True,
+        )
+        if "map_and_batch" in self.settings.disabled_rules:
+            source = self.placer.place(source, label="map")
+        return replace(source, batch=(node.size, node.drop), element=element, steps=(*source.steps, node.describe()))
+
+    def _padded_batch(self, node: PaddedBatch) -> Pending:
+        source = self.placer.place(self.done[id(node.source)], label="padded_batch")
+        element = source.element
+        names = element.structure.leaf_names() if element.structure else [""]
+        shapes, values = padding(node, element)
+        flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, tuple(names))
+        specs = []
+        for spec, shape in zip(element.specs, shapes, strict=True):
+            padded = spec if shape is None else TensorSpec([None if n < 0 else n for n in shape], spec.dtype, spec.layout)
+            specs.append(padded.batched(node.size if node.drop else None))
+        out = Element(element.structure, tuple(specs), batched=True)
+        return Pending.columns_of(flow, out, (*source.steps, node.describe()))
+
+    def _unbatch(self, node: Unbatch) -> Pending:
+        source = self.placer.place(self.done[id(node.source)], label="unbatch")
+        element = source.element
+        names = tuple(element.structure.leaf_names()) if element.structure else ("",)
+        rows = tuple(spec.row() if spec.shape else spec for spec in element.specs)
+        return Pending.columns_of(
+            UnbatchFlow(source.flow, names), Element(element.structure, rows), (*source.steps, node.describe())
+        )
+
+    def _cache(self, node: Cache) -> Pending:
+        source = self.placer.place(self.done[id(node.source)], label="cache")
+        return Pending.columns_of(CacheFlow(source.flow, node.store), source.element, (*source.steps, "cache in memory"))
+
+    # ---- joins
+
+    def _zip(self, node: Zip) -> Pending:
+        inputs = [self._flat(self.done[id(source)], "zip") for source in node.inputs]
+        total = sum(pending.columns for pending in inputs)
+        values, references, shift = [], set[int](), 0
+        for j, pending in enumerate(inputs):
+            own = Identity(total + j - 1) if j else None
+            values += renumber(pending.values, shift, own)
+            references |= {shift + column for column in pending.references}
+            shift += pending.columns
+        specs = tuple(spec for pending in inputs for spec in pending.element.specs)
+        structure = graft(node.structure, [pending.element.structure or LEAF for pending in inputs])
+        element = Element(structure, specs, all(pending.element.batched for pending in inputs))
+        flow = ZipFlow(tuple(pending.flow for pending in inputs), node.number)
+        steps = (*(f"  {j}: {step}" for j, pending in enumerate(inputs) for step in pending.steps), node.describe())
+        pending = Pending(
+            flow, total + len(inputs) - 1, tuple(values), element, references=frozenset(references), steps=steps
+        )
+        return pending
+
+    def _flat(self, pending: Pending, label: str) -> Pending:
+        """A chain whose physical elements are its elements: batches are computed."""
+        if pending.batch is not None or pending.unstack:
+            return self.placer.place(pending, label=label)
+        return pending
+
+    def _concatenate(self, node: Concatenate) -> Pending:
+        inputs = [self.done[id(source)] for source in node.inputs]
+        first = inputs[0]
+        same = all(p.values == first.values and p.columns == first.columns and p.batch is None for p in inputs)
+        if not same or any(p.unstack for p in inputs) or len({p.references for p in inputs}) > 1:
+            inputs = [self.placer.place(p, label="concatenate") for p in inputs]
+            first = inputs[0]
+        flow = ConcatenateFlow(tuple(p.flow for p in inputs), node.number)
+        element = node.element if node.element.structure is not None else first.element
+        steps = (*(f"  {j}: {step}" for j, p in enumerate(inputs) for step in p.steps), node.describe())
+        if not same:
+            return Pending.columns_of(flow, element, steps)
+        return replace(first, flow=flow, element=element, steps=steps)
+
+    # ---- nodes that do not look at values
+
+    def _enumerate(self, node: Enumerate) -> Pending:
+        source = self._flat(self.done[id(node.source)], "enumerate")
+        spec = TensorSpec((), "int64")
+        element = enumerated(source.element)
+        values = (input_of(0, spec), *renumber(source.values, 1))
+        references = frozenset(column + 1 for column in source.references)
+        return replace(
+            source,
+            flow=EnumerateFlow(source.flow, node.start),
+            columns=source.columns + 1,
+            values=values,
+            element=element,
+            references=references,
+            steps=(*source.steps, node.describe()),
+        )
+
+    def _transparent(self, node: Node) -> Pending:
+        source = self.done[id(node.sources[0])]
+        step: Callable[[Flow], Flow]
+        match node:
+            case Take(count=count):
+                step = lambda flow: TakeFlow(flow, count)  # noqa: E731
+            case Skip(count=count):
+                step = (lambda flow: TakeFlow(flow, 0)) if count < 0 else (lambda flow: SkipFlow(flow, count))
+            case Shard(shards=shards, index=index):
+                step = lambda flow: ShardFlow(flow, shards, index)  # noqa: E731
+            case Repeat(count=count, number=number):
+                step = lambda flow: RepeatFlow(flow, count, number)  # noqa: E731
+            case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
+                step = lambda flow: ShuffleFlow(flow, size, seed, reshuffle)  # noqa: E731
+            case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
+                step = lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count, number)  # noqa: E731
+            case Prefetch(size=size):
+                ahead = 2 if size < 0 else size
+                if source.batch is not None and not source.above:
+                    return replace(source, ready=max(source.ready, ahead), steps=(*source.steps, node.describe()))
+                step = lambda flow: PrefetchFlow(flow, ahead)  # noqa: E731
+            case _:
+                raise PlanError(f"{node.describe()} cannot be lowered")
+        text = node.describe()
+        if isinstance(node, Shuffle | ShuffleRepeat):
+            text += held_text(source, node.size)
+        return source.through(step, text)
+
+
+def held_text(source: Pending, size: int) -> str:
+    """What a shuffle buffer holds, for `explain()`."""
+    if source.batch is not None or source.unstack:
+        return f" holding {size} batches"
+    if source.references:
+        return f" holding {size} references, about {size * 250:,} bytes"
+    return f" holding {size} elements"
+
+
+@dataclass(frozen=True)
+class _Static:
+    """Opens the traced inner plan for an outer element."""
+
+    flow: Flow
+
+    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
+        return self.flow.open(at.with_param(outer[0]))
+
+
+class _Dynamic:
+    """Calls the user's function for every outer element and opens the dataset it makes."""
+
+    def __init__(self, node: FlatMap, lowerer: _Lowerer, element: Element) -> None:
+        self._node = node
+        self._lowerer = lowerer
+        self._structure = element.structure or LEAF
+        self._element: Element | None = None
+
+    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
+        name = self._node.name
+        argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
+        try:
+            dataset = call_with(self._node.fn, argument)
+        except Exception as error:
+            raise failed(name, error, outer[1], outer[2]) from error
+        plan = getattr(dataset, "plan", None)
+        if not isinstance(plan, Node):
+            raise PlanTypeError(f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}")
+        below = _Lowerer(self._lowerer.settings, self._lowerer.placer, at)
+        below.ahead = isinstance(self._node, Interleave) and self._node.calls != 0
+        pending = below.placer.place(below.run(rewrite(plan, below.settings.disabled_rules)[0]), label=name)
+        if self._element is None:
+            self._element = pending.element
+        elif pending.element.structure != self._element.structure:
+            raise PlanTypeError(
+                f"{name} needs datasets of one structure, got {pending.element.structure} after {self._element.structure}, "
+                f"at {self._node.line}"
+            )
+        return pending.flow.open(at)
+
+    def learned(self) -> Any:
+        """The structure of what the datasets hold, once one was made."""
+        return LEAF if self._element is None else self._element.structure
+
+
+def input_of(index: int, spec: TensorSpec) -> Any:
+    """Column `index` as a value."""
+    return Input(index, spec)
+
+
+def replace_spec(value: Any, spec: TensorSpec) -> Any:
+    """A column seen as rows."""
+    return input_of(value.index, spec)
+
+
+def substitute_values(traced: Traced, source: Pending) -> Any:
+    """A traced function over what flows."""
+    return substitute(traced.outputs, source.values)
+
+
+def padding(node: PaddedBatch, element: Element) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[Any, ...]]:
+    """Target shape and fill value for every leaf, defaults filled in."""
+    shapes: list[tuple[int, ...] | None] = []
+    values = []
+    for i, spec in enumerate(element.specs):
+        shape = node.shapes[i] if node.shapes else None
+        if shape is None and spec.shape is not None:
+            shape = tuple(-1 if n is None else n for n in spec.shape)
+        shapes.append(shape)
+        value = node.values[i] if node.values else None
+        if value is None:
+            value = b"" if spec.dtype is bytes else 0 if spec.dtype is None else np.zeros((), spec.dtype)[()]
+        values.append(value)
+    return tuple(shapes), tuple(values)
+
+

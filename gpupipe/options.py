@@ -1,0 +1,153 @@
+"""options: how a chain runs, never what it means (apart from `seed` and `on_error`)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from .errors import PlanError, PlanTypeError
+
+__all__ = ["AUTOTUNE", "Options", "set_seed"]
+
+AUTOTUNE = -1
+"""Let gpupipe choose: readers, pool size, prefetch."""
+
+_LITERALS: dict[str, tuple[str, ...]] = {
+    "backend": ("auto", "dali", "numpy"),
+    "on_error": ("raise", "skip", "replace"),
+}
+_SEED: list[int] = [0]
+
+
+def set_seed(seed: int) -> None:
+    """Set the seed of every chain whose `Options.seed` is not set. It is 0 until this is called.
+
+    Args:
+        seed: any integer; its low 64 bits count.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise PlanTypeError(f"set_seed needs an integer, got {seed!r}")
+    _SEED[0] = seed & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def global_seed() -> int:
+    """The seed in force when none is given."""
+    return _SEED[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of a chain; None means "not set here". `Dataset.with_options` merges them, the last one wins.
+
+    Attributes:
+        device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI imports, else
+            the CPU. "gpu" without a number is `LOCAL_RANK` (as torchrun sets it), else 0.
+        backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
+        threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use.
+        seed: seeds every shuffle and every random op of the chain; default: `set_seed`'s, else 0.
+        deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
+        on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves it
+            out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
+        max_pixels: images with more pixels (height * width) than this are bad elements, found before they are decoded;
+            default 178,956,970, Pillow's own limit.
+        host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
+        device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
+            more is run in parts; default 4 GiB.
+        disabled_rules: names of optimizer rules to leave out, see `explain()`.
+    """
+
+    device: str | None = None
+    backend: Literal["auto", "dali", "numpy"] | None = None
+    threads: int | None = None
+    seed: int | None = None
+    deterministic: bool | None = None
+    on_error: Literal["raise", "skip", "replace"] | None = None
+    max_pixels: int | None = None
+    host_memory: int | None = None
+    device_memory: int | None = None
+    disabled_rules: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, legal in _LITERALS.items():
+            value = getattr(self, name)
+            if value is not None and value not in legal:
+                raise PlanError(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {value!r}")
+        for name in ("threads", "max_pixels", "host_memory", "device_memory"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise PlanTypeError(f"Options.{name} needs an integer, got {value!r}")
+            if value < 1:
+                raise PlanError(f"Options.{name} needs an integer >= 1, got {value}")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise PlanTypeError(f"Options.seed needs an integer, got {self.seed!r}")
+        if self.deterministic is not None and not isinstance(self.deterministic, bool):
+            raise PlanTypeError(f"Options.deterministic needs True or False, got {self.deterministic!r}")
+        if self.device is not None:
+            parse_device(self.device)
+        rules = self.disabled_rules
+        if rules is not None:
+            if isinstance(rules, str) or not all(isinstance(rule, str) for rule in rules):
+                raise PlanTypeError(f"Options.disabled_rules needs a tuple of rule names, got {rules!r}")
+            object.__setattr__(self, "disabled_rules", tuple(rules))
+
+    def merge(self, other: Options) -> Options:
+        """These options, overridden by whatever `other` sets."""
+        given = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) is not None}
+        return replace(self, **given)
+
+    def resolve(self) -> Settings:
+        """Fill in every default."""
+        return Settings(
+            device=self.device or "auto",
+            backend=self.backend or "auto",
+            threads=self.threads or cpu_count(),
+            seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
+            deterministic=self.deterministic is not False,
+            on_error=self.on_error or "raise",
+            max_pixels=self.max_pixels or 178_956_970,
+            host_memory=self.host_memory or 1 << 30,
+            device_memory=self.device_memory or 4 << 30,
+            disabled_rules=self.disabled_rules or (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options with every default filled in: what a run reads."""
+
+    device: str
+    backend: str
+    threads: int
+    seed: int
+    deterministic: bool
+    on_error: str
+    max_pixels: int
+    host_memory: int
+    device_memory: int
+    disabled_rules: tuple[str, ...]
+
+
+def parse_device(device: Any) -> tuple[str, int | None]:
+    """Split a device name into its kind and ordinal: ``"gpu:1"`` -> ("gpu", 1).
+
+    Raises:
+        PlanError: for any other spelling.
+    """
+    if not isinstance(device, str):
+        raise PlanTypeError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {device!r}')
+    kind, colon, number = device.partition(":")
+    if kind in ("auto", "cpu", "gpu") and not colon:
+        return kind, None
+    if kind == "gpu" and number.isdigit():
+        return kind, int(number)
+    raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {device!r}')
+
+
+def cpu_count() -> int:
+    """CPUs this process may use (its affinity mask where the system has one)."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1

@@ -1,0 +1,101 @@
+"""joins: nodes with several inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..spec import Structure
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
+
+__all__ = ["Concatenate", "Zip"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Zip(Node):
+    """Elements of several inputs side by side; the shortest ends it.
+
+    Attributes:
+        inputs: in the order in which they are pulled.
+        structure: how they are nested; a leaf stands for an input.
+    """
+
+    inputs: tuple[Node, ...]
+    structure: Structure
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_sources(self, sources: Sequence[Node]) -> Node:
+        return replace(self, inputs=tuple(sources))
+
+    def _element(self) -> Element:
+        elements = [node.element for node in self.inputs]
+        structures = [element.structure for element in elements if element.structure is not None]
+        if len(structures) < len(elements):
+            return ANYTHING
+        structure = graft(self.structure, structures)
+        batched = all(element.batched for element in elements)
+        return Element(structure, tuple(spec for element in elements for spec in element.specs), batched)
+
+    def _cardinality(self) -> int:
+        sizes = [node.cardinality for node in self.inputs]
+        if UNKNOWN_CARDINALITY in sizes:
+            return UNKNOWN_CARDINALITY
+        return min((n for n in sizes if n != INFINITE), default=INFINITE)
+
+    def _number(self, below: int) -> int:
+        return below + 1
+
+    def describe(self) -> str:
+        return f"zip({len(self.inputs)} datasets)"
+
+
+def graft(structure: Structure, inner: Sequence[Structure]) -> Structure:
+    """Put a structure in place of every leaf."""
+    return _graft(structure, iter(inner))
+
+
+def _graft(structure: Structure, inner: Iterator[Structure]) -> Structure:
+    if structure.kind is None:
+        return next(inner)
+    if structure.kind is type(None):
+        return structure
+    children = tuple(_graft(child, inner) for child in structure.children)
+    return Structure(structure.kind, structure.keys, children, sum(child.count for child in children))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concatenate(Node):
+    """The elements of one input after those of another."""
+
+    inputs: tuple[Node, ...]
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_sources(self, sources: Sequence[Node]) -> Node:
+        return replace(self, inputs=tuple(sources))
+
+    def _element(self) -> Element:
+        first, *rest = (node.element for node in self.inputs)
+        for other in rest:
+            if first.structure is None or other.structure is None:
+                return ANYTHING
+            specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
+            first = Element(first.structure, specs, first.batched and other.batched)
+        return first
+
+    def _cardinality(self) -> int:
+        sizes = [node.cardinality for node in self.inputs]
+        if INFINITE in sizes:
+            return INFINITE
+        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in sizes else sum(sizes)
+
+    def _number(self, below: int) -> int:
+        return below + 1
+
+    def describe(self) -> str:
+        return f"concatenate({len(self.inputs)} datasets)"

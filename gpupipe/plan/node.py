@@ -1,0 +1,157 @@
+"""node: the base of every plan node, and what each of them knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ..graph import digest_of
+from ..spec import LEAF, Structure, TensorSpec
+from ..trace import call_site
+
+__all__ = ["INFINITE", "UNKNOWN_CARDINALITY", "Element", "Node", "walk"]
+
+INFINITE = -1
+UNKNOWN_CARDINALITY = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The type of a chain's elements.
+
+    Attributes:
+        structure: how leaves are nested; None where only the first element will tell.
+        specs: one per leaf.
+        batched: whether an element is a batch: every leaf has one leading dimension of rows.
+    """
+
+    structure: Structure | None = LEAF
+    specs: tuple[TensorSpec, ...] = (TensorSpec(None, None),)
+    batched: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether structure, dtypes and ranks are all known."""
+        return self.structure is not None and all(spec.known for spec in self.specs)
+
+    @property
+    def nested(self) -> Any:
+        """The structure of specs that `element_spec` shows."""
+        return TensorSpec(None, None) if self.structure is None else self.structure.unflatten(self.specs)
+
+    def rows(self) -> tuple[TensorSpec, ...]:
+        """The specs of one row of a batch; the specs themselves otherwise."""
+        return tuple(spec.row() for spec in self.specs) if self.batched else self.specs
+
+
+ANYTHING = Element(None, ())
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Node:
+    """One step of a chain. Subclasses add their inputs and parameters, and say what they make of them.
+
+    Attributes:
+        line: where the user wrote it; never compared.
+        element: the type of the elements.
+        cardinality: how many there are, `INFINITE` or `UNKNOWN_CARDINALITY`.
+        number: 1 + the largest number of a many-input node below, here or below; 0 if there is none.
+        counts: how many random calls of each op the chain has so far.
+        fingerprint: equal for equal chains.
+    """
+
+    line: str = field(default_factory=call_site)
+    element: Element = field(init=False)
+    cardinality: int = field(init=False)
+    number: int = -1
+    counts: tuple[tuple[str, int], ...] = field(init=False)
+    fingerprint: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        sources = self.sources
+        if self.number < 0:  # a rewrite keeps the number that the user's chain had: keys depend on it
+            put(self, "number", self._number(max((source.number for source in sources), default=0)))
+        put(self, "counts", self._counts(_most(sources)))
+        put(self, "element", self._element())
+        put(self, "cardinality", self._cardinality())
+        put(self, "fingerprint", digest_of(type(self).__name__, *self._identity()))
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        """The nodes this one reads from."""
+        return ()
+
+    def with_sources(self, sources: Sequence[Node]) -> Node:
+        """The same step on other inputs."""
+        source = getattr(self, "source", None)
+        return self if source is None else replace(self, source=sources[0])  # type: ignore[call-arg]
+
+    def _identity(self) -> Iterator[Any]:
+        """What the fingerprint is made of: every parameter and the fingerprints of the inputs."""
+        derived = {"line", "element", "cardinality", "number", "counts", "fingerprint"}
+        for f in fields(self):
+            if f.name in derived or not f.compare:
+                continue
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                yield value.fingerprint
+            elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+                yield tuple(node.fingerprint for node in value)
+            else:
+                yield value
+
+    def _element(self) -> Element:
+        return self.sources[0].element
+
+    def _cardinality(self) -> int:
+        return self.sources[0].cardinality
+
+    def _number(self, below: int) -> int:
+        return below
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return below
+
+    @property
+    def name(self) -> str:
+        """The method as the user wrote it."""
+        return type(self).__name__.lower()
+
+    def describe(self) -> str:
+        """The step and its parameters, one line."""
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
+    """For each op the largest count of the inputs."""
+    if len(sources) == 1:
+        return sources[0].counts
+    merged: dict[str, int] = {}
+    for source in sources:
+        for name, count in source.counts:
+            merged[name] = max(merged.get(name, 0), count)
+    return tuple(sorted(merged.items()))
+
+
+def walk(root: Node) -> list[Node]:
+    """Every node of a chain, each once, inputs before users, without recursion."""
+    seen: set[int] = set()
+    order: list[Node] = []
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((source, False) for source in reversed(node.sources))
+    return order

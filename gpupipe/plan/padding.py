@@ -1,0 +1,123 @@
+"""padding: what `padded_batch` was given, leaf by leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import PlanError, PlanTypeError
+from ..spec import Structure, TensorSpec
+from .node import Element
+
+__all__ = ["padded_shapes", "padding_values"]
+
+Shape = tuple[int, ...] | None
+
+
+def padded_shapes(given: Any, element: Element) -> tuple[Shape, ...]:
+    """One target shape per leaf, -1 for "the largest of the batch"; None where the rank is not known.
+
+    Raises:
+        PlanError: a rank differs, or a static dimension is smaller than the data's.
+        PlanTypeError: the structure differs.
+    """
+    if given is None:
+        return tuple(
+            None if spec.shape is None else tuple(-1 if n is None else n for n in spec.shape) for spec in element.specs
+        )
+    if element.structure is None:
+        raise PlanError("padded_batch needs to know the elements to take padded_shapes; give the map before it spec=...")
+    shapes: list[Shape] = []
+    _shapes(given, element.structure, shapes)
+    for shape, spec in zip(shapes, element.specs, strict=True):
+        _check(shape, spec)
+    return tuple(shapes)
+
+
+def _shapes(given: Any, structure: Structure, out: list[Shape]) -> None:
+    if structure.kind is None:
+        out.append(_shape(given))
+        return
+    if structure.kind is type(None):
+        return
+    for part, child in zip(_children("padded_shapes", given, structure), structure.children, strict=True):
+        _shapes(part, child, out)
+
+
+def _children(who: str, given: Any, structure: Structure) -> list[Any]:
+    """The parts of an argument that is nested like the element."""
+    if structure.kind is dict:
+        if not isinstance(given, Mapping) or set(given) != set(structure.keys):
+            raise PlanTypeError(f"padded_batch needs {who} as a dict with the keys {list(structure.keys)}, got {given!r}")
+        return [given[key] for key in structure.keys]
+    if not isinstance(given, tuple) or len(given) != len(structure.children):
+        raise PlanTypeError(f"padded_batch needs {who} as a tuple of {len(structure.children)}, got {given!r}")
+    return list(given)
+
+
+def _shape(given: Any) -> Shape:
+    if given is None:
+        return None
+    if not isinstance(given, (list, tuple)):
+        raise PlanTypeError(f"padded_batch needs a shape, a list of sizes or None, got {given!r}")
+    sizes = [-1 if n is None else int(n) for n in given]
+    if any(n < -1 for n in sizes):
+        raise PlanError(f"padded_batch needs sizes >= 0, or -1 or None for the largest, got {given!r}")
+    return tuple(sizes)
+
+
+def _check(shape: Shape, spec: TensorSpec) -> None:
+    if shape is None or spec.shape is None:
+        return
+    if len(shape) != len(spec.shape):
+        raise PlanError(f"padded_batch needs a padded shape of rank {len(spec.shape)} for {spec}, got {list(shape)}")
+    if any(n is not None and 0 <= m < n for m, n in zip(shape, spec.shape, strict=True)):
+        raise PlanError(f"padded_batch needs padded shapes no smaller than the data, got {list(shape)} for {spec}")
+
+
+def padding_values(given: Any, element: Element) -> tuple[Any, ...]:
+    """One fill value per leaf, in its dtype.
+
+    Raises:
+        PlanTypeError: a value that does not fit the leaf's dtype exactly, or another structure.
+    """
+    values: list[Any] = []
+    if given is not None and element.structure is not None and not isinstance(given, (tuple, Mapping)):
+        values = [given] * len(element.specs)  # one value serves all leaves
+    elif given is not None and element.structure is not None:
+        _values(given, element.structure, values)
+    else:
+        values = [None] * len(element.specs)
+    return tuple(_fill(value, spec) for value, spec in zip(values, element.specs, strict=True))
+
+
+def _values(given: Any, structure: Structure, out: list[Any]) -> None:
+    if structure.kind is None:
+        out.append(given)
+    elif structure.kind is not type(None):
+        for part, child in zip(_children("padding_values", given, structure), structure.children, strict=True):
+            _values(part, child, out)
+
+
+def _fill(value: Any, spec: TensorSpec) -> Any:
+    if spec.dtype is bytes:
+        value = b"" if value is None else value.encode() if isinstance(value, str) else value
+        if not isinstance(value, bytes):
+            raise PlanTypeError(f"padded_batch needs a byte string to fill {spec}, got {value!r}")
+        return value
+    if spec.dtype is None:
+        return 0 if value is None else value
+    if value is None:
+        return np.zeros((), spec.dtype)[()]
+    typed = isinstance(value, (np.generic, np.ndarray))
+    with np.errstate(all="ignore"):
+        try:
+            fill = np.asarray(value).astype(spec.dtype)
+        except (TypeError, ValueError) as error:
+            raise PlanTypeError(f"padded_batch needs a number to fill {spec}, got {value!r}") from error
+    if (typed and np.asarray(value).dtype != spec.dtype) or not np.array_equal(fill, value, equal_nan=fill.dtype.kind == "f"):
+        if not (isinstance(value, float) and fill.dtype.kind == "f"):
+            raise PlanTypeError(f"padded_batch needs a value of dtype {spec.dtype} to fill {spec}, got {value!r}")
+    return fill[()]

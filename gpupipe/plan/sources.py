@@ -1,0 +1,166 @@
+"""sources: where elements come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..spec import LEAF, Structure, TensorSpec, spec_of
+from .node import UNKNOWN_CARDINALITY, Element, Node
+
+__all__ = ["Files", "FromGenerator", "Param", "Range", "Records", "Slices", "Tensors"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensors(Node):
+    """One element."""
+
+    leaves: tuple[Any, ...]
+    structure: Structure
+
+    def _element(self) -> Element:
+        return Element(self.structure, tuple(map(spec_of, self.leaves)))
+
+    def _cardinality(self) -> int:
+        return 1
+
+    @property
+    def name(self) -> str:
+        return "from_tensors"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slices(Node):
+    """The slices of dimension 0 of every leaf."""
+
+    leaves: tuple[Any, ...]
+    structure: Structure
+
+    def _element(self) -> Element:
+        return Element(self.structure, tuple(spec_of(leaf).row() for leaf in self.leaves))
+
+    def _cardinality(self) -> int:
+        return len(self.leaves[0])
+
+    @property
+    def name(self) -> str:
+        return "from_tensor_slices"
+
+    def describe(self) -> str:
+        return f"from_tensor_slices({', '.join(str(spec_of(leaf)) for leaf in self.leaves)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range(Node):
+    """Python's range, as numbers of one dtype."""
+
+    start: int
+    stop: int
+    step: int
+    dtype: np.dtype[Any]
+
+    def _element(self) -> Element:
+        return Element(LEAF, (TensorSpec((), self.dtype),))
+
+    def _cardinality(self) -> int:
+        return len(range(self.start, self.stop, self.step))
+
+    def describe(self) -> str:
+        return f"range({self.start}, {self.stop}, {self.step})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromGenerator(Node):
+    """What a Python generator yields; called anew for every pass."""
+
+    generator: Callable[..., Any]
+    args: tuple[Any, ...]
+    signature: Element
+
+    def _element(self) -> Element:
+        return self.signature
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def name(self) -> str:
+        return "from_generator"
+
+    def describe(self) -> str:
+        return f"from_generator({getattr(self.generator, '__qualname__', '...')})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Files(Node):
+    """File names, in the order listed.
+
+    Attributes:
+        paths: as they are opened.
+        names: what identifies each of them: independent of the directory the data lies in.
+        method: the method that listed them, for messages.
+    """
+
+    paths: tuple[str, ...]
+    names: tuple[str, ...]
+    method: str = field(default="list_files", compare=False)
+
+    def _element(self) -> Element:
+        return Element(LEAF, (TensorSpec((), bytes),))
+
+    def _cardinality(self) -> int:
+        return len(self.paths)
+
+    @property
+    def name(self) -> str:
+        return self.method
+
+    def describe(self) -> str:
+        return f"{self.method}({len(self.paths)} files)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Param(Node):
+    """The outer element of an `interleave` or `flat_map`, inside the plan of its function."""
+
+    outer: Element
+    depth: int
+    below: tuple[tuple[str, int], ...]
+
+    def _element(self) -> Element:
+        return self.outer
+
+    def _cardinality(self) -> int:
+        return 1
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return self.below
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records(Node):
+    """The records of one TFRecord file, whose path is the one leaf of `source` (a `Param`)."""
+
+    source: Node
+    leaf: int = 0
+    compression: str = ""
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return (self.source,)
+
+    def _element(self) -> Element:
+        return Element(LEAF, (TensorSpec((), bytes),))
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def name(self) -> str:
+        return "TFRecordDataset"
+
+    def describe(self) -> str:
+        return f"TFRecordDataset({self.compression or 'uncompressed'})"

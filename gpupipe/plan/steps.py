@@ -1,0 +1,376 @@
+"""steps: nodes with one input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..graph import Const
+from ..options import Options
+from ..spec import Structure, TensorSpec
+from ..trace import Traced, name_of
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
+
+__all__ = [
+    "Batch",
+    "Cache",
+    "Enumerate",
+    "Filter",
+    "FlatMap",
+    "Interleave",
+    "Map",
+    "PaddedBatch",
+    "Prefetch",
+    "Repeat",
+    "Shard",
+    "Shuffle",
+    "Skip",
+    "Take",
+    "Unbatch",
+    "WithOptions",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step(Node):
+    """A node with one input."""
+
+    source: Node
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return (self.source,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map(Step):
+    """A function of each element.
+
+    Attributes:
+        fn: the user's function.
+        traced: its graph; None for ordinary Python.
+        pending: a candidate for tracing whose input is not known before the first element.
+        result: what `spec=` says a Python function returns.
+        calls: parallel calls, 0 for none, -1 for AUTOTUNE.
+        deterministic: whether results keep the order of their inputs.
+        rng: whether a Python function is handed a generator.
+    """
+
+    fn: Callable[..., Any]
+    traced: Traced | None = None
+    pending: bool = False
+    result: Element | None = None
+    calls: int = 0
+    deterministic: bool | None = None
+    rng: bool = False
+
+    def _element(self) -> Element:
+        if self.traced is None:
+            return self.result if self.result is not None else ANYTHING
+        batched = self.source.element.batched
+        size = _rows_of(self.source.element) if batched else None
+        specs = tuple(value.spec.batched(size) if batched else value.spec for value in self.traced.outputs)
+        return Element(self.traced.structure, specs, batched)
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return below if self.traced is None else self.traced.counts
+
+    def describe(self) -> str:
+        how = "traced" if self.traced else "traced at the first element" if self.pending else "Python"
+        return f"map({name_of(self.fn)}) [{how}]"
+
+
+def _rows_of(element: Element) -> int | None:
+    """The static number of rows of a batch."""
+    return next((spec.shape[0] for spec in element.specs if spec.shape), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(Step):
+    """The elements for which a predicate holds."""
+
+    fn: Callable[..., Any]
+    traced: Traced | None = None
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def describe(self) -> str:
+        return f"filter({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatMap(Step):
+    """The elements of a dataset made from each element, one dataset after the other.
+
+    Attributes:
+        inner: the plan of the function over a `Param`; None where it must be called for each element.
+    """
+
+    fn: Callable[..., Any]
+    inner: Node | None = None
+
+    def _element(self) -> Element:
+        return ANYTHING if self.inner is None else self.inner.element
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return below if self.inner is None else self.inner.counts
+
+    @property
+    def name(self) -> str:
+        return "flat_map"
+
+    def describe(self) -> str:
+        return f"flat_map({name_of(self.fn)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interleave(FlatMap):
+    """The elements of `cycle` such datasets in turn, `block` at a time.
+
+    Attributes:
+        cycle: datasets that are open at a time.
+        block: elements taken from each in turn.
+        calls: 0 reads on the flow thread; otherwise readers run ahead.
+        deterministic: False takes whatever is ready first.
+    """
+
+    cycle: int = 16
+    block: int = 1
+    calls: int = 0
+    deterministic: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return "interleave"
+
+    def describe(self) -> str:
+        ahead = ", readers run ahead" if self.calls else ""
+        return f"interleave({name_of(self.fn)}, cycle_length={self.cycle}, block_length={self.block}{ahead})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shuffle(Step):
+    """A uniform choice from a buffer of `size` elements."""
+
+    size: int
+    seed: int | None = None
+    reshuffle: bool = True
+
+    def describe(self) -> str:
+        return f"shuffle({self.size}, seed={self.seed}{'' if self.reshuffle else ', the same order every time'})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat(Step):
+    """The input `count` times over; endlessly for a negative count."""
+
+    count: int = -1
+
+    def _number(self, below: int) -> int:
+        return below + 1
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if self.count == 0 or n == 0:
+            return 0
+        if self.count < 0 or n == INFINITE:
+            return INFINITE
+        return UNKNOWN_CARDINALITY if n == UNKNOWN_CARDINALITY else n * self.count
+
+    def describe(self) -> str:
+        return f"repeat({'' if self.count < 0 else self.count})"
+
+
+def _batches(n: int, size: int, drop: bool) -> int:
+    return n if n < 0 else n // size if drop else -(-n // size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch(Step):
+    """`size` consecutive elements, stacked."""
+
+    size: int
+    drop: bool = False
+
+    def _element(self) -> Element:
+        inner = self.source.element
+        if inner.structure is None:
+            return ANYTHING
+        size = self.size if self.drop else None
+        return Element(inner.structure, tuple(spec.batched(size) for spec in inner.specs), batched=True)
+
+    def _cardinality(self) -> int:
+        return _batches(self.source.cardinality, self.size, self.drop)
+
+    def describe(self) -> str:
+        return f"batch({self.size}{', drop_remainder=True' if self.drop else ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PaddedBatch(Step):
+    """`size` consecutive elements, padded to one shape and stacked.
+
+    Attributes:
+        shapes: per leaf the target shape, -1 for the largest of the batch; None pads the unknown dimensions.
+        values: per leaf what to fill with.
+    """
+
+    size: int
+    drop: bool = False
+    shapes: tuple[tuple[int, ...] | None, ...] | None = None
+    values: tuple[Any, ...] | None = None
+
+    def _element(self) -> Element:
+        inner = self.source.element
+        if inner.structure is None:
+            return ANYTHING
+        size = self.size if self.drop else None
+        shapes = self.shapes or (None,) * len(inner.specs)
+        specs = [
+            spec if shape is None else TensorSpec(tuple(None if n < 0 else n for n in shape), spec.dtype, spec.layout)
+            for spec, shape in zip(inner.specs, shapes, strict=True)
+        ]
+        return Element(inner.structure, tuple(spec.batched(size) for spec in specs), batched=True)
+
+    def _cardinality(self) -> int:
+        return _batches(self.source.cardinality, self.size, self.drop)
+
+    @property
+    def name(self) -> str:
+        return "padded_batch"
+
+    def describe(self) -> str:
+        return f"padded_batch({self.size}{', drop_remainder=True' if self.drop else ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unbatch(Step):
+    """The rows of each element."""
+
+    def _element(self) -> Element:
+        inner = self.source.element
+        if inner.structure is None:
+            return ANYTHING
+        return Element(inner.structure, tuple(spec.row() for spec in inner.specs))
+
+    def _cardinality(self) -> int:
+        sizes = [spec.shape[0] for spec in self.source.element.specs if spec.shape]
+        size = next((n for n in sizes if n is not None), None)
+        n = self.source.cardinality
+        if n == INFINITE and size:
+            return INFINITE
+        return UNKNOWN_CARDINALITY if n < 0 or size is None else n * size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefetch(Step):
+    """Elements made ahead; -1 lets gpupipe choose how many."""
+
+    size: int = -1
+
+    def describe(self) -> str:
+        return f"prefetch({'AUTOTUNE' if self.size < 0 else self.size})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cache(Step):
+    """The elements of the first full pass, kept in memory.
+
+    Attributes:
+        store: where they are kept; shared by every rewritten form of this node.
+    """
+
+    store: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Take(Step):
+    """The first `count` elements; all of them for a negative count."""
+
+    count: int
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if self.count < 0 or n == UNKNOWN_CARDINALITY:
+            return n
+        return self.count if n == INFINITE else min(n, self.count)
+
+    def describe(self) -> str:
+        return f"take({self.count})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skip(Step):
+    """All but the first `count` elements; none for a negative count."""
+
+    count: int
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if n < 0:
+            return n
+        return 0 if self.count < 0 else max(0, n - self.count)
+
+    def describe(self) -> str:
+        return f"skip({self.count})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shard(Step):
+    """Every `shards`-th element, beginning with number `index`."""
+
+    shards: int
+    index: int
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        return n if n < 0 else len(range(self.index, n, self.shards))
+
+    def describe(self) -> str:
+        return f"shard({self.shards}, {self.index})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumerate(Step):
+    """Pairs of a running number and the element."""
+
+    start: int = 0
+
+    def _element(self) -> Element:
+        return enumerated(self.source.element)
+
+    def describe(self) -> str:
+        return f"enumerate({self.start or ''})"
+
+
+def enumerated(inner: Element) -> Element:
+    """The type of (number, element)."""
+    if inner.structure is None:
+        return ANYTHING
+    structure = Structure(tuple, (), (Structure(), inner.structure), 1 + inner.structure.count)
+    return Element(structure, (TensorSpec((), "int64"), *inner.specs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithOptions(Step):
+    """The same elements, run with other options."""
+
+    options: Options
+
+    @property
+    def name(self) -> str:
+        return "with_options"
+
+    def describe(self) -> str:
+        given = ", ".join(f"{f}={getattr(self.options, f)!r}" for f in Options.__slots__ if getattr(self.options, f) is not None)
+        return f"with_options({given})"
+
+
+def constants(traced: Traced | None) -> bool:
+    """Whether a traced function gives the same for every element."""
+    return traced is not None and all(isinstance(value, Const) for value in traced.outputs)

@@ -1,0 +1,122 @@
+"""random: the one law of randomness. Every number is a pure function of (seed, epoch, identity, site, draw).
+
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with
+
+    key     = (seed, epoch)
+    counter = (element key: 2 words, site, draw)
+
+so a value depends neither on batch size, threads, order of arrival, shard layout nor device. One vectorised call draws for a
+whole batch. Draws are added at the end, never re-ordered: changing any of this changes `LAW`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["LAW", "ROOT", "BatchRng", "hash64", "mix64", "mix64_array", "philox"]
+
+LAW = 1
+"""Version of the law, stored wherever a stream is."""
+
+_MASK = (1 << 64) - 1
+_LOW = np.uint64(0xFFFF_FFFF)
+_HIGH = np.uint64(32)
+_M0, _M1 = np.uint64(0xD251_1F53), np.uint64(0xCD9E_8D57)
+_W0, _W1 = 0x9E37_79B9, 0xBB67_AE85
+
+Array = npt.NDArray[Any]
+
+
+def hash64(text: str) -> int:
+    """A 64-bit hash of a name, equal on every machine and in every process (BLAKE2b)."""
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "little")
+
+
+def mix64(a: int, b: int) -> int:
+    """Mix two 64-bit numbers into one (the finaliser of SplitMix64 over a golden-ratio combination)."""
+    x = (a * 0x9E37_79B9_7F4A_7C15 + b + 0x632B_E59B_D9B4_E019) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58_476D_1CE4_E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D0_49BB_1331_11EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def mix64_array(a: Array, b: Array) -> Array:
+    """`mix64` of two uint64 arrays."""
+    with np.errstate(over="ignore"):
+        x = a * np.uint64(0x9E37_79B9_7F4A_7C15) + b + np.uint64(0x632B_E59B_D9B4_E019)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+        return x ^ (x >> np.uint64(31))  # type: ignore[no-any-return]
+
+
+ROOT = hash64("gpupipe identity 1")
+"""Key of the context in which a chain is opened."""
+
+
+def philox(counter: Array, key: tuple[int, int]) -> Array:
+    """Philox4x32-10.
+
+    Args:
+        counter: uint64[N, 4], each value below 2**32.
+        key: two words below 2**32.
+
+    Returns:
+        uint64[N, 4], each value below 2**32.
+    """
+    c0, c1, c2, c3 = (counter[:, i] for i in range(4))
+    k0, k1 = key
+    for _ in range(10):
+        a, b = c0 * _M0, c2 * _M1
+        c0, c1, c2, c3 = (b >> _HIGH) ^ c1 ^ np.uint64(k0), b & _LOW, (a >> _HIGH) ^ c3 ^ np.uint64(k1), a & _LOW
+        k0, k1 = (k0 + _W0) & 0xFFFF_FFFF, (k1 + _W1) & 0xFFFF_FFFF
+    return np.stack([c0, c1, c2, c3], axis=1)
+
+
+class BatchRng:
+    """Random numbers for the elements of one batch at one site of the chain.
+
+    Args:
+        seed: of the chain (64 bits; folded into one word with the epoch's).
+        epoch: number of the iterator.
+        keys: uint64[B], the keys of the elements.
+        site: which random call of the chain this is, hashed.
+    """
+
+    __slots__ = ("_block", "_counter", "_key", "size")
+
+    def __init__(self, seed: int, epoch: int, keys: Array, site: int = 0) -> None:
+        keys = np.asarray(keys, np.uint64)
+        self.size = len(keys)
+        self._counter = np.empty((self.size, 3), np.uint64)
+        self._counter[:, 0] = keys & _LOW
+        self._counter[:, 1] = keys >> _HIGH
+        self._counter[:, 2] = site & 0xFFFF_FFFF
+        # A seed above 32 bits and an epoch above 32 bits are folded; both words change with either of them.
+        self._key = (
+            (seed ^ (seed >> 32) * 0x85EB_CA6B) & 0xFFFF_FFFF,
+            (epoch ^ (epoch >> 32) * 0xC2B2_AE35) & 0xFFFF_FFFF,
+        )
+        self._block = 0
+
+    def words(self, count: int) -> Array:
+        """The next `count` 32-bit words of every element: uint64[B, count]."""
+        blocks = -(-count // 4)
+        counter = np.empty((self.size, blocks, 4), np.uint64)
+        counter[:, :, :3] = self._counter[:, None, :]
+        counter[:, :, 3] = np.arange(self._block, self._block + blocks, dtype=np.uint64)
+        self._block += blocks
+        return philox(counter.reshape(-1, 4), self._key).reshape(self.size, blocks * 4)[:, :count]
+
+    def uniform(self, count: int | None = None) -> Array:
+        """Numbers in [0, 1) with 32 random bits: float64[B, count], or float64[B] without a count."""
+        drawn = self.words(1 if count is None else count).astype(np.float64) / 2.0**32
+        return drawn[:, 0] if count is None else drawn
+
+    def integers(self, low: Array | int, high: Array | int) -> Array:
+        """One integer in [low, high) per element: int64[B]; the bounds may differ between elements."""
+        low, high = np.asarray(low, np.int64), np.asarray(high, np.int64)
+        return low + np.floor(self.uniform() * (high - low)).astype(np.int64)

@@ -1,0 +1,634 @@
+"""trace: turn a user's function into a graph, once; or find out that it is ordinary Python.
+
+Which of the two it is, is decided without calling it: a function is a candidate if its code reaches a gpupipe name, or if it is
+a pure expression. Only a candidate is called, once, with symbols. Every use of a value that a symbol cannot give is
+remembered, so that an `except` in the function cannot hide it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import random as python_random
+import sys
+import types
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from .arithmetic import Arithmetic
+from .errors import PlanError, PlanTypeError, SpecError, TraceError
+from .extract.headers import read_header
+from .graph import Apply, Const, Draw, Input, Item, Value, topological
+from .op import Arg, Array, Op
+from .random import BatchRng, hash64
+from .spec import Structure, TensorSpec, as_leaf, flatten, spec_of
+
+__all__ = ["Symbol", "Traced", "apply", "decide", "trace"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is known while one function is being traced."""
+
+    counts: dict[str, int]
+    depth: int = 0
+    param: Any = None
+    calls: int = 0
+    refusals: list[str] = field(default_factory=list)
+
+    def site(self, name: str, seed: int | None) -> str:
+        """The name of the next random call of op `name`: counted along the chain, or given by its seed."""
+        if seed is not None:
+            return f"{name}@{seed}/{self.depth}"
+        count = self.counts.get(name, 0)
+        self.counts[name] = count + 1
+        return f"{name}#{count}/{self.depth}"
+
+
+@dataclass(slots=True)
+class ElementRng:
+    """Where eager random ops inside a Python map draw from: the identity of the element at hand."""
+
+    seed: int
+    epoch: int
+    key: int
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+_ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
+ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
+
+
+class Symbol:
+    """Stands for a value of a traced function: it can be passed to ops and used in arithmetic, nothing else."""
+
+    __slots__ = ("_batched", "_owner", "_value")
+    __gpupipe_symbol__: ClassVar[bool] = True
+    __array_ufunc__ = None  # NumPy arrays on the left give way to __radd__ and its kin
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Value, batched: bool = False, owner: Trace | None = None) -> None:
+        object.__setattr__(self, "_value", value)
+        object.__setattr__(self, "_batched", batched)
+        object.__setattr__(self, "_owner", owner or _ACTIVE.get())
+
+    def leaf_of_param(self) -> tuple[Any, int] | None:
+        """The parameter of the surrounding `interleave` or `flat_map` and which leaf of it this is; None if it is neither."""
+        active = _ACTIVE.get()
+        if active is None or active is not self._owner or active.param is None or not isinstance(self._value, Input):
+            return None
+        return active.param, self._value.index
+
+    def __repr__(self) -> str:
+        return f"<traced {self._value.spec.batched(None) if self._batched else self._value.spec}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        _refuse(f"the attribute .{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _refuse(f"setting the attribute .{name}")
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Symbol) or self._batched or self._value.spec.layout is not None:
+            _refuse("a subscript")
+        return _record(Arithmetic("getitem", right=_frozen_key(key)), (self,), None)
+
+    def __iter__(self) -> Any:
+        _refuse("iteration")
+
+    def __contains__(self, item: Any) -> bool:
+        _refuse("`in`")
+
+    def __bool__(self) -> bool:
+        _refuse("a truth value (`if`, `and`, `not`)")
+
+    def __len__(self) -> int:
+        _refuse("len()")
+
+    def __int__(self) -> int:
+        _refuse("int()")
+
+    def __float__(self) -> float:
+        _refuse("float()")
+
+    def __index__(self) -> int:
+        _refuse("an index")
+
+    def __bytes__(self) -> bytes:
+        _refuse("bytes()")
+
+    def __str__(self) -> str:
+        _refuse("str()")
+
+    def __format__(self, spec: str) -> str:
+        _refuse("formatting")
+
+    def __fspath__(self) -> str:
+        _refuse("a path")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        _refuse("NumPy")
+
+    def __add__(self, other: Any) -> Any:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary("truediv", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary("mod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary("pow", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return _binary("and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _binary("and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _binary("or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _binary("or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _binary("xor", other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary("ge", self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return _binary("eq", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _binary("ne", self, other)
+
+    def __neg__(self) -> Any:
+        return _unary("neg", self)
+
+    def __invert__(self) -> Any:
+        return _unary("invert", self)
+
+    def __abs__(self) -> Any:
+        return _unary("abs", self)
+
+
+def _refuse(what: str) -> Any:
+    """Remember that the function needs a value, and say so."""
+    text = (
+        f"a traced function needs {what} of a value that exists only while the pipeline runs, at {call_site()}; "
+        f"use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
+    )
+    active = _ACTIVE.get()
+    if active is not None:
+        active.refusals.append(text)
+    raise TraceError(text)
+
+
+def _frozen_key(key: Any) -> Any:
+    legal = (int, np.integer, slice, type(None), type(Ellipsis))
+    parts = key if isinstance(key, tuple) else (key,)
+    if not all(isinstance(part, legal) for part in parts):
+        _refuse("a subscript")
+    return key
+
+
+def _is_image(x: Any) -> bool:
+    return isinstance(x, Symbol) and x._value.spec.layout is not None
+
+
+def _unary(name: str, x: Symbol) -> Any:
+    return _record(Arithmetic(name, image=_is_image(x)), (x,), None)
+
+
+def _binary(name: str, left: Any, right: Any) -> Any:
+    image = _is_image(left) or _is_image(right)
+    other = right if isinstance(left, Symbol) else left
+    if isinstance(other, str):
+        other = other.encode()
+    if isinstance(other, Symbol):
+        return _record(Arithmetic(name, image=image), (left, right), None)
+    if isinstance(other, (bool, int, float, np.generic, bytes)):
+        if isinstance(left, Symbol):
+            return _record(Arithmetic(name, right=other, image=image), (left,), None)
+        return _record(Arithmetic(name, left=other, image=image), (right,), None)
+    if not isinstance(other, (np.ndarray, list, tuple)):
+        return NotImplemented
+    array = np.asarray(other)
+    batched = next(x for x in (left, right) if isinstance(x, Symbol))
+    if batched._batched and array.ndim > (batched._value.spec.rank or 0):
+        _refuse("arithmetic with an array that has a batch dimension")
+    if image and array.dtype == np.float64:
+        array = array.astype(np.float32)
+    return _record(Arithmetic(name, image=image), (array, right) if isinstance(right, Symbol) else (left, array), None)
+
+
+def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
+    """Apply an op: record it inside a traced function, run it at once on arrays.
+
+    Args:
+        op: the op with its parameters; a field named in its `traceable` may hold a traced host value.
+        xs: its inputs: symbols, arrays, scalars or bytes.
+        seed: draws with this number instead of the count of such calls along the chain; equal seeds draw equally.
+
+    Returns:
+        One result, or a tuple for an op with several.
+    """
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {seed!r}")
+    if _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
+        return _record(op, xs, seed)
+    return _run(op, xs, seed)
+
+
+def _symbols(op: Op) -> list[Any]:
+    found: list[Any] = []
+    for f in fields(op):
+        value = getattr(op, f.name)
+        found.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Symbol))
+    return found
+
+
+def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
+    active = _ACTIVE.get()
+    if active is None:
+        raise TraceError(f"{op.name} got a traced value outside the function it belongs to, at {call_site()}")
+    for x in xs:
+        if isinstance(x, Symbol) and x._owner is not active:
+            _refuse("a value of the function around it")
+    active.calls += 1
+    line = call_site()
+    batched = any(x._batched for x in xs if isinstance(x, Symbol))
+    if batched and op.rows == "batch":
+        raise SpecError(f"{op.name} needs all rows of a batch at once, which is not possible inside a traced map yet")
+    inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
+    op, args = _take_args(op)
+    params: tuple[Value, ...] = ()
+    try:
+        if op.parameters:
+            site = active.site(op.name, seed) if op.random else ""
+            draw = Draw(op, site, inputs, args, line=line)
+            params = tuple(Item(draw, i) for i in range(len(op.parameters)))
+        made = Apply(op, inputs, params, line)
+    except PlanError as error:
+        raise type(error)(f"{error}, at {line}") from error.__cause__
+    if len(made.specs) == 1:
+        return Symbol(made, batched)
+    return tuple(Symbol(Item(made, i), batched) for i in range(len(made.specs)))
+
+
+def _constant(x: Any) -> Any:
+    return x if isinstance(x, (bool, int, float, bytes)) else as_leaf(x)
+
+
+def _take_args(op: Op) -> tuple[Op, tuple[Value, ...]]:
+    """Move traced values out of the op's fields: each becomes an `Arg`."""
+    args: list[Value] = []
+
+    def taken(name: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(taken(name, item) for item in value)
+        if not isinstance(value, Symbol):
+            return value
+        if name not in op.traceable:
+            raise SpecError(f"{op.name} needs a plain value for {name}, got a traced one")
+        args.append(value._value)
+        return Arg(len(args) - 1)
+
+    changed = {f.name: taken(f.name, getattr(op, f.name)) for f in fields(op)}
+    return (replace(op, **changed), tuple(args)) if args else (op, ())
+
+
+def _run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
+    """Run an op at once, on one element or on the rows of a batch."""
+    values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
+    specs = [spec_of(x) for x in values]
+    try:
+        op.infer(*specs)
+    except SpecError:
+        rows = [spec.row() for spec in specs if spec.rank]
+        if len(rows) != len(specs):
+            raise
+        op.infer(*rows)
+        results = [_run(op, row, seed) for row in zip(*values, strict=True)]
+        return np.stack(results) if not isinstance(results[0], tuple) else tuple(map(np.stack, zip(*results, strict=True)))
+    params: tuple[Array, ...] = ()
+    if op.parameters:
+        hw = sizes_of(op, values[0])
+        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
+    return op.reference(*values, *(param[0] for param in params))
+
+
+def sizes_of(op: Op, first: Any) -> Array:
+    """The image size that `op.draw` gets for one input: int32[1,2]; zeros for what is no image."""
+    if op.decodes:
+        header = read_header(first)
+        return np.array([[header.height, header.width]], np.int32)
+    shape = getattr(first, "shape", ())
+    return np.array([shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
+
+
+def eager_rng(name: str, seed: int | None) -> BatchRng:
+    """Numbers for one eager call: of the element at hand inside a Python map; of `seed`; else fresh entropy."""
+    at = ELEMENT.get()
+    if at is not None:
+        count = at.counts.get(name, 0)
+        at.counts[name] = count + 1
+        site = f"{name}@{seed}/eager" if seed is not None else f"{name}#{count}/eager"
+        return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
+    entropy = np.random.SeedSequence().generate_state(2, np.uint64) if seed is None else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
+    return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name))
+
+
+# ---- is this function a candidate? -----------------------------------------------------------------------------------
+
+_PURE = {
+    "RESUME", "NOP", "CACHE", "COPY", "SWAP", "ROT_TWO", "ROT_THREE", "ROT_FOUR", "DUP_TOP", "DUP_TOP_TWO", "POP_TOP",
+    "PUSH_NULL", "RETURN_VALUE", "RETURN_CONST", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_GLOBAL", "LOAD_DEREF",
+    "COPY_FREE_VARS", "UNPACK_SEQUENCE", "COMPARE_OP", "IS_OP", "STORE_FAST", "STORE_FAST_LOAD_FAST",
+    "STORE_FAST_STORE_FAST", "NOT_TAKEN", "MAKE_CELL", "EXTENDED_ARG",
+}  # fmt: skip
+_PURE_PREFIXES = ("LOAD_FAST", "BINARY_", "UNARY_", "BUILD_TUPLE", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "BUILD_LIST", "INPLACE_")
+
+
+def decide(fn: Callable[..., Any]) -> str:
+    """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
+    if _mentions(fn, set(), 0):
+        return "ops"
+    return "expression" if _pure(fn) else "python"
+
+
+def _pure(fn: Any) -> bool:
+    if not isinstance(fn, types.FunctionType):
+        return False
+    for instruction in dis.get_instructions(fn):
+        name = instruction.opname
+        if name not in _PURE and not name.startswith(_PURE_PREFIXES):
+            return False
+    return all(_plain(value) for value in _captured(fn))
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, bytes, np.generic, np.ndarray))
+
+
+def _captured(fn: types.FunctionType) -> list[Any]:
+    """The values of the globals and cells that the function's code names."""
+    codes, names = [fn.__code__], set[str]()
+    while codes:
+        code = codes.pop()
+        names |= set(code.co_names)
+        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    values = [fn.__globals__[name] for name in names if name in fn.__globals__]
+    for cell in fn.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # an empty cell: a name that is bound later
+            continue
+    return values
+
+
+def _ours(name: str | None) -> bool:
+    return name is not None and (name == "gpupipe" or name.startswith("gpupipe."))
+
+
+def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
+    """Whether a callable's code can reach a gpupipe name."""
+    if depth > 8 or id(fn) in seen:
+        return False
+    seen.add(id(fn))
+    if isinstance(fn, functools.partial):
+        parts = [fn.func, *fn.args, *fn.keywords.values()]
+        return any(_mentions(part, seen, depth + 1) for part in parts if callable(part))
+    if isinstance(fn, types.MethodType):
+        return _mentions(fn.__func__, seen, depth + 1) or _mentions_fields(fn.__self__, seen, depth)
+    if not isinstance(fn, types.FunctionType):
+        if isinstance(fn, type):
+            return _ours(fn.__module__) or issubclass(fn, Op)
+        if _ours(type(fn).__module__) or _ours(getattr(fn, "__module__", None)):
+            return True
+        call = getattr(type(fn), "__call__", None)
+        return isinstance(call, types.FunctionType) and (_mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth))
+    if _ours(fn.__module__):
+        return True
+    for value in _captured(fn):
+        if isinstance(value, types.ModuleType):
+            if _ours(value.__name__):
+                return True
+        elif callable(value) and not isinstance(value, types.BuiltinFunctionType) and value not in vars(builtins).values():
+            if _mentions(value, seen, depth + 1):
+                return True
+    return any(_mentions(value, seen, depth + 1) for value in fn.__defaults__ or () if callable(value))
+
+
+def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
+    """The same for the attributes of a callable object: `Compose([decode, flip])`."""
+    values = list(getattr(owner, "__dict__", {}).values())
+    flat = [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]
+    return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
+
+
+# ---- tracing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function as a graph over the leaves of its element.
+
+    Attributes:
+        outputs: one value per leaf of the result, over `Input(i)`, leaf i of the element.
+        structure: the nesting of the result.
+        counts: how many random calls of each op the chain has, this function included.
+    """
+
+    outputs: tuple[Value, ...]
+    structure: Structure
+    counts: tuple[tuple[str, int], ...]
+
+
+def trace(
+    fn: Callable[..., Any],
+    structure: Structure,
+    specs: Sequence[TensorSpec],
+    *,
+    batched: bool = False,
+    counts: Sequence[tuple[str, int]] = (),
+    depth: int = 0,
+    force: bool | None = None,
+    who: str = "map",
+) -> Traced | None:
+    """Trace `fn` over an element of this structure; None if it is ordinary Python.
+
+    Args:
+        fn: the user's function; a top-level tuple is unpacked into positional arguments.
+        structure: of the element.
+        specs: of its leaves; of one row where `batched`.
+        batched: whether the element is a batch.
+        counts: random calls before this one.
+        depth: nesting depth in `flat_map` and `interleave`.
+        force: True raises where the function cannot be traced.
+        who: the method, for messages.
+
+    Raises:
+        TraceError: a function that calls ops also needs a value.
+        SpecError: an op inside was given a value it is not defined for.
+    """
+    kind = "ops" if force else decide(fn)
+    if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
+        return None
+    active = Trace(dict(counts), depth)
+    symbols = structure.unflatten([Symbol(Input(i, spec), batched, active) for i, spec in enumerate(specs)])
+    before = np.random.get_state()[2], python_random.getstate()  # type: ignore[index]
+    token = _ACTIVE.set(active)
+    failure: Exception | None = None
+    result: Any = None
+    try:
+        result = call_with(fn, symbols)
+    except PlanError as error:
+        if not isinstance(error, TraceError):
+            raise
+        failure = error
+    except Exception as error:
+        failure = error
+    finally:
+        _ACTIVE.reset(token)
+    if active.refusals or failure is not None:
+        if force or (active.calls and kind == "ops"):
+            text = active.refusals[0] if active.refusals else f"{who} could not trace {name_of(fn)}: {failure!r}"
+            raise TraceError(text) from failure
+        return None
+    if (np.random.get_state()[2], python_random.getstate()) != before:  # type: ignore[index]
+        raise TraceError(
+            f"{name_of(fn)} draws from a global random generator while it is traced: the number would be the same for every "
+            f"element; use a random op, or {who}(fn, traced=False)"
+        )
+    return finish(result, active, batched)
+
+
+def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
+    """Make a graph of what a traced function returned; None if a leaf cannot be part of one."""
+    leaves, structure = flatten(tuple(result) if type(result) is list else result)
+    if structure.kind is type(None) or structure.count == 0:
+        raise PlanTypeError("a function needs to return an element, got None")
+    outputs: list[Value] = []
+    for leaf in leaves:
+        if isinstance(leaf, Symbol):
+            if leaf._owner is not active:
+                return None
+            outputs.append(leaf._value)
+        elif isinstance(leaf, (list, tuple)):
+            return None
+        elif batched:
+            return None  # a constant has no batch dimension: as ordinary Python it is one value for the batch
+        else:
+            outputs.append(Const(as_leaf(leaf)))
+    return Traced(tuple(outputs), structure, tuple(sorted(active.counts.items())))
+
+
+def active_trace() -> Trace | None:
+    """The trace that is going on, if there is one."""
+    return _ACTIVE.get()
+
+
+def trace_inner(
+    fn: Callable[..., Any],
+    structure: Structure,
+    specs: Sequence[TensorSpec],
+    param: Any,
+    depth: int,
+    counts: Sequence[tuple[str, int]],
+) -> tuple[Any, bool]:
+    """Call a function of `interleave` or `flat_map` once with symbols.
+
+    Returns:
+        What it returned, and whether it failed or needed a value: then it has to be called for each element.
+    """
+    active = Trace(dict(counts), depth, param)
+    symbols = structure.unflatten([Symbol(Input(i, spec), False, active) for i, spec in enumerate(specs)])
+    token = _ACTIVE.set(active)
+    try:
+        result = call_with(fn, symbols)
+    except SpecError:
+        raise
+    except Exception:
+        return None, True
+    finally:
+        _ACTIVE.reset(token)
+    return (None, True) if active.refusals else (result, False)
+
+
+def call_with(fn: Callable[..., Any], element: Any) -> Any:
+    """Call a user's function as tf.data does: exactly a top-level tuple is unpacked."""
+    return fn(*element) if type(element) is tuple else fn(element)
+
+
+def call_site() -> str:
+    """``file:line`` of the first frame outside gpupipe."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _ours(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def name_of(fn: Any) -> str:
+    """A function's name for people."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return f"{name}()" if name != "<lambda>" else "the lambda"
+
+
+def random_calls(outputs: Sequence[Value]) -> int:
+    """How many random calls a graph holds."""
+    return sum(isinstance(value, Draw) and value.site != "" for value in topological(outputs))

@@ -1,0 +1,469 @@
+"""dali: the executor that runs a program as a DALI graph, on the CPU or on a GPU. The only home of DALI.
+
+DALI is pushed, never pulls: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. Nothing
+random, no reader and no state is in the graph, so a batch depends on its feed alone. DALI's default (dynamic) executor
+is needed for three things, each tested: results are owned by whoever holds them, a failing batch costs exactly that
+batch, and at `prefetch_queue_depth=1` any number of runs may be scheduled ahead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import (
+    ClosedError,
+    DataError,
+    DecodeError,
+    GpupipeError,
+    MissingDependencyError,
+    PlanError,
+    ShapeError,
+    SpecError,
+)
+from ..graph import Apply, Const, Item, Value
+from ..op import Array
+from .array import to_device_array
+from .pool import PipelinePool
+from .program import BatchFailed, Feed, Program
+
+__all__ = ["DaliExecutor", "Lowering", "probe_region_decode", "release_memory", "wrap"]
+
+LEGAL = tuple(
+    np.dtype(name) for name in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+)
+"""dtypes that DALI takes as they are; it silently reinterprets others (complex and big-endian become float32)."""
+
+_POOL = PipelinePool()
+_REGION_DECODE: dict[int, bool] = {}
+
+
+def wrap(row: Any) -> Array:
+    """One array as DALI takes it: contiguous, native byte order, a legal dtype. Copies only where it must.
+
+    Raises:
+        SpecError: for a dtype that DALI has no equal of.
+    """
+    array = np.asarray(row)
+    dtype = array.dtype.newbyteorder("=")
+    if dtype not in LEGAL:
+        raise SpecError(f"the DALI executor needs one of {', '.join(map(str, LEGAL))}, got {array.dtype}")
+    return np.asarray(array, dtype, order="C")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """What an op's `dali` method is handed.
+
+    Attributes:
+        fn: `nvidia.dali.fn`.
+        types: `nvidia.dali.types`.
+        device: where images live, ``"cpu"`` or ``"gpu"``.
+        decoder_device: the `device=` of decoders, ``"cpu"`` or ``"mixed"``.
+        region_decode: whether `decoders.image_slice` may be used; else decode the whole image and slice.
+    """
+
+    fn: Any
+    types: Any
+    device: str
+    decoder_device: str
+    region_decode: bool
+
+    def dtype(self, dtype: Any) -> Any:
+        """The DALI type of a NumPy dtype."""
+        found = np.dtype(dtype)
+        if found not in LEGAL:
+            raise SpecError(f"DALI has no equal of dtype {found}")
+        return getattr(self.types, "FLOAT" if found == np.float32 else str(found).upper())
+
+
+@functools.cache
+def _import_dali() -> Any:
+    """Import what is needed of DALI, once.
+
+    Raises:
+        MissingDependencyError: naming the extra that brings it.
+    """
+    try:
+        from nvidia.dali import Pipeline, backend, fn, tensors, types
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
+            f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
+        ) from error
+    # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
+    atexit.register(_POOL.clear)
+    return _Dali(Pipeline, backend, fn, tensors, types)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dali:
+    pipeline: Any
+    backend: Any
+    fn: Any
+    tensors: Any
+    types: Any
+
+
+def release_memory() -> None:
+    """Destroy idle pipelines and return DALI's unused memory pools to the system."""
+    _POOL.clear()
+    if "nvidia.dali" in sys.modules:
+        _import_dali().backend.ReleaseUnusedMemory()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """How one input of the program enters DALI.
+
+    Attributes:
+        kind: "bytes" (encoded, one row each), "rows" (an array for each row) or "batch" (one array[B, ...]).
+        dtype: of the rows.
+        ndim: of one row.
+    """
+
+    kind: str
+    dtype: str
+    ndim: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A batch in flight.
+
+    Attributes:
+        size: number of rows.
+        buffers: what was fed, kept until DALI is done with it.
+        causes: of the rows that kept the batch from being fed at all.
+    """
+
+    size: int
+    buffers: list[Any]
+    causes: dict[int, DataError]
+
+
+class DaliExecutor:
+    """A program as a DALI graph. Implements `Executor`.
+
+    Args:
+        program: what to compute.
+        batch_size: the largest batch that will be submitted.
+        threads: CPU threads of DALI.
+        device_id: ordinal of the GPU, None for the CPU (then no GPU and no driver are needed).
+
+    Results on the CPU are NumPy arrays, on a GPU CuPy arrays (`DeviceArray` where CuPy is missing), without a copy.
+    """
+
+    def __init__(self, program: Program, batch_size: int, threads: int, device_id: int | None = None) -> None:
+        self._program, self._batch_size, self._threads, self._device_id = program, batch_size, threads, device_id
+        self._fed = [n for n, value in enumerate(program.inputs) if not isinstance(value, Const)]
+        self._flights: deque[_Flight] = deque()
+        self._entries: tuple[_Entry, ...] | None = None
+        self._pipeline: Any = None
+        self._closed = False
+        self._pid = os.getpid()
+
+    @property
+    def label(self) -> str:
+        """Where the program runs."""
+        return "DALI on CPU" if self._device_id is None else f"DALI on GPU {self._device_id}"
+
+    def submit(self, feed: Feed) -> None:
+        """Feed a batch and schedule its run; see `Executor.submit`."""
+        self._check_open()
+        if not 1 <= feed.size <= self._batch_size:
+            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+        if self._entries is None:
+            self._entries = tuple(_entry(self._program.inputs[n], feed.values[n]) for n in self._fed)
+        causes: dict[int, DataError] = {}
+        buffers = [self._tensors(n, entry, feed, causes) for n, entry in zip(self._fed, self._entries, strict=True)]
+        if causes:
+            self._flights.append(_Flight(feed.size, [], causes))
+            return
+        if self._pipeline is None:
+            self._pipeline = _POOL.take(self._key) or self._build(self._entries)
+        try:
+            for n, buffer in zip(self._fed, buffers, strict=True):
+                self._pipeline.feed_input(f"input{n}", buffer)
+            self._pipeline.schedule_run()
+        except Exception as error:
+            # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
+            self._pipeline, self._closed = None, True
+            raise GpupipeError(f"{self.label} refused a batch of {self._names()}: {cause_of(str(error))}") from error
+        self._flights.append(_Flight(feed.size, buffers, {}))
+
+    def collect(self) -> list[Any]:
+        """Wait for the oldest batch; see `Executor.collect`."""
+        self._check_open()
+        if not self._flights:
+            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
+        flight = self._flights.popleft()
+        if flight.causes:
+            raise BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
+        try:
+            # On a GPU results are bound to the default stream, which CuPy and torch use unless told otherwise: their
+            # kernels wait for the data, and DALI reuses the memory only after kernels queued before it was dropped.
+            outputs = self._pipeline.share_outputs(None if self._device_id is None else 0)
+        except RuntimeError as error:
+            text = str(error)
+            if "scheduler was shut down" in text:
+                raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
+            if "Calling type does not match" in text or "ExternalSource expected" in text:
+                raise GpupipeError(f"{self.label} cannot run {self._names()}: {cause_of(text)}") from error
+            raise BatchFailed(cause_of(text)) from None  # the rest of DALI's text is about its own source
+        self._pipeline.release_outputs()
+        if self._device_id is not None:
+            return [to_device_array(output, flight.size) for output in outputs]
+        return _separate([_to_numpy(output, flight.size) for output in outputs])
+
+    def close(self) -> None:
+        """Drain the pipeline and put it back for the next executor of this program."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        pipeline, self._pipeline = self._pipeline, None
+        flights, self._flights = self._flights, deque()
+        if pipeline is None:
+            return
+        for flight in flights:
+            if not flight.causes:
+                try:
+                    pipeline.share_outputs()
+                    pipeline.release_outputs()
+                except RuntimeError:
+                    continue  # bad data in a batch that nobody wants any more; the pipeline is as good as before
+        _POOL.put(self._key, pipeline, self._program)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
+        if self._closed:
+            raise ClosedError(f"{self.label} was closed")
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id)
+
+    def _names(self) -> str:
+        return ", ".join(value.op.name for value in self._program.values if isinstance(value, Apply))
+
+    def _tensors(self, n: int, entry: _Entry, feed: Feed, causes: dict[int, DataError]) -> Any:
+        """One input of a batch as a TensorList that shares its memory. Adds the rows that do not fit to `causes`."""
+        tensors = _import_dali().tensors
+        rows = feed.values[n]
+        if entry.kind == "batch":
+            batch = wrap(rows)
+            if str(batch.dtype) != entry.dtype or batch.ndim != entry.ndim + 1 or len(batch) != feed.size:
+                raise SpecError(
+                    f"{self.label} needs {entry.dtype} rows of rank {entry.ndim}, got {batch.dtype}{batch.shape}"
+                )
+            return tensors.TensorListCPU(batch)
+        if entry.kind == "bytes":
+            for row, data in enumerate(rows):
+                if not len(data):
+                    causes[row] = DecodeError("an image needs bytes, got none", stage="decode")
+            return tensors.TensorListCPU([tensors.TensorCPU(data) for data in rows], contiguous=False)
+        arrays = [wrap(row) for row in rows]
+        for row, array in enumerate(arrays):
+            if str(array.dtype) != entry.dtype or array.ndim != entry.ndim:
+                causes[row] = ShapeError(
+                    f"{self._names()} need {entry.dtype} with {entry.ndim} dimensions, got {array.dtype}{array.shape}"
+                )
+        if causes:
+            return None
+        return tensors.TensorListCPU([tensors.TensorCPU(array) for array in arrays], contiguous=False)
+
+    def _build(self, entries: tuple[_Entry, ...]) -> Any:
+        dali = _import_dali()
+        on_gpu = self._device_id is not None
+        d = Lowering(
+            dali.fn,
+            dali.types,
+            "gpu" if on_gpu else "cpu",
+            "mixed" if on_gpu else "cpu",
+            _REGION_DECODE.get(self._device_id, False) if self._device_id is not None else True,
+        )
+        pipeline = dali.pipeline(
+            batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
+        )
+        with pipeline:
+            nodes = _inputs(d, self._program, dict(zip(self._fed, entries, strict=True)))
+            for value in self._program.values:
+                nodes[value] = _lower(d, value, nodes)
+            pipeline.set_outputs(*(nodes[value] for value in self._program.outputs))
+        try:
+            pipeline.build()
+        except Exception as error:
+            raise GpupipeError(f"{self.label} cannot build {self._names()}: {cause_of(str(error))}") from error
+        _POOL.watch(pipeline)
+        return pipeline
+
+
+def copy_to_gpu(array: Array, device_id: int) -> Any:
+    """Copy an array to a GPU with nothing but DALI; answer the tensor, bound to the default stream."""
+    dali = _import_dali()
+    array = wrap(array)
+    key = ("copy", str(array.dtype), array.ndim, device_id)
+    pipeline = _POOL.take(key)
+    if pipeline is None:
+        d = Lowering(dali.fn, dali.types, "gpu", "mixed", False)
+        pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
+        with pipeline:
+            source = dali.fn.external_source(name="input0", dtype=d.dtype(array.dtype), ndim=array.ndim)
+            pipeline.set_outputs(source.gpu())
+        pipeline.build()
+        _POOL.watch(pipeline)
+    pipeline.feed_input("input0", [array])
+    pipeline.schedule_run()
+    (output,) = pipeline.share_outputs(0)
+    pipeline.release_outputs()
+    _POOL.put(key, pipeline)
+    return output[0]
+
+
+def _entry(value: Value, rows: Sequence[Any] | Array) -> _Entry:
+    """Decide from the first batch how an input enters, where the spec leaves something open."""
+    if value.spec.dtype is bytes or isinstance(rows[0], (bytes, memoryview, bytearray)):
+        return _Entry("bytes", "uint8", 1)
+    if isinstance(rows, np.ndarray):
+        batch = wrap(rows)
+        return _Entry("batch", str(batch.dtype), batch.ndim - 1)
+    first = wrap(rows[0])
+    rank = first.ndim if value.spec.rank is None else value.spec.rank
+    return _Entry("rows", str(first.dtype if value.spec.dtype is None else np.dtype(value.spec.dtype)), rank)
+
+
+def _inputs(d: Lowering, program: Program, entries: dict[int, _Entry]) -> dict[Value, Any]:
+    """The nodes of a program's inputs. Parameters and encoded bytes stay on the CPU."""
+    images = {x for value in program.values if isinstance(value, Apply) for x in value.x}
+    nodes: dict[Value, Any] = {}
+    for n, value in enumerate(program.inputs):
+        if isinstance(value, Const):
+            nodes[value] = _constant(d, value.value, d.device if value in images else "cpu")
+            continue
+        entry = entries[n]
+        # An array of rank 3 without a layout is an image {HWC}, as in TensorSpec.require.
+        layout = value.spec.layout or ("HWC" if entry.ndim == 3 and value in images else None)
+        node = d.fn.external_source(
+            name=f"input{n}", no_copy=True, dtype=d.dtype(entry.dtype), ndim=entry.ndim, layout=layout
+        )
+        moves = d.device == "gpu" and entry.kind != "bytes" and value in images
+        nodes[value] = node.gpu() if moves else node
+    return nodes
+
+
+def _constant(d: Lowering, value: Any, device: str) -> Any:
+    if isinstance(value, bytes):
+        return d.types.Constant(np.frombuffer(value, np.uint8), device="cpu")
+    if isinstance(value, np.ndarray):
+        return d.types.Constant(wrap(value), device=device)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
+    if isinstance(value, Item):
+        return nodes[value.value][value.index]
+    if not isinstance(value, Apply):
+        raise TypeError(f"{value!r} is not an image value")
+    if not value.op.supports("dali"):
+        raise PlanError(f"{value.op.name} has no DALI form; run it with Options(backend='numpy') or as a Python map")
+    try:
+        return value.op.dali(d, *(nodes[below] for below in value.inputs))
+    except Exception as error:
+        where = f" ({value.line})" if value.line else ""
+        raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error
+
+
+def _to_numpy(output: Any, size: int) -> Any:
+    """A TensorListCPU as one array[B, ...], or as a list of arrays where shapes differ. They own DALI's buffers."""
+    if output.is_dense_tensor():
+        return np.asarray(output.as_tensor())[:size]
+    rows = [np.asarray(output[row]) for row in range(size)]
+    return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
+
+
+def _separate(results: list[Any]) -> list[Any]:
+    """Copy results that share memory with an earlier one: in DALI a reshape is a view, and so is a needless cast."""
+    for n, later in enumerate(results):
+        for earlier in results[:n]:
+            if _overlap(earlier, later):
+                results[n] = later.copy() if isinstance(later, np.ndarray) else [row.copy() for row in later]
+                break
+    return results
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    a, b = (x if isinstance(x, np.ndarray) else x[0] for x in (a, b))
+    return bool(np.may_share_memory(a, b))
+
+
+_OPERATOR = re.compile(r"operator `(?:nvidia\.dali\.)?(?:fn\.)?([\w.]+)`")
+_NOISE = re.compile(r"^(Critical error in pipeline|Current pipeline object|C\+\+ context|Assert on .* failed: ?)|^$")
+_NVIMGCODEC = {"'#3'": "damaged image", "'#4'": "no image, or a kind it cannot read"}
+
+
+def cause_of(text: str) -> str:
+    """DALI's own words about a failure without what it wraps around them: the operator and the cause."""
+    operator = _OPERATOR.search(text)
+    words = text.rpartition("encountered:")[2]
+    lines = [re.sub(r"^Assert on .*? failed: ", "", line.strip()) for line in words.splitlines()]
+    cause = " ".join(line.rstrip(" :") for line in lines if line and not _NOISE.match(line))
+    for code, meaning in _NVIMGCODEC.items():
+        cause = cause.replace(f"nvImageCodec failure: {code}", f"nvImageCodec failure {code} ({meaning})")
+    return f"{operator[1]}: {cause}" if operator else cause
+
+
+_PROBE = """
+import io, sys
+import numpy as np
+from PIL import Image
+from nvidia.dali import Pipeline, fn, types
+from nvidia.dali.tensors import TensorCPU, TensorListCPU
+files, starts = [], []
+for n in range(32):
+    ramp = np.add.outer(np.arange(375 + n), np.arange(500 - n))[..., None] * np.array([1, 2, 3]) // 8 % 256
+    file = io.BytesIO()
+    Image.fromarray(ramp.astype(np.uint8)).save(file, "JPEG", subsampling=n % 3)
+    files.append(file.getvalue())
+    starts.append([n, 2 * n])
+pipeline = Pipeline(batch_size=32, num_threads=2, device_id=int(sys.argv[1]), prefetch_queue_depth=1)
+with pipeline:
+    data = fn.external_source(name="data", dtype=types.UINT8, ndim=1)
+    start = fn.external_source(name="start", dtype=types.INT32, ndim=1)
+    window = dict(start=start, shape=[200, 300], axis_names="HW")
+    whole = fn.decoders.image(data, device="mixed", adjust_orientation=False)
+    pipeline.set_outputs(fn.decoders.image_slice(data, device="mixed", adjust_orientation=False, **window),
+                         fn.slice(whole, **window))
+pipeline.build()
+for _ in range(8):
+    pipeline.feed_input("data", TensorListCPU([TensorCPU(file) for file in files], contiguous=False))
+    pipeline.feed_input("start", np.array(starts, np.int32))
+    a, b = (output.as_cpu().as_array().astype(int) for output in pipeline.run())
+    if abs(a - b).max() > 2:
+        sys.exit("regions differ from the whole image")
+"""
+
+
+def probe_region_decode(device_id: int) -> bool:
+    """Try whether region decode works on a GPU, in a process of its own, because where it is broken it may crash.
+
+    nvImageCodec 0.9.0 fails there on some GPUs (NVIDIA/nvImageCodec#55), so regions are decoded on a GPU only after
+    this succeeded in this process. Takes some seconds the first time; the answer is remembered.
+    """
+    if device_id not in _REGION_DECODE:
+        try:
+            done = subprocess.run([sys.executable, "-c", _PROBE, str(device_id)], capture_output=True, timeout=120)
+            _REGION_DECODE[device_id] = done.returncode == 0
+        except subprocess.TimeoutExpired:
+            _REGION_DECODE[device_id] = False
+    return _REGION_DECODE[device_id]

@@ -1,0 +1,308 @@
+"""numpy: the executor that runs a program as its reference, row by row, on an ordered pool of threads. Needs no DALI.
+
+What takes time (decoders, resizing, array arithmetic) releases the GIL. So a row is one short list of calls on one
+thread, with its intermediate images in that core's cache, and a batch is a few chunks of rows. A program is compiled
+once; per row there are no dictionaries, no graph and no types left.
+
+An op's `reference` may take two more keywords, both optional for the op:
+
+    out       array of the result's shape and dtype to write to: a row of the batch, so nothing is copied afterwards
+    scratch   function (bytes) -> uint8[bytes]: memory for a result that lives only until the row is done, e.g. the
+              decoded image, which a crop reduces to a fraction; fresh pages for it cost a tenth of the decoding
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError
+from ..graph import Apply, Const, Item, Value
+from ..op import Array
+from .program import BatchFailed, Feed, Program
+
+__all__ = ["NumpyExecutor"]
+
+CHUNKS_PER_THREAD = 2
+"""Chunks of a batch for each thread: few, as each costs a hand-over, but more than one, as rows cost unequally."""
+
+Step = Callable[[list[Any]], None]
+
+
+SCRATCH_LIMIT = 64 << 20
+"""Bytes of a result that a thread keeps memory for; a larger one (over 20 megapixels) is allocated when it comes."""
+
+
+class Scratch(threading.local):
+    """Memory of one thread for intermediate results: one growing block for each value that asks."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, Array] = {}
+
+    def take(self, owner: int, size: int) -> Array:
+        """uint8[size], the same memory each time; `owner` is the place of a value in the program."""
+        if size > SCRATCH_LIMIT:
+            return np.empty(size, np.uint8)
+        block = self._blocks.get(owner)
+        if block is None or block.size < size:
+            block = self._blocks[owner] = np.empty(size + size // 4, np.uint8)
+        return block[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Where an output's row is found, and what it looks like if that is known before.
+
+    Attributes:
+        slot: of the result.
+        target: of the row of the batch array, if the op that makes the result writes there itself.
+        shape: of a row, None where it varies.
+        dtype: of a row, None where unknown.
+    """
+
+    slot: int
+    target: int | None
+    shape: tuple[int, ...] | None
+    dtype: Any
+
+
+class _Code:
+    """A program as a list of calls on one list of slots: inputs first, then values, then targets."""
+
+    def __init__(self, program: Program, scratch: Scratch) -> None:
+        self.constants = [(n, v.value) for n, v in enumerate(program.inputs) if isinstance(v, Const)]
+        self.columns = [n for n, v in enumerate(program.inputs) if not isinstance(v, Const)]
+        slots: dict[Value, int] = {v: n for n, v in enumerate((*program.inputs, *program.values))}
+        self.slots = len(slots)
+        self.inputs = len(program.inputs)
+        direct = self._direct(program)
+        self.outputs: list[_Output] = []
+        targets: dict[Value, int] = {}
+        for value in program.outputs:
+            shape = _static_shape(value)
+            if shape is not None and value in direct:
+                targets[value] = self.slots
+                self.slots += 1
+            self.outputs.append(_Output(slots[value], targets.get(value), shape, value.spec.dtype))
+        self.steps: list[tuple[Step, str]] = []
+        for value in program.values:
+            self.steps.append(_step(value, slots, targets.get(value), scratch))
+
+    @staticmethod
+    def _direct(program: Program) -> set[Value]:
+        """Outputs that nothing inside reads, and that are delivered once: their op may write to the batch itself."""
+        read = {below for value in program.values for below in value.inputs}
+        return {v for v in program.outputs if isinstance(v, Apply) and v not in read and program.outputs.count(v) == 1}
+
+
+def _static_shape(value: Value) -> tuple[int, ...] | None:
+    """The shape of every row, None where it is not known before."""
+    dims = value.spec.shape
+    if dims is None or value.spec.dtype in (None, bytes):
+        return None
+    known = tuple(n for n in dims if n is not None)
+    return known if len(known) == len(dims) else None
+
+
+def _step(value: Value, slots: dict[Value, int], target: int | None, scratch: Scratch) -> tuple[Step, str]:
+    """The call that computes one value, and the name to blame."""
+    place = slots[value]
+    if isinstance(value, Item):
+        source, index = slots[value.value], value.index
+
+        def pick(s: list[Any]) -> None:
+            s[place] = s[source][index]
+
+        return pick, "item"
+    if not isinstance(value, Apply):
+        raise TypeError(f"{value!r} is not an image value")
+    if not value.op.supports("reference"):
+        raise PlanError(f"{value.op.name} has no NumPy form; run it with Options(backend='dali')")
+    function: Callable[..., Any] = value.op.reference
+    keywords = inspect.signature(function).parameters
+    if "scratch" in keywords:
+        function = partial(function, scratch=partial(scratch.take, place))
+    return _call(
+        function, [slots[v] for v in value.inputs], place, target if "out" in keywords else None
+    ), value.op.name
+
+
+def _call(function: Callable[..., Any], arguments: list[int], place: int, target: int | None) -> Step:
+    """``s[place] = function(*arguments)`` as a closure, made for the few shapes of calls there are."""
+    if target is not None:
+
+        def call_into(s: list[Any]) -> None:
+            s[place] = function(*[s[n] for n in arguments], out=s[target])
+
+        return call_into
+    if len(arguments) == 1:
+        (only,) = arguments
+
+        def call_one(s: list[Any]) -> None:
+            s[place] = function(s[only])
+
+        return call_one
+    if not arguments:
+
+        def call_none(s: list[Any]) -> None:
+            s[place] = function()
+
+        return call_none
+    get = itemgetter(*arguments)
+
+    def call_many(s: list[Any]) -> None:
+        s[place] = function(*get(s))
+
+    return call_many
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A batch in flight: one entry per output in `results`, an array[B,...] or a list of B rows."""
+
+    size: int
+    results: list[Any]
+    causes: dict[int, DataError]
+    futures: list[Future[None]]
+
+
+class NumpyExecutor:
+    """A program as its reference on the CPU. Implements `Executor`.
+
+    Args:
+        program: what to compute.
+        batch_size: the largest batch that will be submitted.
+        threads: that work on it.
+    """
+
+    def __init__(self, program: Program, batch_size: int, threads: int) -> None:
+        self._batch_size, self._threads = batch_size, threads
+        self._code = _Code(program, Scratch())
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gpupipe-numpy")
+        self._flights: deque[_Flight] = deque()
+        self._closed = False
+        self._pid = os.getpid()
+
+    @property
+    def label(self) -> str:
+        """Where the program runs."""
+        return "NumPy on CPU"
+
+    def submit(self, feed: Feed) -> None:
+        """Hand a batch to the threads in chunks; see `Executor.submit`."""
+        self._check_open()
+        if not 1 <= feed.size <= self._batch_size:
+            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+        results = [
+            [None] * feed.size if output.shape is None else np.empty((feed.size, *output.shape), output.dtype)
+            for output in self._code.outputs
+        ]
+        flight = _Flight(feed.size, results, {}, [])
+        rows = -(-feed.size // (self._threads * CHUNKS_PER_THREAD))
+        for start in range(0, feed.size, rows):
+            stop = min(start + rows, feed.size)
+            flight.futures.append(self._pool.submit(self._chunk, feed, flight, start, stop))
+        self._flights.append(flight)
+
+    def collect(self) -> list[Any]:
+        """Wait for the oldest batch; see `Executor.collect`."""
+        self._check_open()
+        if not self._flights:
+            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
+        flight = self._flights.popleft()
+        for future in flight.futures:
+            future.result()
+        if flight.causes:
+            causes = dict(sorted(flight.causes.items()))
+            raise BatchFailed(str(next(iter(causes.values()))), causes)
+        return [_dense(result) if isinstance(result, list) else result for result in flight.results]
+
+    def close(self) -> None:
+        """Stop after the rows at work and join the threads."""
+        if self._closed:
+            return
+        self._closed = True
+        self._flights.clear()
+        if self._pid == os.getpid():  # a forked child has no threads to join
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
+        if self._closed:
+            raise ClosedError(f"{self.label} was closed")
+
+    def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
+        """Compute rows start..stop. Runs on a worker; an error of a row is kept with its number."""
+        code, main = self._code, threading.main_thread()
+        slots: list[Any] = [None] * code.slots
+        for n, constant in code.constants:
+            slots[n] = constant
+        columns = [(n, feed.values[n]) for n in code.columns]
+        for row in range(start, stop):
+            if self._closed or not main.is_alive():  # the interpreter waits for this thread before it ends
+                return
+            for n, column in columns:
+                slots[n] = column[row]
+            try:
+                self._row(slots, flight.results, row)
+            except DataError as error:
+                flight.causes[row] = error
+        # The next batch may come late: its rows must not be what keeps the images of this one alive.
+        slots.clear()
+
+    def _row(self, slots: list[Any], results: list[Any], row: int) -> None:
+        code = self._code
+        for output, result in zip(code.outputs, results, strict=True):
+            if output.target is not None:
+                slots[output.target] = result[row]
+        for step, name in code.steps:
+            try:
+                step(slots)
+            except DataError as error:
+                raise error.at(stage=name) from error.__cause__
+            except Exception as error:
+                kind = DecodeError if "decode" in name else FunctionError
+                raise kind(f"{type(error).__name__}: {error}", stage=name) from error
+        for n, (output, result) in enumerate(zip(code.outputs, results, strict=True)):
+            value = slots[output.slot]
+            if output.shape is None:
+                result[row] = self._owned(slots, n)
+            elif output.target is None or value is not slots[output.target]:
+                _store(result, row, value)
+
+    def _owned(self, slots: list[Any], n: int) -> Array:
+        """The row of output n as an array of its own: no view, no input and no other output."""
+        outputs = self._code.outputs
+        array = np.asarray(slots[outputs[n].slot])
+        mine = array.base is None and array.flags.writeable and array.flags.c_contiguous
+        others = (*range(self._code.inputs), *(output.slot for output in outputs[:n]))
+        return array if mine and not any(array is slots[other] for other in others) else np.array(array, order="C")
+
+
+def _store(result: Array, row: int, value: Any) -> None:
+    value = np.asarray(value)
+    if value.shape != result.shape[1:] or value.dtype != result.dtype:
+        needed = f"{result.dtype}{list(result.shape[1:])}"
+        raise FunctionError(
+            f"a result was declared as {needed}, got {value.dtype}{list(value.shape)}; correct its infer()"
+        )
+    result[row] = value
+
+
+def _dense(rows: Sequence[Array]) -> Any:
+    """One array where all rows have one shape and dtype."""
+    first = rows[0]
+    if all(row.shape == first.shape and row.dtype == first.dtype for row in rows):
+        return np.stack(rows)
+    return list(rows)

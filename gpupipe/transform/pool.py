@@ -1,0 +1,79 @@
+"""pool: idle pipelines, kept for the next iterator, and what happens to pipelines in a forked child.
+
+Building a pipeline costs 50 ms on the CPU and leaks a little, so a drained one waits here for the next executor that
+runs the same program. A forked child inherits pipelines whose threads do not exist there: running or destroying one
+hangs for ever. So the child keeps a reference to each that is never given back, and their destructors never run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+__all__ = ["PipelinePool"]
+
+LIMIT = 8
+"""Idle pipelines kept: the stages of a few chains. The one that waited longest goes first."""
+
+
+class PipelinePool:
+    """Idle pipelines by key, at most one of a key. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[Hashable, tuple[Any, object]] = {}
+        self._alive: weakref.WeakSet[Any] = weakref.WeakSet()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._bury)
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def watch(self, pipeline: Any) -> None:
+        """Remember a pipeline that was just built, so that a forked child never destroys it."""
+        with self._lock:
+            self._alive.add(pipeline)
+
+    def take(self, key: Hashable) -> Any | None:
+        """Answer an idle pipeline of this key, which now belongs to the caller; None if there is none."""
+        with self._lock:
+            found = self._idle.pop(key, None)
+        return None if found is None else found[0]
+
+    def put(self, key: Hashable, pipeline: Any, owner: object = None) -> None:
+        """Keep a drained pipeline.
+
+        Args:
+            key: says which executors can use it.
+            pipeline: has nothing in flight.
+            owner: whatever has to live as long as the key means the same (a key may hold the id of a function).
+        """
+        dropped: list[Any] = []  # destroyed outside the lock: a destructor joins threads
+        with self._lock:
+            if key in self._idle:
+                dropped.append(pipeline)
+            else:
+                self._idle[key] = (pipeline, owner)
+                if len(self._idle) > LIMIT:
+                    dropped.append(self._idle.pop(next(iter(self._idle))))
+
+    def clear(self) -> None:
+        """Destroy every idle pipeline."""
+        with self._lock:
+            dropped, self._idle = self._idle, {}
+        dropped.clear()
+
+    def _bury(self) -> None:
+        """In a forked child: forget everything and destroy nothing, not even when the interpreter ends."""
+        self._lock = threading.Lock()  # another thread of the parent may have held the old one
+        for pipeline in list(self._alive):
+            # DALI's Pipeline shuts its backend down when it is destroyed and at exit, unless it has none.
+            inner = getattr(pipeline, "_pipe", None)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipeline if inner is None else inner))
+            pipeline._pipe = None
+        self._idle = {}
+        self._alive = weakref.WeakSet()

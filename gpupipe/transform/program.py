@@ -1,0 +1,98 @@
+"""program: the contract between a stage and its executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import DataError
+from ..evaluate import BatchValues, boundary
+from ..graph import Value, digest_of
+from ..op import Array
+
+__all__ = ["BatchFailed", "Executor", "Feed", "Program"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The image values that one stage computes.
+
+    Attributes:
+        outputs: the values to deliver, all of them image values.
+        inputs: the host values that enter, one `Feed` entry each.
+        values: everything computed inside, inputs before users.
+    """
+
+    outputs: tuple[Value, ...]
+    inputs: tuple[Value, ...] = field(init=False)
+    values: tuple[Value, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        inputs, values = boundary(self.outputs)
+        object.__setattr__(self, "inputs", tuple(inputs))
+        object.__setattr__(self, "values", tuple(values))
+
+    @property
+    def digest(self) -> bytes:
+        """Equal for equal programs, in every process."""
+        return digest_of("program", self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What one batch brings: for each input of the program a list of rows, or an array[B,...] of drawn parameters."""
+
+    size: int
+    values: tuple[Sequence[Any] | Array, ...]
+
+    @classmethod
+    def of(cls, program: Program, batch: BatchValues) -> Feed:
+        """Compute the inputs of a program for a batch."""
+        return cls(batch.size, tuple(batch.rows(value) for value in program.inputs))
+
+    def part(self, start: int, stop: int) -> Feed:
+        """Rows start..stop as a feed of their own."""
+        return Feed(stop - start, tuple(value[start:stop] for value in self.values))
+
+
+class BatchFailed(Exception):
+    """A run of the graph failed because of its data.
+
+    Attributes:
+        causes: the error of each bad row where the executor knows it; empty where it knows only that one is bad.
+        text: the executor's own words, noise removed.
+    """
+
+    def __init__(self, text: str, causes: dict[int, DataError] | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.causes = causes or {}
+
+
+class Executor(Protocol):
+    """Runs one program on batch after batch. Used by one thread at a time."""
+
+    @property
+    def label(self) -> str:
+        """What `explain()` prints, e.g. ``"DALI on CPU"``."""
+        ...
+
+    def submit(self, feed: Feed) -> None:
+        """Start a batch (1 <= size <= the batch size it was made for). Returns before it is done."""
+        ...
+
+    def collect(self) -> list[Any]:
+        """Wait for the oldest batch in flight and answer one entry per output.
+
+        Each entry is a dense array[B,...] where all rows have one shape, else a list of B arrays. Host arrays are owned,
+        writable and never overwritten later.
+
+        Raises:
+            BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back. Batches still in flight are dropped."""
+        ...

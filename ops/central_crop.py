@@ -1,0 +1,84 @@
+"""central_crop: crop the centre, a given share of height and width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.errors import SpecError
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.composite import Composite, Row
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.geometry import column, images_of, window, windows_inside
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["CentralCrop", "central_crop"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CentralCrop(Composite):
+    """Crop the centre: `fraction` of the height and of the width. Exact on every executor; `tf.image`'s rounding.
+
+    With n pixels, the first is int((n - n * fraction) / 2), and as many are left out at the end.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+    traceable: ClassVar[tuple[str, ...]] = ("fraction",)
+
+    fraction: Any
+
+    def __post_init__(self) -> None:
+        check_number("central_crop", "fraction", self.fraction, 0, 1)
+        if isinstance(self.fraction, (int, float)) and self.fraction == 0:
+            raise SpecError("central_crop needs fraction above 0, got 0")
+
+    def row(self, image: int = 0) -> Row:
+        return ((Crop(), (0, 1)),)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return windows_inside(self.name, hw, *self._windows(hw))
+
+    def _windows(self, hw: Array) -> tuple[Array, Array]:
+        count = len(hw)
+        start = ((hw - hw * column(self.fraction, count, np.float64)[:, None]) / 2).astype(np.int32)
+        size = hw - 2 * start
+        return window(start[:, 0], start[:, 1], size[:, 0], size[:, 1], count)
+
+    def is_identity(self, x: TensorSpec) -> bool:
+        return isinstance(self.fraction, (int, float)) and self.fraction == 1
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for fraction in (0.5, 0.875, 1.0, 0.01):
+            for x in (noise(7, 9), noise(8, 5, 1), noise(1, 1, dtype="float32")):
+                yield Case(cls(fraction), (x,), ("HWC",), note=f"{fraction}")
+
+
+def central_crop(image: T, central_fraction: Any) -> T:
+    """Crop the centre of `image`: a share of its height and of its width.
+
+    Args:
+        image: one image, or a tuple of images of equal size.
+        central_fraction: above 0, up to 1.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image, or the fraction is out of range.
+
+    Example:
+        >>> central_crop(np.zeros((7, 9, 3), np.uint8), 0.5).shape
+        (5, 5, 3)
+    """
+    xs = images_of(image)
+    return apply(CentralCrop(central_fraction, images=len(xs)), *xs)  # type: ignore[no-any-return]

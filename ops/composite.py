@@ -1,0 +1,78 @@
+"""composite: the base of ops that are a row of simpler ones, and of ops on several images at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpupipe.errors import ShapeError, SpecError
+from gpupipe.op import Array, Op
+from gpupipe.ops.geometry import image_of
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Composite", "Row"]
+
+Row = tuple[tuple[Op, tuple[int, ...]], ...]
+"""Ops applied one after the other, each with the indices of the parameters that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composite(Op):
+    """An op that draws parameters and hands them to simpler ops. Subclasses define `row` and, if they need it, `draw`.
+
+    With several images there is one draw, from the size of the first, and one result per image.
+
+    Attributes:
+        images: how many images it takes.
+    """
+
+    images: int = field(default=1, kw_only=True)
+
+    def row(self, image: int = 0) -> Row:
+        """The simpler ops that image number `image` passes."""
+        raise TypeError(f"{type(self).__name__} does not define row")
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
+        if len(xs) != self.images:
+            raise SpecError(f"{self.name} needs {self.images} images, got {len(xs)}")
+        results = tuple(self._infer(index, image_of(self.name, x)) for index, x in enumerate(xs))
+        sizes = {tuple(x.shape[:2]) for x in xs if x.shape is not None and None not in x.shape[:2]}
+        if len(sizes) > 1:
+            raise SpecError(f"{self.name} needs images of one size, got {', '.join(map(str, xs))}")
+        return results[0] if len(results) == 1 else results
+
+    def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
+        for op, _ in self.row(index):
+            inferred = op.infer(x)
+            assert isinstance(inferred, TensorSpec)  # the simpler ops have one result
+            x = inferred
+        return x
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        for op, taken in self.row():
+            hw = op.size(hw, *(params[i] for i in taken))
+        return hw
+
+    def reference(self, *args: Any) -> Any:
+        xs, params = args[: self.images], args[self.images :]
+        sizes = [x.shape[:2] for x in xs]
+        if sizes.count(sizes[0]) != len(sizes):
+            raise ShapeError(f"{self.name} needs images of one size, got {', '.join(f'{h}x{w}' for h, w in sizes)}")
+        results = []
+        for index, x in enumerate(xs):
+            for op, taken in self.row(index):
+                x = op.reference(x, *(params[i] for i in taken))
+            results.append(x)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def dali(self, d: Any, *args: Any) -> Any:
+        xs, params = args[: self.images], args[self.images :]
+        results = []
+        for index, x in enumerate(xs):
+            for op, taken in self.row(index):
+                x = op.dali(d, x, *(params[i] for i in taken))
+            results.append(x)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def decompose(self) -> Row:
+        return self.row() if self.images == 1 else ()

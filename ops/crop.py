@@ -1,0 +1,55 @@
+"""crop: cut a window out of each image; what the other croppers become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.op import Array, Op
+from gpupipe.ops.geometry import image_of
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Crop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Crop(Op):
+    """Cut a window, whose offset and shape another op has drawn. Exact on every executor.
+
+    Attributes:
+        height: of the window where all images have the same, else None.
+        width: the same for the width.
+        pad: whether a window may reach beyond the image; what lies outside is 0.
+
+    Shapes: ``T[H,W,C]{HWC}, int32[2], int32[2] -> T[h,w,C]{HWC}``
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+
+    height: int | None = None
+    width: int | None = None
+    pad: bool = False
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        x = image_of(self.name, xs[0])
+        assert x.shape is not None  # an image {HWC} has a rank
+        return TensorSpec((self.height, self.width, x.shape[2]), x.dtype, "HWC")
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return params[1]
+
+    def reference(self, x: Array, start: Array, shape: Array) -> Array:
+        (y, left), (h, w) = start.tolist(), shape.tolist()
+        if not self.pad:
+            return x[y : y + h, left : left + w]
+        out = np.zeros((h, w, x.shape[2]), x.dtype)
+        inside = x[max(y, 0) : max(y + h, 0), max(left, 0) : max(left + w, 0)]
+        top, side = max(-y, 0), max(-left, 0)
+        out[top : top + inside.shape[0], side : side + inside.shape[1]] = inside
+        return out
+
+    def dali(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
+        policy = "pad" if self.pad else "error"
+        return d.fn.slice(x, start, shape, axis_names="HW", out_of_bounds_policy=policy, fill_values=0)

@@ -1,0 +1,128 @@
+"""crop_mirror_normalize: crop, mirror, normalise, transpose in one pass. The optimizer makes it of those four."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gpupipe.errors import SpecError
+from gpupipe.op import Array, Case, Op
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.flip import Flip
+from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, factors, per_channel, scaled, scaled_hwc
+from gpupipe.ops.transpose import Transpose
+from gpupipe.spec import TensorSpec
+
+__all__ = ["CropMirrorNormalize"]
+
+
+@dataclass(frozen=True, slots=True)
+class CropMirrorNormalize(Op):
+    """`normalize` of an image that may be cropped and mirrored before and transposed after: DALI's op of this name.
+
+    Exactly the same as its parts on the CPU; on the GPU as exact as `Normalize` is. Its parameters are those of its
+    parts in their order: start and shape of the window if it crops; then, if it mirrors, 1 where it does.
+
+    Attributes:
+        mean: one number, or one per channel.
+        std: one number above 0, or one per channel.
+        layout: of the result.
+        mirrored: whether it mirrors left-right.
+        crop: the crop that comes before, without padding; None for the whole image.
+
+    Shapes: ``T[H,W,C]{HWC} -> float32[h,w,C]{HWC}`` or ``float32[C,h,w]{CHW}``
+    """
+
+    mean: float | tuple[float, ...] = 0.0
+    std: float | tuple[float, ...] = 1.0
+    layout: Literal["HWC", "CHW"] = "HWC"
+    mirrored: bool = False
+    crop: Crop | None = None
+
+    def __post_init__(self) -> None:
+        if self.crop is not None and self.crop.pad:
+            raise SpecError("crop_mirror_normalize needs a crop inside the image, got one that pads")
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        (x,) = xs
+        for op, _ in self.decompose():
+            inferred = op.infer(x)
+            assert isinstance(inferred, TensorSpec)  # the parts have one result each
+            x = inferred
+        return x
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return hw if self.crop is None else self.crop.size(hw, *params[:2])
+
+    def reference(self, *args: Any, out: Array | None = None) -> Array:
+        """The result for one image.
+
+        Args:
+            args: the image T[H,W,C]; start and shape of the window, whether to mirror: those that this op has.
+            out: a contiguous float32 array that the result is written to, e.g. a row of the batch; None makes one.
+        """
+        x, *params = args
+        if self.crop is not None:
+            x = self.crop.reference(x, *params[:2])
+        mirror = self.mirrored and params[-1]
+        height, width, channels = x.shape
+        if self.layout == "CHW":
+            out = np.empty((channels, height, width), np.float32) if out is None else out
+            mean, scale = factors(self.mean, self.std, channels)
+            planes = (x[:, ::-1] if mirror else x).transpose(2, 0, 1)
+            return scaled(planes, mean[:, None, None], scale[:, None, None], out)
+        out = np.empty(x.shape, np.float32) if out is None else out
+        return scaled_hwc(_mirrored(x) if mirror else x, self.mean, self.std, out)
+
+    def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        x = d.fn.reshape(x, layout="HWC")
+        return d.fn.crop_mirror_normalize(
+            x,
+            mean=list(per_channel(self.mean, 1)),
+            std=list(per_channel(self.std, 1)),
+            mirror=params[-1] if self.mirrored else 0,
+            dtype=d.dtype(np.float32),
+            output_layout=self.layout,
+            **({} if self.crop is None else _window(d, x, *params[:2])),
+        )
+
+    def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
+        crop = () if self.crop is None else ((self.crop, (0, 1)),)
+        flip = ((Flip("left_right"), (2 * len(crop),)),) if self.mirrored else ()
+        move = ((Transpose("CHW"), ()),) if self.layout == "CHW" else ()
+        return (*crop, *flip, (Normalize(self.mean, self.std), ()), *move)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        rng = np.random.default_rng(0)
+        x = rng.integers(0, 256, (7, 5, 3), dtype=np.uint8)
+        f = (rng.random((6, 4, 3)) * 255).astype(np.float32)
+        reason = "on the GPU DALI may use one fused multiply-add: one float32 rounding of values up to 3"
+        for image in (x, f):
+            yield Case(cls(IMAGENET_MEAN, IMAGENET_STD), (image,), ("HWC",), atol=1e-6, reason=reason, note="hwc")
+            chw = cls(IMAGENET_MEAN, IMAGENET_STD, "CHW")
+            yield Case(chw, (image,), ("HWC",), atol=1e-6, reason=reason, note="chw")
+        yield Case(cls(10.0, 50.0, "CHW"), (x[:, :, :1],), ("HWC",), atol=1e-6, reason=reason, note="gray")
+
+
+def _window(d: Any, x: Any, start: Any, shape: Any) -> dict[str, Any]:
+    """A window as DALI's crop takes it: its size, and its place as a fraction of the room there is.
+
+    The fraction is off by at most 2**-24, which rounds to the right pixel in images of up to 2**22 pixels a side.
+    """
+    real = d.dtype(np.float32)
+    shape = d.fn.cast(shape, dtype=real)
+    room = d.fn.cast(x.shape(), dtype=real)[:2] - shape
+    place = start / (room + d.fn.cast(room == 0.0, dtype=real))  # without room the place is 0
+    return {"crop_h": shape[0], "crop_w": shape[1], "crop_pos_y": place[0], "crop_pos_x": place[1]}
+
+
+def _mirrored(x: Array) -> Array:
+    """A mirrored copy, channel by channel: 7 times as fast as copying ``x[:, ::-1]``, whose runs are 3 values."""
+    out = np.empty_like(x)
+    for channel in range(x.shape[2]):
+        out[:, :, channel] = x[:, ::-1, channel]
+    return out

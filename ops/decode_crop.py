@@ -1,0 +1,58 @@
+"""decode_crop: decode only a window of an image. The optimizer makes it of a decoder and a crop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gpupipe.op import Array, Op
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.decoding import Decoding, decoder, native_channels
+from gpupipe.spec import TensorSpec
+
+__all__ = ["DecodeCrop"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCrop(Op):
+    """A decoder and a crop in one, with the same pixels on the CPU. Rows below the window are not decoded.
+
+    Attributes:
+        decoder: how to decode.
+        crop: what is known of the window; it does not pad.
+
+    Shapes: ``bytes, int32[2], int32[2] -> uint8[h,w,C]{HWC}``
+    """
+
+    decodes: ClassVar[bool] = True
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+
+    decoder: Decoding
+    crop: Crop
+
+    @property
+    def exif_orientation(self) -> bool:
+        """Whether the window is one of the upright image."""
+        return self.decoder.exif_orientation
+
+    @classmethod
+    def of(cls, decode: Op, crop: Crop) -> DecodeCrop | None:
+        """The two in one; None where `decode` is none of our decoders, or the window may reach beyond the image."""
+        return cls(decode, crop) if isinstance(decode, Decoding) and not crop.pad else None
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return self.crop.infer(self.decoder.infer(*xs))
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return params[1]
+
+    def reference(self, data: Any, start: Array, shape: Array) -> Array:
+        return self.crop.reference(self.decoder.reference(data), start, shape)
+
+    def dali(self, d: Any, data: Any, start: Any, shape: Any) -> Any:
+        if not d.region_decode:
+            return self.crop.dali(d, self.decoder.dali(d, data), start, shape)
+        channels = self.decoder.channels
+        options = decoder(d, channels, self.exif_orientation)
+        image = d.fn.decoders.image_slice(data, start, shape, axis_names="HW", **options)
+        return native_channels(d, data, image) if channels == 0 else image

@@ -1,0 +1,51 @@
+"""decode_image: decode whatever format it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpupipe.errors import SpecError
+from gpupipe.ops.decoding import Decoding, NativeDecoding, check_decoding
+from gpupipe.trace import apply
+
+__all__ = ["DecodeImage", "decode_image"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeImage(Decoding):
+    """Decode JPEG, PNG, WebP, BMP or TIFF as gray or RGB.
+
+    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+    """
+
+    def __post_init__(self) -> None:
+        check_decoding("decode_image", self.channels, (1, 3))
+
+
+def decode_image(
+    contents: Any, channels: int = 0, *, expand_animations: bool = False, exif_orientation: bool = False
+) -> Any:
+    """Decode JPEG, PNG, WebP, BMP or TIFF, by what the bytes say.
+
+    Args:
+        contents: the bytes of the file.
+        channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
+            decoded on the host.
+        expand_animations: there are no animations here: it must be False.
+        exif_orientation: turn the image upright as its EXIF block says.
+
+    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+
+    Raises:
+        SpecError: `contents` is not bytes, or an argument is out of range.
+        DecodeError: at run time: no image, a damaged one, or a GIF.
+
+    Example:
+        >>> decode_image(open("photograph.webp", "rb").read(), channels=3)  # doctest: +SKIP
+    """
+    check_decoding("decode_image", channels, (0, 1, 3, 4))
+    if expand_animations:
+        raise SpecError("decode_image needs expand_animations=False, got True; animations and GIF are not decoded")
+    kind = DecodeImage if channels in (1, 3) else NativeDecoding
+    return apply(kind(channels, exif_orientation), contents)

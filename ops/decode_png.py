@@ -1,0 +1,45 @@
+"""decode_png: decode PNG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpupipe.ops.decoding import Decoding, NativeDecoding, check_decoding
+from gpupipe.trace import apply
+
+__all__ = ["DecodePng", "decode_png"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePng(Decoding):
+    """Decode a PNG as gray or RGB.
+
+    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+    """
+
+    def __post_init__(self) -> None:
+        check_decoding("decode_png", self.channels, (1, 3))
+
+
+def decode_png(contents: Any, channels: int = 0, *, exif_orientation: bool = False) -> Any:
+    """Decode a PNG; 16-bit samples are scaled to 8 bits.
+
+    Args:
+        contents: the bytes of the file. JPEG, WebP, BMP and TIFF are decoded too.
+        channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
+            decoded on the host.
+        exif_orientation: turn the image upright as its EXIF block says.
+
+    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+
+    Raises:
+        SpecError: `contents` is not bytes, or `channels` is none of 0, 1, 3, 4.
+        DecodeError: at run time: no image, or a damaged one.
+
+    Example:
+        >>> decode_png(open("mask.png", "rb").read(), channels=1)  # doctest: +SKIP
+    """
+    check_decoding("decode_png", channels, (0, 1, 3, 4))
+    kind = DecodePng if channels in (1, 3) else NativeDecoding
+    return apply(kind(channels, exif_orientation), contents)

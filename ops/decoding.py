@@ -1,0 +1,161 @@
+"""decoding: what all decoders share, and the decoders that DALI cannot be given.
+
+A decoder takes any format that DALI's takes: JPEG, PNG, WebP, BMP, TIFF; its name only says what is expected. DALI
+does not read GIF, so no executor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.errors import SpecError
+from gpupipe.extract.decode import decode
+from gpupipe.extract.headers import read_header
+from gpupipe.op import Array, Case, Op
+from gpupipe.ops.samples import encoded, picture
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Decoding", "NativeDecoding", "check_decoding", "decoder"]
+
+GRAY_REASON = "DALI and Pillow round the gray of colours differently"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding(Op):
+    """Decode an image. On the CPU all executors give the same pixels, except for the gray of what is no JPEG: within 1.
+
+    Attributes:
+        channels: 1 gray, 3 RGB, 0: 1 for a gray image and 3 for any other.
+        exif_orientation: turn the image upright as its EXIF block says.
+
+    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+    """
+
+    decodes: ClassVar[bool] = True
+
+    channels: int = 3
+    exif_orientation: bool = False
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return decoded(self.name, xs[0], self.channels)
+
+    def reference(self, data: Any) -> Array:
+        image = decode(data, self.channels or 3, self.exif_orientation)
+        if self.channels == 0 and _is_gray(data):
+            return image[:, :, :1]
+        return image
+
+    def dali(self, d: Any, data: Any) -> Any:
+        image = d.fn.decoders.image(data, **decoder(d, self.channels, self.exif_orientation))
+        return native_channels(d, data, image) if self.channels == 0 else image
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for channels in (1, 3):
+            for name, file in files():
+                exact = channels == 3 or name in ("jpeg", "gray", "progressive", "4:2:0")
+                bounds: dict[str, Any] = {} if exact else {"atol": 1, "reason": GRAY_REASON}
+                yield Case(cls(channels), (file,), (None,), note=f"{name}-{channels}", **bounds)
+        for orientation in range(1, 9):
+            file = encoded(picture(17, 29), quality=90, orientation=orientation)
+            for wanted in (False, True):
+                yield Case(cls(3, wanted), (file,), (None,), note=f"exif{orientation}" + "-upright" * wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeDecoding(Op):
+    """Decode with the image's own channels, or with transparency. On the host on every executor.
+
+    DALI 2.4 crashes when it is to decode a gray JPEG without being told the number of channels, and has no RGBA.
+
+    Attributes:
+        channels: 0 as many as the image has (1 to 4), 4 RGBA.
+        exif_orientation: turn the image upright as its EXIF block says.
+
+    Shapes: ``bytes -> uint8[H,W,C]{HWC}``
+    """
+
+    domain: ClassVar[Any] = "host"
+
+    channels: int = 0
+    exif_orientation: bool = False
+
+    @property
+    def name(self) -> str:
+        return "decode_image"  # the function that a person calls
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return decoded(self.name, xs[0], self.channels)
+
+    def reference(self, data: Any) -> Array:
+        return decode(data, self.channels, self.exif_orientation)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for channels in (0, 4):
+            for name, file in files():
+                yield Case(cls(channels), (file,), (None,), note=f"native-{name}-{channels}")
+
+
+def files() -> Iterator[tuple[str, bytes]]:
+    """One small file of every kind that the cases decode, and its name."""
+    colours, gray = picture(29, 37), picture(29, 37, 1)
+    yield "jpeg", encoded(colours, quality=90, subsampling=0)
+    yield "4:2:0", encoded(picture(31, 18), quality=85, subsampling=2)
+    yield "gray", encoded(gray, quality=90)
+    yield "progressive", encoded(colours, quality=80, progressive=True)
+    yield "cmyk", encoded(colours, mode="CMYK", quality=90)
+    yield "1x1", encoded(picture(1, 1), "PNG")
+    yield "png", encoded(colours, "PNG")
+    yield "png-gray", encoded(gray, "PNG")
+    yield "png-rgba", encoded(picture(13, 11, 4), "PNG")
+    yield "png-palette", encoded(colours, "PNG", mode="P")
+    yield "png-16bit", encoded(gray.astype(np.uint16) * np.uint16(251), "PNG")
+    yield "webp", encoded(colours, "WEBP", lossless=True)
+    yield "bmp", encoded(colours, "BMP")
+
+
+def decoded(who: str, x: TensorSpec, channels: int) -> TensorSpec:
+    """The spec of a decoded image.
+
+    Raises:
+        SpecError: `x` is not a scalar of bytes.
+    """
+    if x.dtype is not bytes or x.shape != ():
+        raise SpecError(f"{who} needs the bytes of an encoded image, got {x}")
+    return TensorSpec((None, None, channels or None), np.uint8, "HWC")
+
+
+def check_decoding(who: str, channels: Any, legal: tuple[int, ...]) -> None:
+    """Check a decoder's `channels`.
+
+    Raises:
+        SpecError: it is none of the legal ones.
+    """
+    if isinstance(channels, bool) or channels not in legal:
+        raise SpecError(f"{who} needs channels from {', '.join(map(str, legal))}, got {channels!r}")
+
+
+def decoder(d: Any, channels: int, exif_orientation: bool) -> dict[str, Any]:
+    """The arguments of every DALI decoder. Upsampling as libjpeg does it is what the CPU always does."""
+    return {
+        "device": d.decoder_device,
+        "output_type": d.types.GRAY if channels == 1 else d.types.RGB,
+        "adjust_orientation": exif_orientation,
+        "jpeg_fancy_upsampling": True,
+    }
+
+
+def native_channels(d: Any, data: Any, image: Any) -> Any:
+    """One channel of an RGB image whose file is gray, all three of any other."""
+    shape = d.fn.peek_image_shape(data, image_type=d.types.ANY_DATA, dtype=d.dtype(np.int32))
+    colours = d.fn.cast(shape[2] > 1, dtype=d.dtype(np.int32))
+    return d.fn.slice(image, 0, 1 + 2 * colours, axes=[2])
+
+
+def _is_gray(data: Any) -> bool:
+    return read_header(data).channels == 1

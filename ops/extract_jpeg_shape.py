@@ -1,0 +1,69 @@
+"""extract_jpeg_shape: the size of an encoded image, from its header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.errors import SpecError
+from gpupipe.extract.headers import read_header
+from gpupipe.op import Array, Case, Op
+from gpupipe.ops.decoding import files
+from gpupipe.ops.samples import encoded, picture
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["ExtractJpegShape", "extract_jpeg_shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractJpegShape(Op):
+    """Read height, width and channels from a header; nothing is decoded. On the host on every executor.
+
+    Attributes:
+        exif_orientation: give the size of the upright image.
+
+    Shapes: ``bytes -> int32[3]``
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+
+    exif_orientation: bool = False
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        if xs[0].dtype is not bytes or xs[0].shape != ():
+            raise SpecError(f"extract_jpeg_shape needs the bytes of an encoded image, got {xs[0]}")
+        return TensorSpec((3,), np.int32)
+
+    def reference(self, data: Any) -> Array:
+        header = read_header(data, orientation=self.exif_orientation)
+        return np.array((*header.size, header.channels), np.int32)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for name, file in files():
+            yield Case(cls(), (file,), (None,), note=name)
+        yield Case(cls(True), (encoded(picture(9, 14), orientation=6),), (None,), note="upright")
+
+
+def extract_jpeg_shape(contents: Any, *, exif_orientation: bool = False) -> Any:
+    """Read (height, width, channels) of an encoded image without decoding it.
+
+    Args:
+        contents: the bytes of a JPEG, or of any other known format.
+        exif_orientation: give the size of the upright image.
+
+    Shapes: ``bytes -> int32[3]``
+
+    Raises:
+        SpecError: `contents` is not bytes.
+        DecodeError: at run time: the header is no image's.
+
+    Example:
+        >>> extract_jpeg_shape(open("photograph.jpg", "rb").read())  # doctest: +SKIP
+        array([375, 500,   3], dtype=int32)
+    """
+    return apply(ExtractJpegShape(exif_orientation), contents)

@@ -1,0 +1,101 @@
+"""geometry: what ops that move pixels share: image specs, columns of numbers, windows and their errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.op import Arg, Array
+from gpupipe.spec import TensorSpec
+
+__all__ = ["GeometryError", "column", "full", "image_of", "images_of", "pair", "static", "window", "windows_inside"]
+
+MOVABLE = tuple(map(np.dtype, "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float32 float64".split()))
+"""What DALI's slice and flip take."""
+
+
+class GeometryError(ShapeError):
+    """A window or size that does not fit the images at hand.
+
+    Attributes:
+        rows: which rows of the batch it does not fit.
+    """
+
+    def __init__(self, reason: str, rows: tuple[int, ...]) -> None:
+        super().__init__(reason)
+        self.rows = rows
+
+
+def image_of(who: str, x: TensorSpec, dtypes: tuple[np.dtype[Any], ...] = MOVABLE) -> TensorSpec:
+    """Check that `x` is an image {HWC} of one of these dtypes; answer its spec with the layout filled in.
+
+    Raises:
+        SpecError: it is not.
+    """
+    x = x.require(who, layout="HWC")
+    if x.dtype not in dtypes:
+        names = ", ".join(map(str, dtypes))
+        raise SpecError(f"{who} needs an image of {names}, got {x}; convert it first with ops.cast")
+    return x
+
+
+def images_of(image: Any) -> tuple[Any, ...]:
+    """One image, or a tuple of images, as a tuple."""
+    return image if isinstance(image, tuple) else (image,)
+
+
+def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
+    """Two numbers (plain or traced) of any sequence; an integer stands for itself twice.
+
+    Raises:
+        PlanTypeError: for anything else.
+    """
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value), int(value)
+    if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 2:
+        first, second = (item.item() if isinstance(item, np.generic) else item for item in value)
+        return first, second
+    if hasattr(type(value), "__gpupipe_symbol__"):
+        vector: Any = value
+        return vector[0], vector[1]
+    raise PlanTypeError(f"{who} needs {name} as two numbers, got {value!r}")
+
+
+def static(value: Any) -> int | None:
+    """An integer as it is, None for a number that is known only at run time."""
+    return None if value is None or isinstance(value, (Arg, np.ndarray)) else int(value)
+
+
+def column(value: Any, count: int, dtype: Any = np.int64) -> Array:
+    """A number, or one per row, as dtype[count]."""
+    return np.broadcast_to(np.asarray(value, dtype), (count,))
+
+
+def full(first: Any, second: Any, count: int) -> Array:
+    """Two numbers, or two per row, as int32[count,2]."""
+    return np.stack([column(first, count), column(second, count)], axis=1).astype(np.int32)
+
+
+def window(y: Any, x: Any, height: Any, width: Any, count: int) -> tuple[Array, Array]:
+    """Offsets and shapes of windows: int32[count,2] each, (height, width) last."""
+    return full(y, x, count), full(height, width, count)
+
+
+def windows_inside(who: str, hw: Array, start: Array, shape: Array) -> tuple[Array, Array]:
+    """Check that windows are not empty and lie inside their images; answer them.
+
+    Raises:
+        GeometryError: naming the first window and image that do not fit.
+    """
+    end = start.astype(np.int64) + shape
+    bad = np.flatnonzero(((start < 0) | (shape < 1) | (end > hw)).any(axis=1))
+    if bad.size:
+        row = bad[0]
+        (y, x), (h, w), (height, width) = start[row].tolist(), shape[row].tolist(), hw[row].tolist()
+        raise GeometryError(
+            f"{who} needs a window inside the image, got {h}x{w} at ({y}, {x}) of an image of {height}x{width}",
+            tuple(bad.tolist()),
+        )
+    return start, shape

@@ -1,0 +1,91 @@
+"""one_hot: class numbers as vectors, with one value at the class and another everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.op import Case, Op, check_number
+from gpupipe.spec import TensorSpec, as_dtype
+from gpupipe.trace import apply
+
+__all__ = ["OneHot", "one_hot"]
+
+
+@dataclass(frozen=True, slots=True)
+class OneHot(Op):
+    """Class numbers as vectors. Runs on the host, as labels do. A number outside [0, depth) has no class.
+
+    Attributes:
+        depth: number of classes.
+        on_value: at the class.
+        off_value: everywhere else.
+        dtype: of the result.
+
+    Shapes: ``integer[...] -> dtype[..., depth]``
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+
+    depth: int = 1
+    on_value: float = 1
+    off_value: float = 0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        check_number("one_hot", "depth", self.depth, 1, integer=True)
+        dtype = as_dtype(self.dtype)
+        if dtype is None or dtype is bytes:
+            raise SpecError(f"one_hot needs a type of numbers for dtype, got {self.dtype!r}")
+        object.__setattr__(self, "depth", int(self.depth))
+        object.__setattr__(self, "dtype", np.dtype(dtype).name)
+        for name in ("on_value", "off_value"):
+            value = getattr(self, name)
+            if not isinstance(value, (bool, int, float, np.generic)):
+                raise PlanTypeError(f"one_hot needs a number for {name}, got {value!r}")
+            if np.dtype(dtype).kind in "iu" and np.array(value).astype(dtype) != value:
+                raise SpecError(f"one_hot needs {name} that fits {self.dtype}, got {value!r}")
+            object.__setattr__(self, name, value.item() if isinstance(value, np.generic) else value)
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        (x,) = xs
+        if x.dtype is bytes or (x.dtype is not None and np.dtype(x.dtype).kind not in "iu"):
+            raise SpecError(f"one_hot needs integers, got {x}; convert them first with ops.cast(x, 'int64')")
+        return TensorSpec(None if x.shape is None else (*x.shape, self.depth), self.dtype)
+
+    def reference(self, x: Any) -> Any:
+        hit = np.asarray(x)[..., None] == np.arange(self.depth)
+        on, off = (np.dtype(self.dtype).type(value) for value in (self.on_value, self.off_value))
+        return np.where(hit, on, off)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        yield Case(cls(5), (np.int64(2),), note="scalar")
+        yield Case(cls(3, 0.9, 0.05), (np.array([0, 2, -1, 3], np.int32),), note="smooth")
+        yield Case(cls(3, dtype="int64"), (np.array([[0], [2]], np.uint8),), note="matrix")
+
+
+def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0, dtype: Any = "float32") -> Any:
+    """Turn class numbers into vectors.
+
+    Args:
+        indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`.
+        depth: number of classes, >= 1.
+        on_value: at the class.
+        off_value: everywhere else.
+        dtype: of the result.
+
+    Shapes: ``integer[...] -> dtype[..., depth]``
+
+    Raises:
+        SpecError: `indices` are no integers; a value does not fit `dtype`.
+
+    Example:
+        >>> one_hot(1, 3)
+        array([0., 1., 0.], dtype=float32)
+    """
+    return apply(OneHot(depth, on_value, off_value, dtype), indices)

@@ -1,0 +1,105 @@
+"""pad_to_bounding_box: put each image at a given place on black."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.errors import SpecError
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.composite import Composite, Row
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.geometry import GeometryError, image_of, images_of, static, window
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["PadToBoundingBox", "pad_to_bounding_box"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PadToBoundingBox(Composite):
+    """Put the image at (`offset_height`, `offset_width`) of `target_height` x `target_width` zeros.
+
+    Exact on every executor.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+    traceable: ClassVar[tuple[str, ...]] = ("offset_height", "offset_width", "target_height", "target_width")
+
+    offset_height: Any
+    offset_width: Any
+    target_height: Any
+    target_width: Any
+
+    def __post_init__(self) -> None:
+        for name in self.traceable:
+            low = 0 if name.startswith("offset") else 1
+            check_number("pad_to_bounding_box", name, getattr(self, name), low, 1 << 24, integer=True)
+
+    def row(self, image: int = 0) -> Row:
+        return ((Crop(static(self.target_height), static(self.target_width), pad=True), (0, 1)),)
+
+    def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
+        x = image_of(self.name, x)
+        assert x.shape is not None  # an image {HWC} has a rank
+        ends = (
+            (self.offset_height, self.target_height, x.shape[0]),
+            (self.offset_width, self.target_width, x.shape[1]),
+        )
+        for offset, target, size in ends:
+            first, length = static(offset), static(target)
+            if None not in (length, size) and (first or 0) + size > length:  # type: ignore[operator]
+                raise SpecError(f"{self.name} needs room for the image, got {size} at {first} in {length} for {x}")
+        return Composite._infer(self, index, x)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        offset, shape = window(self.offset_height, self.offset_width, self.target_height, self.target_width, len(hw))
+        bad = np.flatnonzero(((offset < 0) | (offset.astype(np.int64) + hw > shape)).any(axis=1))
+        if bad.size:
+            (y, x), (height, width), (h, w) = (part[bad[0]].tolist() for part in (offset, hw, shape))
+            raise GeometryError(
+                f"{self.name} needs room for the image, got one of {height}x{width} at ({y}, {x}) in {h}x{w}",
+                tuple(bad.tolist()),
+            )
+        return -offset, shape
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for x in (noise(3, 4), noise(3, 4, 1), noise(3, 4, dtype="float32")):
+            yield Case(cls(1, 2, 7, 8), (x,), ("HWC",))
+        yield Case(cls(0, 0, 3, 4), (noise(3, 4),), ("HWC",), note="same")
+        yield Case(cls(2, 0, 5, 9), (noise(3, 4),), ("HWC",), note="corner")
+
+
+def pad_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any) -> T:
+    """Put `image` at a given place on zeros.
+
+    Args:
+        image: one image, or a tuple of images of equal size.
+        offset_height: rows of zeros above it; like the others a number or a traced host value.
+        offset_width: columns of zeros left of it.
+        target_height: rows of the result.
+        target_width: columns of the result.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[target_height,target_width,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image, or is known to be too large.
+        ShapeError: at run time: the image is too large.
+
+    Example:
+        >>> pad_to_bounding_box(np.ones((1, 1, 1), np.uint8), 0, 1, 1, 3).ravel()
+        array([0, 1, 0], dtype=uint8)
+    """
+    xs = images_of(image)
+    op = PadToBoundingBox(offset_height, offset_width, target_height, target_width, images=len(xs))
+    return apply(op, *xs)  # type: ignore[no-any-return]

@@ -1,0 +1,140 @@
+"""py_function: ordinary Python in the middle of a traced function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.errors import DataError, FunctionError, PlanError, PlanTypeError, SpecError
+from gpupipe.op import Case, Op
+from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, spec_of
+from gpupipe.trace import apply, name_of
+
+__all__ = ["PyFunction", "py_function"]
+
+
+@dataclass(frozen=True, slots=True)
+class PyFunction(Op):
+    """Call a Python function with the values of one element, on the host.
+
+    Attributes:
+        fn: the function.
+        structure: of its result.
+        specs: of the leaves of its result. Several leaves are several results.
+
+    Shapes: any -> `specs`
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "host"
+
+    fn: Callable[..., Any]
+    structure: Structure
+    specs: tuple[TensorSpec, ...]
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise PlanTypeError(f"py_function needs a function, got {type(self.fn).__name__}")
+        for spec in self.specs:
+            if not isinstance(spec, TensorSpec):
+                raise PlanTypeError(f"py_function needs a TensorSpec for each result, got {spec!r}")
+            if not spec.known:
+                raise SpecError(f"py_function needs a spec with dtype and rank for each result, got {spec}")
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
+        return self.specs if len(self.specs) > 1 else self.specs[0]
+
+    def reference(self, *xs: Any) -> Any:
+        try:
+            result = self.fn(*(bytes(x) if isinstance(x, memoryview) else x for x in xs))
+        except DataError:
+            raise  # it says what is wrong with the data, and is given its place by whoever knows it
+        except Exception as error:
+            reason = f"{name_of(self.fn)} raised {type(error).__name__}: {error}"
+            raise FunctionError(reason, stage="py_function") from error
+        leaves = self._leaves(result)
+        return tuple(leaves) if len(leaves) > 1 else leaves[0]
+
+    def _leaves(self, result: Any) -> list[Any]:
+        try:
+            leaves, structure = flatten(
+                tuple(result) if type(result) is list and self.structure.kind is tuple else result
+            )
+        except PlanError as error:
+            raise self._unlike(f"got {result!r}", error) from error
+        if structure != self.structure:
+            raise self._unlike(f"got the structure {structure}")
+        names = self.structure.leaf_names()
+        return [self._leaf(leaf, spec, name) for leaf, spec, name in zip(leaves, self.specs, names, strict=True)]
+
+    def _leaf(self, value: Any, spec: TensorSpec, name: str) -> Any:
+        where = f" for {name}" if name else ""
+        try:
+            leaf = as_leaf(value)
+            if type(value) in (bool, int, float, list) and spec.dtype is not bytes:
+                leaf = _converted(value, leaf, spec.dtype)
+        except (PlanError, OverflowError) as error:
+            raise self._unlike(f"got {value!r}{where}", error) from error
+        if not spec.accepts(spec_of(leaf)):
+            raise self._unlike(f"got {spec_of(leaf)}{where}")
+        return leaf
+
+    def _unlike(self, got: str, cause: Exception | None = None) -> FunctionError:
+        wanted = self.structure.unflatten([str(spec) for spec in self.specs])
+        because = f" ({cause})" if cause is not None else ""
+        return FunctionError(f"{name_of(self.fn)} needs to return {wanted}, {got}{because}", stage="py_function")
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        vector = TensorSpec((None,), "float32")
+        pair = (TensorSpec((), "int64"), TensorSpec((2,), "float32"))
+        yield Case(cls(_doubled, flatten(vector)[1], (vector,)), (np.arange(3, dtype=np.float32),), note="one")
+        yield Case(cls(_divided, flatten(pair)[1], pair), (np.int64(17), np.int64(5)), note="two")
+
+
+def _doubled(x: Any) -> Any:
+    return x * 2
+
+
+def _divided(a: Any, b: Any) -> Any:
+    return a // b, [float(a), 0.5]
+
+
+def _converted(value: Any, leaf: Any, dtype: Any) -> Any:
+    """Python numbers take the type that is asked for, as in NumPy; a float is no integer."""
+    kinds = {"f": "f", "i": "fiu", "u": "fiu", "b": "fiub"}[leaf.dtype.kind]
+    if np.dtype(dtype).kind not in kinds:
+        return leaf
+    array = np.array(value, dtype)
+    return array[()] if array.ndim == 0 else array
+
+
+def py_function(fn: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
+    """Call a Python function in the middle of a traced one: once for each element, on the host.
+
+    Args:
+        fn: called with the values of `args`, NumPy arrays, scalars and bytes; returns what `spec` says. Python numbers
+            take the type of the spec, arrays must have it.
+        args: a tuple or list of values, traced or not.
+        spec: `TensorSpec` of the result, or a tuple or dict of them.
+
+    Returns:
+        The result, in the structure of `spec`. Behind `batch` the function still sees one row at a time.
+
+    Raises:
+        SpecError: a spec without dtype or rank.
+        FunctionError: `fn` raised (its exception is the cause), or returned something else.
+
+    Example:
+        >>> py_function(lambda a, b: max(a, b), (1, 3), TensorSpec((), "int64"))
+        np.int64(3)
+    """
+    if not isinstance(args, (tuple, list)):
+        raise PlanTypeError(f"py_function needs a tuple or list of arguments, got {type(args).__name__}")
+    if not args:
+        raise PlanError("py_function needs at least one argument, got none")
+    specs, structure = flatten(spec)
+    result = apply(PyFunction(fn, structure, tuple(specs)), *args)
+    return structure.unflatten(result if len(specs) > 1 else [result])

@@ -1,0 +1,109 @@
+"""random_crop: crop a window of a given size at a random place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.composite import Composite, Row
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.geometry import GeometryError, image_of, images_of, static, window
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["RandomCrop", "random_crop"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RandomCrop(Composite):
+    """Crop `height` x `width` pixels at a place where all offsets are equally likely. Exact on every executor.
+
+    Attributes:
+        height: of the window, in pixels.
+        width: of the window.
+        channels: of the image, where the caller names them; only checked.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``, for each of the images.
+    """
+
+    random: ClassVar[bool] = True
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+    traceable: ClassVar[tuple[str, ...]] = ("height", "width")
+
+    height: Any
+    width: Any
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.traceable:
+            check_number("random_crop", name, getattr(self, name), 1, 1 << 30, integer=True)
+        if self.channels is not None:
+            check_number("random_crop", "channels", self.channels, 1, integer=True)
+
+    def row(self, image: int = 0) -> Row:
+        return ((Crop(static(self.height), static(self.width)), (0, 1)),)
+
+    def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
+        x = image_of(self.name, x)
+        assert x.shape is not None  # an image {HWC} has a rank
+        for target, size in zip((static(self.height), static(self.width)), x.shape[:2], strict=True):
+            if target is not None and size is not None and target > size:
+                raise SpecError(f"{self.name} needs an image as large as its window, got {target} of {size} in {x}")
+        if self.channels is not None and x.shape[2] not in (None, self.channels):
+            raise SpecError(f"{self.name} keeps all channels, got a size of {self.channels} for {x}")
+        return Composite._infer(self, index, x)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        _, size = window(0, 0, self.height, self.width, len(hw))
+        spare = hw.astype(np.int64) - size
+        bad = np.flatnonzero(((spare < 0) | (size < 1)).any(axis=1))
+        if bad.size:
+            (h, w), (height, width) = size[bad[0]].tolist(), hw[bad[0]].tolist()
+            raise GeometryError(
+                f"{self.name} needs an image as large as its window of {h}x{w}, got {height}x{width}",
+                tuple(bad.tolist()),
+            )
+        start = np.floor(rng.uniform(2) * (spare + 1))  # both ends included
+        return window(start[:, 0], start[:, 1], size[:, 0], size[:, 1], len(hw))
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for x in (noise(7, 9), noise(7, 9, 1), noise(7, 9, dtype="float32")):
+            yield Case(cls(5, 4), (x,), ("HWC",))
+        yield Case(cls(7, 9), (noise(7, 9),), ("HWC",), note="whole")
+        yield Case(cls(3, 3, images=2), (noise(7, 9), noise(7, 9, 1)), ("HWC", "HWC"), note="with-mask")
+
+
+def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
+    """Crop a window of `size` at a random place.
+
+    Args:
+        image: one image, or a tuple of images of equal size, which get the same window.
+        size: (height, width) in pixels; TensorFlow's (height, width, channels) is taken if it names all channels.
+        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image, or is known to be smaller than `size`.
+        ShapeError: at run time: the image is smaller than `size`.
+
+    Example:
+        >>> random_crop(np.zeros((50, 80, 3), np.uint8), (32, 32)).shape
+        (32, 32, 3)
+    """
+    xs = images_of(image)
+    if not isinstance(size, (tuple, list, np.ndarray)) or len(size) not in (2, 3):
+        raise PlanTypeError(f"random_crop needs size as (height, width) or (height, width, channels), got {size!r}")
+    height, width, *channels = (item.item() if isinstance(item, np.generic) else item for item in size)
+    op = RandomCrop(height, width, *channels, images=len(xs))
+    return apply(op, *xs, seed=seed)  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""resampling: the laws of resizing, in NumPy: which source pixels make a pixel, with which weights.
+
+With n source and m target pixels, target pixel o has its centre at c = (o + 0.5) * n / m. These are TensorFlow's laws:
+
+    nearest     the source pixel that holds c
+    area        the mean over [o * n/m, (o + 1) * n/m)
+    others      weight k((i + 0.5 - c) / s) for source pixel i; what lies outside the image is left out, and the weights
+                are divided by their sum. s = max(n/m, 1) with antialias, else 1
+
+Kernels: bilinear a triangle, bicubic Keys with a = -0.5, lanczos3 sinc(x) * sinc(x/3). Pillow has the same with
+antialias.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpupipe.op import Array
+
+__all__ = ["METHODS", "SUPPORT", "resampled", "rounded", "taps"]
+
+SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos3": 3}
+"""Kernels end this many (stretched) pixels from their centre."""
+
+METHODS = ("area", "bicubic", "bilinear", "lanczos3", "nearest")
+
+
+@lru_cache(1024)
+def taps(n: int, m: int, method: str, antialias: bool) -> tuple[Array, Array]:
+    """Sources and weights of every target pixel of one axis: int[m,k] and float32[m,k]."""
+    scale = n / m
+    out = np.arange(m)
+    if method == "area":
+        low, high = out * scale, (out + 1) * scale
+        index = np.floor(low).astype(int)[:, None] + np.arange(int(np.ceil(scale)) + 1)
+        weight = np.minimum(index + 1, high[:, None]) - np.maximum(index, low[:, None])
+        weight[weight < 1e-9] = 0  # a pixel that is only touched because of rounding
+    else:
+        stretch = max(scale, 1.0) if antialias else 1.0
+        centre = (out + 0.5) * scale
+        radius = SUPPORT[method] * stretch
+        index = np.floor(centre - radius).astype(int)[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)
+        weight = _kernel(method, (index + 0.5 - centre[:, None]) / stretch)
+    weight[(index < 0) | (index >= n)] = 0
+    weight /= weight.sum(axis=1, keepdims=True)
+    used = weight.any(axis=0)
+    return np.clip(index, 0, n - 1)[:, used], weight[:, used].astype(np.float32)
+
+
+def _kernel(method: str, x: Array) -> Array:
+    x = np.abs(x)
+    if method == "bilinear":
+        weight: Array = np.maximum(1 - x, 0)
+        return weight
+    if method == "bicubic":
+        near = (1.5 * x - 2.5) * x * x + 1
+        far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+        return np.where(x < 1, near, np.where(x < 2, far, 0))
+    return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+def resampled(x: Array, axis: int, m: int, method: str, antialias: bool) -> Array:
+    """Resize one axis of an image (0 or 1): float32, but "nearest" keeps the dtype."""
+    n = x.shape[axis]
+    if method == "nearest":
+        return np.take(x, (2 * np.arange(m) + 1) * n // (2 * m), axis) if m != n else x
+    x = x.astype(np.float32, copy=False)
+    if m == n:
+        return x
+    index, weight = taps(n, m, method, antialias)
+    along = (slice(None), None, None) if axis == 0 else (None, slice(None), None)
+    out = np.zeros((m, *x.shape[1:]) if axis == 0 else (x.shape[0], m, x.shape[2]), np.float32)
+    for k in range(index.shape[1]):
+        part = np.take(x, index[:, k], axis)
+        part *= weight[:, k][along]
+        out += part
+    return out
+
+
+def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Float values as `dtype`: integers round to nearest and saturate."""
+    if dtype.kind == "f":
+        return x.astype(dtype, copy=False)
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(x), limits.min, limits.max).astype(dtype)

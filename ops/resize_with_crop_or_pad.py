@@ -1,0 +1,77 @@
+"""resize_with_crop_or_pad: cut or fill the edges to a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.composite import Composite, Row
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.geometry import images_of, static, window
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+from gpupipe.trace import apply
+
+__all__ = ["ResizeWithCropOrPad", "resize_with_crop_or_pad"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeWithCropOrPad(Composite):
+    """Crop what is too large and put zeros around what is too small, centred. Exact on every executor.
+
+    `tf.image`'s rounding: with n pixels and t wanted, (n - t) // 2 go at the front, or (t - n) // 2 zeros.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``, for each of the images.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+    traceable: ClassVar[tuple[str, ...]] = ("height", "width")
+
+    height: Any
+    width: Any
+
+    def __post_init__(self) -> None:
+        for name in self.traceable:
+            check_number("resize_with_crop_or_pad", name, getattr(self, name), 1, 1 << 24, integer=True)
+
+    def row(self, image: int = 0) -> Row:
+        return ((Crop(static(self.height), static(self.width), pad=True), (0, 1)),)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        _, size = window(0, 0, self.height, self.width, len(hw))
+        spare = hw.astype(np.int64) - size
+        start = np.where(spare >= 0, spare // 2, -(-spare // 2))
+        return window(start[:, 0], start[:, 1], size[:, 0], size[:, 1], len(hw))
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for x in (noise(9, 12), noise(4, 7, 1), noise(8, 5, dtype="float32")):
+            for height, width in ((6, 5), (13, 15), (6, 9)):
+                yield Case(cls(height, width), (x,), ("HWC",), note=f"{height}x{width}")
+
+
+def resize_with_crop_or_pad(image: T, target_height: Any, target_width: Any) -> T:
+    """Crop or pad `image` to a size, around its centre.
+
+    Args:
+        image: one image, or a tuple of images of equal size.
+        target_height: rows of the result; a number or a traced host value.
+        target_width: columns of the result.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[target_height,target_width,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image, or a size below 1.
+
+    Example:
+        >>> resize_with_crop_or_pad(np.ones((3, 1, 1), np.uint8), 2, 2).shape
+        (2, 2, 1)
+    """
+    xs = images_of(image)
+    return apply(ResizeWithCropOrPad(target_height, target_width, images=len(xs)), *xs)  # type: ignore[no-any-return]

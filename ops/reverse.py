@@ -1,0 +1,44 @@
+"""reverse: mirror every image, left-right, up-down or both; what the fixed flips become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpupipe.op import Array, Op
+from gpupipe.ops.geometry import image_of
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Reverse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reverse(Op):
+    """Reverse the order of columns, rows, or both. Exact on every executor.
+
+    Attributes:
+        columns: mirror left-right.
+        lines: mirror up-down.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
+    """
+
+    columns: bool = False
+    lines: bool = False
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return image_of(self.name, xs[0])
+
+    def reference(self, x: Array) -> Array:
+        return x[:: -1 if self.lines else 1, :: -1 if self.columns else 1]
+
+    def dali(self, d: Any, x: Any) -> Any:
+        return d.fn.flip(x, horizontal=int(self.columns), vertical=int(self.lines))
+
+    def is_identity(self, x: TensorSpec) -> bool:
+        return not (self.columns or self.lines)
+
+    def merge(self, later: Op) -> Op | None:
+        if isinstance(later, Reverse):
+            return Reverse(self.columns != later.columns, self.lines != later.lines)
+        return None

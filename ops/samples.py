@@ -1,0 +1,42 @@
+"""samples: small images for the cases of ops, made by arithmetic."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from gpupipe.op import Array
+
+__all__ = ["encoded", "noise", "picture"]
+
+
+def noise(height: int, width: int, channels: int = 3, dtype: Any = np.uint8) -> Array:
+    """Values 0..255 without any order: the hardest image to resize."""
+    values: Array = np.random.default_rng((height, width, channels)).integers(0, 256, (height, width, channels))
+    return values.astype(np.dtype(dtype))
+
+
+def picture(height: int, width: int, channels: int = 3) -> Array:
+    """Smooth waves with an edge, uint8: an image that JPEG is made for."""
+    y, x, c = np.ogrid[0.0:height, 0.0:width, 0.0:channels]
+    waves = 127 + 70 * np.sin(0.21 * x + c) + 50 * np.cos(0.17 * y - 0.8 * c)
+    image: Array = np.clip(waves + 40 * ((x + y) % 24 > 12), 0, 255)
+    return image.astype(np.uint8)
+
+
+def encoded(image: Array, format: str = "JPEG", mode: str = "", orientation: int = 1, **options: Any) -> bytes:
+    """An image as a file of this format, with Pillow's options for it."""
+    from PIL import Image
+
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    if mode:
+        picture = picture.convert(mode)
+    if orientation != 1:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        options["exif"] = exif
+    out = io.BytesIO()
+    picture.save(out, format, **options)
+    return out.getvalue()

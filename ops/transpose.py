@@ -1,0 +1,77 @@
+"""transpose: move the channels of an image, HWC to CHW or back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from gpupipe.errors import PlanError
+from gpupipe.op import Array, Case, Op
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["Transpose", "transpose"]
+
+T = TypeVar("T")
+
+ORDER = {"CHW": (2, 0, 1), "HWC": (1, 2, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose(Op):
+    """Bring an image of the other layout into this one. Exact on every executor.
+
+    Attributes:
+        layout: of the result.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
+    """
+
+    layout: Literal["HWC", "CHW"] = "CHW"
+
+    def __post_init__(self) -> None:
+        if self.layout not in ORDER:
+            raise PlanError(f'transpose needs layout "CHW" or "HWC", got {self.layout!r}')
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        (x,) = xs
+        x = x.require("transpose", layout="HWC" if self.layout == "CHW" else "CHW")
+        shape = None if x.shape is None else tuple(x.shape[axis] for axis in ORDER[self.layout])
+        return TensorSpec(shape, x.dtype, self.layout)
+
+    def reference(self, x: Array, out: Array | None = None) -> Array:
+        moved = x.transpose(ORDER[self.layout])
+        if out is None:
+            return np.ascontiguousarray(moved)
+        out[...] = moved
+        return out
+
+    def dali(self, d: Any, x: Any) -> Any:
+        moved = d.fn.transpose(x, perm=list(ORDER[self.layout]), transpose_layout=False)
+        return d.fn.reshape(moved, layout=self.layout)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for dtype in (np.uint8, np.float32, np.uint16):
+            x = np.arange(5 * 4 * 3).reshape(5, 4, 3).astype(dtype)
+            yield Case(cls("CHW"), (x,), ("HWC",), note="chw")
+        yield Case(cls("HWC"), (np.arange(3 * 5 * 4, dtype=np.float32).reshape(3, 5, 4),), ("CHW",), note="hwc")
+        yield Case(cls("CHW"), (np.arange(6, dtype=np.uint8).reshape(2, 3, 1),), ("HWC",), note="gray")
+
+
+def transpose(image: T, layout: Literal["HWC", "CHW"] = "CHW") -> T:
+    """Move the channels of `image` to the front ("CHW") or to the end ("HWC").
+
+    Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
+
+    Raises:
+        SpecError: the image has this layout already, or is no image.
+
+    Example:
+        >>> transpose(np.zeros((2, 5, 3), np.uint8)).shape
+        (3, 2, 5)
+    """
+    return apply(Transpose(layout), image)  # type: ignore[no-any-return]

@@ -1,0 +1,70 @@
+"""Medians, ratios inside pairs, and the order of pairs."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.job import Job, Run
+from benchmarks.pairs import run_pairs
+from benchmarks.ratios import Spread, pair_order, ratios
+from benchmarks.report import summary
+
+
+def made(name: str, cpu: float = 1.0, seconds: float = 1.0) -> Run:
+    return Run(name, 100, seconds, cpu, 0.1, 0.2, 50.0, (64, 224, 224, 3), "float32")
+
+
+def test_a_spread_is_least_median_and_most() -> None:
+    assert Spread.of([3.0, 1.0, 2.0, 10.0]) == Spread(1.0, 2.5, 10.0, 4)
+
+
+def test_no_values_have_no_median() -> None:
+    with pytest.raises(ValueError, match="at least one value, got none"):
+        Spread.of([])
+
+
+def test_ratios_are_taken_inside_a_pair() -> None:
+    found = ratios([2.0, 20.0, 200.0], [1.0, 10.0, 400.0])
+
+    assert found == Spread(0.5, 2.0, 2.0, 3)  # the ratio of medians would be 2.0, too, but not 0.5 at least
+
+
+def test_ratios_refuse_what_is_no_pair() -> None:
+    with pytest.raises(ValueError, match="got 1 and 2 values"):
+        ratios([1.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="positive divisors"):
+        ratios([1.0], [0.0])
+
+
+def test_every_second_pair_runs_the_reference_first() -> None:
+    order: list[str] = []
+
+    def measure(job: Job) -> Run:
+        order.append(job.contestant)
+        return made(job.contestant)
+
+    pairs = list(run_pairs(Job("", ()), ["a", "reference"], "reference", 2, measure))
+
+    assert [pair_order(i) for i in range(3)] == [(0, 1), (1, 0), (0, 1)]
+    assert order == ["reference", "reference", "a", "reference", "reference", "reference", "reference", "a"]
+    assert [(pair.contestant, pair.reference_first) for pair in pairs] == [
+        ("reference", False),
+        ("a", False),
+        ("reference", True),
+        ("a", True),
+    ]
+    assert all(pair.run.contestant == pair.contestant for pair in pairs)
+    assert all(pair.reference.contestant == "reference" for pair in pairs)
+
+
+def test_a_summary_divides_cpu_time_and_rate_by_the_partner_of_the_pair() -> None:
+    costs = {"a": 3.0, "reference": 2.0}
+    runs = run_pairs(Job("", ()), ["a"], "reference", 3, lambda job: made(job.contestant, costs[job.contestant], 4.0))
+
+    found = summary(list(runs), "reference")
+
+    assert found["a"]["cpu_ms_per_item"].median == 30.0  # 3 s for 100 images
+    assert found["a"]["items_per_s"].median == 25.0
+    assert found["a"]["cpu_ratio"] == Spread(1.5, 1.5, 1.5, 3)
+    assert found["a"]["rate_ratio"] == Spread(1.0, 1.0, 1.0, 3)
+    assert found["reference"]["cpu_ratio"] == Spread(1.0, 1.0, 1.0, 3)

@@ -1,0 +1,201 @@
+"""`gpupipe demo`: a table and a picture from nothing, and plain words when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe
+from gpupipe.cli import main
+from gpupipe.compare import contestants
+from gpupipe.compare.photographs import encode, take, write_shards
+from gpupipe.extract.tfrecord import TFRecordWriter
+
+ROOT = Path(gpupipe.__file__).parents[1]
+NUMPY = ["--executor", "numpy"]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go; it must be empty again afterwards."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def started(*arguments: str, temporary: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "gpupipe.cli", *arguments]
+    return subprocess.Popen(
+        command, env=environment, cwd=temporary.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_the_demo_draws_its_own_input_and_leaves_a_table_and_a_picture(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "sheet.png"
+
+    status = main(["demo", "--images", "24", "--size", "64", "--out", str(out), *NUMPY])
+
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    assert re.search(r"^NumPy +\d+\.\d\d +\d+ +\d+\.\d\d s +\d+ MiB", captured.out, re.MULTILINE)
+    assert "24 images a pass, cropped to 64x64" in captured.out
+    assert "drawing 24 photographs" in captured.err
+    with Image.open(out) as sheet:
+        assert sheet.format == "PNG"
+        assert sheet.size == (8 * 68 + 4, 3 * 68 + 4)
+        assert np.asarray(sheet).std() > 20
+
+
+def test_every_executor_of_this_machine_shows_the_same_crops(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if any(executor.missing() for executor in contestants.EXECUTORS if executor.device == "cpu"):
+        pytest.skip("DALI is not installed")
+
+    status = main(["demo", "--images", "16", "--size", "64", "--out", str(tmp_path / "sheet.png")])
+
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    assert re.search(r"^DALI CPU +\d+\.\d\d", captured.out, re.MULTILINE)
+    assert re.search(r"^NumPy +\d+\.\d\d", captured.out, re.MULTILINE)
+    assert "have the same labels, crops and flips on every executor" in captured.out
+
+
+def test_an_executor_that_is_not_there_is_said_not_to_be_measured(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contestants, "gpu_count", lambda: 0)
+
+    arguments = ["--executor", "dali-gpu", *NUMPY, "--images", "4", "--size", "32"]
+    status = main(["demo", *arguments, "--out", str(tmp_path / "sheet.png")])
+
+    assert status == 0
+    assert re.search(r"^DALI GPU +not measured: no GPU$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_demo_reads_other_peoples_tfrecords(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine [1]").mkdir()
+    write_shards(tmp_path / "mine [1]", count=6, shards=2)
+
+    status = main(
+        ["demo", "--data", str(tmp_path / "mine [1]"), "--size", "32", "--out", str(tmp_path / "s.png"), *NUMPY]
+    )
+
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    assert "6 images a pass" in captured.out
+
+
+def test_the_demo_reads_a_folder_of_class_directories(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(9):
+        shot, pixels = take(number)
+        (tmp_path / f"data/class{number % 3}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"data/class{number % 3}/{number}.JPEG").write_bytes(encode(pixels, shot.quality))
+
+    arguments = ["--data", str(tmp_path / "data"), "--images", "6", "--size", "32", "--out", str(tmp_path / "s.png")]
+    status = main(["demo", *arguments, *NUMPY])
+
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    assert "6 images a pass" in captured.out
+
+
+def test_a_wrong_path_is_one_line_and_status_2(
+    tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.tfrecord").write_text("this is no record file, only some text\n" * 9)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "void.tfrecord").touch()
+    with TFRecordWriter(tmp_path / "other.tfrecord") as writer:
+        writer.write(b"no example")
+    wrong = {
+        str(tmp_path / "none-*.tfrecord"): "no file matches it",
+        str(tmp_path / "none"): "it does not exist",
+        str(tmp_path / "text.tfrecord"): "needs TFRecord files, got one that is none",
+        str(tmp_path / "void.tfrecord"): "empty files",
+        str(tmp_path / "other.tfrecord"): "image/encoded",
+        str(tmp_path / "empty"): "class directories",
+    }
+    for data, words in wrong.items():
+        status = main(["demo", "--data", data, "--out", str(tmp_path / "sheet.png")])
+
+        said = capsys.readouterr()
+        assert status == 2, data
+        assert words in said.err, data
+        assert said.err.startswith("gpupipe demo: ")
+        assert "Traceback" not in said.err
+        assert said.out == ""
+    assert not (tmp_path / "sheet.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--images", "1"], "--images needs 2"),
+        (["--size", "4"], "--size needs 8"),
+        (["--out", "missing/sheet.png"], "--out needs an existing folder"),
+        (["--out", "."], "--out needs the name of a PNG file"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_refused_before_anything_is_drawn(
+    temporary: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    status = main(["demo", *arguments])
+
+    said = capsys.readouterr()
+    assert status == 2
+    assert words in said.err
+    assert "drawing" not in said.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
+@pytest.mark.parametrize("during", ["drawing", "running"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "term"])
+def test_interrupting_leaves_nothing_behind(
+    tmp_path: Path, temporary: Path, during: str, number: signal.Signals, status: int
+) -> None:
+    images = "5000" if during == "drawing" else "16"
+    process = started("demo", "--images", images, "--size", "600", *NUMPY, temporary=temporary)
+    wanted = "photos-*.tfrecord" if during == "drawing" else "*-numpy.log"
+    deadline = time.monotonic() + 30
+    while not list(temporary.glob(f"gpupipe-demo-*/{wanted}")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+
+    assert process.returncode == status, said
+    assert "Traceback" not in said
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_command_starts_at_once_and_knows_its_version(tmp_path: Path) -> None:
+    process = started("--version", temporary=tmp_path)
+
+    assert process.communicate(timeout=30)[0].strip() == f"gpupipe {gpupipe.__version__}"
+    assert process.returncode == 0
+    code = "import sys, gpupipe.cli; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert not {"PIL", "nvidia", "simplejpeg", "gpupipe.compare"} & set(answer.stdout.split())

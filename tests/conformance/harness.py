@@ -1,0 +1,168 @@
+"""One op on one executor: what the conformance tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe.evaluate import BatchValues, is_image
+from gpupipe.graph import Apply, Draw, Input, Item, Value
+from gpupipe.op import Array, Case, Op
+from gpupipe.spec import TensorSpec, as_leaf, spec_of
+from gpupipe.transform import choose
+from gpupipe.transform.numpy import NumpyExecutor
+from gpupipe.transform.program import Executor, Feed, Program
+
+ROWS = 5
+"""Rows of a batch: all of one element, each with numbers of its own."""
+
+GPU_DECODING = 8
+"""Levels (of 255) by which nvJPEG may differ from libjpeg, on top of a case's own tolerance: another inverse transform,
+another rounding of colours. A bound to be tightened by what a GPU shows."""
+
+EXECUTORS = [
+    "numpy",
+    pytest.param("dali-cpu", marks=pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")),
+    pytest.param(
+        "dali-gpu",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not (choose.has_dali() and choose.gpu_count()), reason="needs an NVIDIA GPU and DALI"),
+        ],
+    ),
+]
+"""Parameters of a test that runs on every executor."""
+
+
+def make_executor(kind: str, program: Program, batch_size: int = ROWS) -> Executor:
+    """An executor of this kind."""
+    if kind == "numpy":
+        return NumpyExecutor(program, batch_size, 2)
+    from gpupipe.transform.dali import DaliExecutor
+
+    return DaliExecutor(program, batch_size, 2, 0 if kind == "dali-gpu" else None)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A case as a graph on a batch: each row the same element under another key.
+
+    Attributes:
+        call: the op on its inputs.
+        values: the host values of the batch.
+    """
+
+    call: Apply
+    values: BatchValues
+
+    @classmethod
+    def of(cls, case: Case, *, varying: bool = False, rows: int = ROWS, epoch: int = 0) -> Batch:
+        """Make the batch. With `varying`, heights and widths are unknown before the data is seen."""
+        leaves = [as_leaf(x) if not isinstance(x, bytes) else x for x in case.inputs]
+        layouts = (*case.layouts, *(None,) * (len(leaves) - len(case.layouts)))
+        specs = [replace(spec_of(x), layout=layout) for x, layout in zip(leaves, layouts, strict=True)]
+        inputs = tuple(Input(i, _open(spec) if varying else spec) for i, spec in enumerate(specs))
+        params: tuple[Value, ...] = ()
+        if case.op.parameters:
+            draw = Draw(case.op, f"{case.op.name}#0/0" if case.op.random else "", inputs)
+            params = tuple(Item(draw, i) for i in range(len(case.op.parameters)))
+        keys = np.arange(1, rows + 1, dtype=np.uint64) << np.uint64(20)
+        values = BatchValues(rows, lambda i: [leaves[i]] * rows, lambda i: keys, seed=1, epoch=epoch)
+        return cls(Apply(case.op, inputs, params), values)
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """One value per result of the op."""
+        if len(self.call.specs) == 1:
+            return (self.call,)
+        return tuple(Item(self.call, i) for i in range(len(self.call.specs)))
+
+    def in_parts(self) -> Batch:
+        """The same batch with the op taken apart, as the optimizer does it."""
+        (x,), params = self.call.x, self.call.params
+        for part, taken in self.call.op.decompose():
+            x = Apply(part, (x,), tuple(params[i] for i in taken))
+        assert isinstance(x, Apply)
+        return Batch(x, self.values)
+
+    def arguments(self, row: int) -> list[Any]:
+        """What the reference of one row gets: inputs, then parameters."""
+        return [self.values.rows(value)[row] for value in self.call.inputs]
+
+    def references(self) -> list[tuple[Array, ...]]:
+        """The meaning: for each row one array per result."""
+        return [_tuple(self.call.op.reference(*self.arguments(row))) for row in range(self.values.size)]
+
+    def run(self, kind: str) -> list[tuple[Array, ...]]:
+        """The same on an executor; ops of the host run where the host runs them."""
+        if not is_image(self.call):
+            return [
+                tuple(map(np.asarray, row)) for row in zip(*(self.values.rows(v) for v in self.results), strict=True)
+            ]
+        program = Program(self.results)
+        executor = make_executor(kind, program, self.values.size)
+        try:
+            executor.submit(Feed.of(program, self.values))
+            columns = executor.collect()
+        finally:
+            executor.close()
+        return [tuple(host(column[row]) for column in columns) for row in range(self.values.size)]
+
+
+def decomposed(op: Op, arguments: Sequence[Any]) -> Array:
+    """The result for one element by the parts of an op."""
+    x, *params = arguments
+    for part, taken in op.decompose():
+        x = part.reference(x, *(params[i] for i in taken))
+    return np.asarray(x)
+
+
+def assert_close(got: Array, expected: Array, case: Case, layout: str | None, kind: str) -> None:
+    """Compare one result: dtype, shape, then values inside and on the outermost ring of pixels."""
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    if expected.dtype == bool:
+        np.testing.assert_array_equal(got, expected)
+        return
+    # float64 holds every pixel exactly; the difference of infinities that are equal is 0
+    a, b = got.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        difference = np.where(a == b, 0.0, np.abs(a - b))
+    extra = GPU_DECODING if kind == "dali-gpu" and case.op.decodes else 0
+    inner = _inner(difference, layout)
+    inside = case.atol + extra
+    assert inner.max(initial=0) <= inside, f"inside differs by {inner.max()}, {inside} is allowed ({case.reason})"
+    ring = extra + (case.atol if case.ring is None else case.ring)
+    assert difference.max(initial=0) <= ring, (
+        f"the ring differs by {difference.max()}, {ring} is allowed ({case.reason})"
+    )
+
+
+def _inner(x: Array, layout: str | None) -> Array:
+    if layout == "HWC":
+        return x[1:-1, 1:-1]
+    return x[:, 1:-1, 1:-1] if layout == "CHW" else x
+
+
+def _open(spec: TensorSpec) -> TensorSpec:
+    """The spec of images whose sizes vary."""
+    if spec.layout is None or spec.shape is None:
+        return spec
+    return replace(
+        spec, shape=tuple(n if axis == "C" else None for n, axis in zip(spec.shape, spec.layout, strict=True))
+    )
+
+
+def _tuple(result: Any) -> tuple[Array, ...]:
+    return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
+
+
+def host(row: Any) -> Array:
+    """A row of a result as a NumPy array, wherever it lives."""
+    if hasattr(row, "tensor"):  # gpupipe.transform.array.DeviceArray: CuPy is missing
+        return np.asarray(row.tensor.as_cpu())
+    return np.asarray(row.get() if hasattr(row, "get") else row)

@@ -1,0 +1,171 @@
+"""Every case of every op on every executor, against the op's reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from gpupipe import ops
+from gpupipe.arithmetic import Arithmetic
+from gpupipe.errors import SpecError
+from gpupipe.op import Array, Case, Op
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.decode_crop import DecodeCrop
+from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.spec import TensorSpec, as_leaf, byte_array
+from gpupipe.trace import apply, eager_rng, sizes_of
+from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
+
+pytestmark = pytest.mark.conformance
+
+
+def layout_of(case: Case) -> str | None:
+    """Layout of the (first) result."""
+    return Batch.of(case, rows=1).call.specs[0].layout
+
+
+CLASSES: tuple[type[Op], ...] = (*ops.CATALOGUE, Arithmetic)
+CASES = [case for cls in CLASSES for case in cls.cases()]
+EAGER_CASES = [case for case in CASES if not isinstance(case.op, Arithmetic)]  # on arrays + is NumPy's own
+RESIZING_CASES = [case for case in CASES if case.op.domain == "image" and "CHW" not in (*case.layouts, layout_of(case))]
+
+COMPOSED = [case for case in CASES if case.op.decompose()]
+PARTS = {type(part) for case in COMPOSED for part, _ in case.op.decompose()}
+FUSED = {DecodeCrop}
+"""Has no cases, as it draws nothing itself: tests/conformance/test_fused.py gives it its windows."""
+
+WITHOUT_A_FUNCTION = {"Crop", "CropMirrorNormalize", "DecodeCrop", "Flip", "NativeDecoding", "ResizeArea", "Reverse"}
+"""What functions of other names, and the optimizer, make of a call."""
+
+
+@pytest.mark.parametrize("varying", [False, True], ids=["static", "varying"])
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_executor_agrees_with_the_reference(case: Case, kind: str, varying: bool) -> None:
+    batch = Batch.of(case, varying=varying)
+
+    rows = batch.run(kind)
+
+    assert len(rows) == ROWS
+    for got, expected in zip(rows, batch.references(), strict=True):
+        for result, meant, spec in zip(got, expected, batch.call.specs, strict=True):
+            assert_close(result, meant, case, spec.layout, kind)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_result_is_what_infer_promises(case: Case) -> None:
+    for varying in (False, True):
+        batch = Batch.of(case, varying=varying, rows=1)
+        for result, spec in zip(batch.references()[0], batch.call.specs, strict=True):
+            assert spec.dtype is bytes or result.dtype == spec.dtype
+            assert spec.shape is not None
+            assert len(spec.shape) == result.ndim
+            assert all(n in (None, m) for n, m in zip(spec.shape, result.shape, strict=True))
+
+
+@pytest.mark.parametrize("case", RESIZING_CASES, ids=str)
+def test_the_size_that_geometry_is_computed_from_is_that_of_the_pixels(case: Case) -> None:
+    batch = Batch.of(case)
+    sizes = batch.values.sizes(batch.call)
+
+    for size, (result, *_rest) in zip(sizes, batch.references(), strict=True):
+        assert tuple(size) == result.shape[:2]
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("case", COMPOSED, ids=str)
+def test_an_op_taken_apart_agrees_with_the_reference(case: Case, kind: str) -> None:
+    batch = Batch.of(case, varying=True)
+
+    rows = batch.in_parts().run(kind)
+
+    for (got,), (expected,) in zip(rows, batch.references(), strict=True):
+        assert_close(got, expected, case, batch.call.spec.layout, kind)
+
+
+@pytest.mark.parametrize("case", COMPOSED, ids=str)
+def test_the_parts_of_an_op_give_exactly_its_result(case: Case) -> None:
+    batch = Batch.of(case)
+    for row, (expected, *_rest) in enumerate(batch.references()):
+        got = decomposed(case.op, batch.arguments(row))
+
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("case", EAGER_CASES, ids=str)
+def test_an_eager_call_gives_the_reference(case: Case) -> None:
+    op, inputs = case.op, case.inputs
+    first = inputs[0] if isinstance(inputs[0], bytes) else as_leaf(inputs[0])
+    drawn = op.draw(eager_rng(op.name, 7), sizes_of(op, first)) if op.parameters else ()
+    expected = op.reference(*inputs, *(param[0] for param in drawn))
+
+    got = apply(op, *inputs, seed=7)
+
+    for result, meant in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, expected)), strict=True):
+        np.testing.assert_array_equal(result, meant)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in EAGER_CASES if not case.op.random and case.op.domain != "host"], ids=str
+)
+def test_an_eager_call_with_a_batch_gives_its_rows_stacked(case: Case) -> None:
+    single = apply(case.op, *case.inputs)
+    batches = [byte_array([x] * 3) if isinstance(x, bytes) else np.stack([x] * 3) for x in case.inputs]
+
+    got = apply(case.op, *batches)
+
+    for result, row in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, single)), strict=True):
+        np.testing.assert_array_equal(result, np.stack([row] * 3))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.op.random], ids=str)
+def test_rows_draw_by_their_key_and_by_the_epoch(case: Case) -> None:
+    def drawn(rows: int, epoch: int = 0) -> list[Array]:
+        batch = Batch.of(case, rows=rows, epoch=epoch)
+        return [np.asarray(batch.values.rows(param)) for param in batch.call.params]
+
+    for few, many, later in zip(drawn(8), drawn(64), drawn(64, epoch=1), strict=True):
+        np.testing.assert_array_equal(few, many[:8])
+        if len(np.unique(many, axis=0)) > 1:  # a probability of 1 draws the same for everybody
+            assert not np.array_equal(many, later)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_op_has_cases_for_all_its_executors(cls: type[Op]) -> None:
+    cases = list(cls.cases())
+
+    assert cases or cls in PARTS or cls in FUSED
+    assert all(type(case.op) is cls for case in cases)
+    assert cls.domain == "host" or all(case.op.supports("dali") for case in cases)
+    assert all(case.op.supports("reference") for case in cases)
+
+
+@pytest.mark.parametrize("cls", ops.CATALOGUE, ids=lambda cls: cls.__name__)
+def test_every_op_has_a_public_function_of_its_name(cls: type[Op]) -> None:
+    name = snake_case(cls.__name__)
+
+    assert (name in ops.__all__) is (cls.__name__ not in WITHOUT_A_FUNCTION)
+    assert cls.__name__ in WITHOUT_A_FUNCTION or callable(getattr(ops, name))
+
+
+def test_names_of_cases_tell_them_apart() -> None:
+    assert [name for name, count in Counter(map(str, CASES)).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("cls", [cls for cls in ops.CATALOGUE if cls.domain == "image"], ids=lambda cls: cls.__name__)
+def test_an_op_on_images_refuses_what_is_no_image(cls: type[Op]) -> None:
+    parts = [part for case in COMPOSED for part, _ in case.op.decompose()]
+    every = [op for op in (*(case.op for case in CASES), *parts, DecodeCrop(DecodeJpeg(3), Crop())) if type(op) is cls]
+
+    assert every
+    for op in every:
+        with pytest.raises(SpecError, match="needs"):
+            op.infer(*[TensorSpec((), "float32")] * getattr(op, "images", 1))
+
+
+def snake_case(name: str) -> str:
+    """DecodeJpeg -> decode_jpeg."""
+    return "".join("_" * (i > 0) + c.lower() if c.isupper() else c for i, c in enumerate(name))

@@ -1,0 +1,379 @@
+"""tf.train.Example: known answers, every kind of feature, and errors that name the feature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe.errors import ParseError, PlanError, PlanTypeError
+from gpupipe.extract.example import (
+    ExampleParser,
+    Feature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    VarLenFeature,
+    encode_example,
+)
+
+KNOWN = [
+    ("label", 7, "0a100a0e0a056c6162656c12051a030a0107"),
+    ("n", [-1, 300], "0a170a150a016e12101a0e0a0cffffffffffffffffff01ac02"),
+    ("box", [0.5, 1.0], "0a150a130a03626f78120c120a0a080000003f0000803f"),
+    ("img", b"\xff\xd8", "0a0f0a0d0a03696d6712060a040a02ffd8"),
+]
+
+
+def one(payload: bytes, feature: Feature, name: str = "x") -> Any:
+    return ExampleParser({name: feature}).parse(payload)[0]
+
+
+def wrap(number: int, data: bytes) -> bytes:
+    assert len(data) < 128
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def example(feature: bytes, name: bytes = b"x") -> bytes:
+    return wrap(1, wrap(1, wrap(1, name) + wrap(2, feature)))
+
+
+@pytest.mark.parametrize(("name", "value", "text"), KNOWN)
+def test_encoding_gives_the_known_answers(name: str, value: Any, text: str) -> None:
+    assert encode_example({name: value}).hex() == text
+
+
+def test_parsing_gives_the_known_answers() -> None:
+    label, n, box, img = (bytes.fromhex(text) for _, _, text in KNOWN)
+
+    assert one(label, FixedLenFeature((), "int64"), "label") == 7
+    assert one(n, FixedLenFeature((2,), "int64"), "n").tolist() == [-1, 300]
+    assert one(n, VarLenFeature("int64"), "n").tolist() == [-1, 300]
+    assert one(box, FixedLenFeature((2,), "float32"), "box").tolist() == [0.5, 1.0]
+    assert bytes(one(img, FixedLenFeature((), bytes), "img")) == b"\xff\xd8"
+
+
+def test_types_are_those_of_the_description() -> None:
+    payload = encode_example({"i": 5, "f": 0.5, "b": b"abc", "is": [1, 2], "bs": [b"a", b"bc\0"]})
+    i, f, b, many, blobs, empty = ExampleParser(
+        {
+            "i": FixedLenFeature((), np.int64),
+            "f": FixedLenFeature([], np.dtype("float32")),
+            "b": FixedLenFeature((), "string"),
+            "is": VarLenFeature("int64"),
+            "bs": RaggedFeature(bytes),
+            "none": VarLenFeature("float32"),
+        }
+    ).parse(payload)
+
+    assert type(i) is np.int64
+    assert type(f) is np.float32
+    assert type(b) is memoryview
+    assert many.dtype == np.int64
+    assert blobs.dtype == object
+    assert blobs.tolist() == [b"a", b"bc\0"]
+    assert empty.dtype == np.float32
+    assert empty.shape == (0,)
+
+
+def test_a_single_image_is_not_copied() -> None:
+    payload = encode_example({"x": bytes(100_000)})
+
+    image = one(payload, FixedLenFeature((), bytes))
+
+    assert isinstance(image, memoryview)
+    assert image.obj is payload
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, -1, 2**31, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_every_integer_comes_back(value: int, shape: tuple[int, ...]) -> None:
+    got = one(encode_example({"x": value}), FixedLenFeature(shape, "int64"))
+
+    assert np.shape(got) == shape
+    assert int(np.reshape(got, ())) == value
+
+
+def test_long_lists_of_integers_come_back() -> None:
+    values = [int(x) for x in np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 500)] + [0, 1, -1, 127, 128] * 20
+
+    assert one(encode_example({"x": values}), VarLenFeature("int64")).tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("feature", "dtype", "values"),
+    [
+        (wrap(3, b"\x08\x05"), "int64", [5]),
+        (wrap(3, b"\x08\x05\x08\xac\x02"), "int64", [5, 300]),
+        (wrap(3, wrap(1, b"\x05") + b"\x08\x06"), "int64", [5, 6]),
+        (wrap(3, b""), "int64", []),
+        (wrap(3, wrap(1, b"\1")) + wrap(3, wrap(1, b"\2")), "int64", [1, 2]),
+        (wrap(2, wrap(1, b"\0\0\0\x3f")) + wrap(3, wrap(1, b"\2")), "int64", [2]),
+        (wrap(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x3f"), "float32", [1.0, 0.5]),
+        (wrap(2, b"\x0d\0\0\x80\x3f"), "float32", [1.0]),
+        (wrap(1, wrap(1, b"a") + wrap(1, b"")), "bytes", [b"a", b""]),
+        (wrap(3, wrap(1, b"\x05")) + b"\x48\x07", "int64", [5]),
+    ],
+    ids=["one", "two", "mixed", "empty", "merged", "last kind", "floats", "float", "blobs", "unknown field"],
+)
+def test_all_forms_of_lists_are_read(feature: bytes, dtype: str, values: list[Any]) -> None:
+    payload = example(feature)
+
+    assert one(payload, VarLenFeature(dtype)).tolist() == values
+    if len(values) == 1:
+        got = one(payload, FixedLenFeature((), dtype))
+        assert (bytes(got) if dtype == "bytes" else got) == values[0]
+
+
+def test_of_a_name_that_occurs_twice_the_last_wins() -> None:
+    first, second = (wrap(1, wrap(1, b"x") + wrap(2, wrap(3, wrap(1, value)))) for value in (b"\1", b"\2"))
+
+    assert one(wrap(1, first + second), FixedLenFeature((), "int64")) == 2
+    assert one(wrap(1, second + first), FixedLenFeature((), "int64")) == 1
+    assert one(wrap(1, first) + wrap(1, second), FixedLenFeature((), "int64")) == 2
+
+
+def test_the_order_inside_an_entry_does_not_matter() -> None:
+    entry = wrap(2, wrap(3, wrap(1, b"\7"))) + wrap(1, b"x")
+
+    assert one(wrap(1, wrap(1, entry)), FixedLenFeature((), "int64")) == 7
+
+
+def test_long_names_are_found() -> None:
+    name = "x" * 300
+
+    assert one(encode_example({name: 7, "y": 1}), FixedLenFeature((), "int64"), name) == 7
+    assert one(encode_example({name: 7, "y": 1}), FixedLenFeature((), "int64"), "y") == 1
+
+
+def test_one_parser_reads_records_of_different_layout() -> None:
+    parser = ExampleParser({"label": FixedLenFeature((), "int64"), "y": VarLenFeature("int64")})
+    for k in range(300):
+        other = {f"{'n' * (k % 9 + 1)}": [1] * (k % 90), "label": k, "other": "z" * k}
+        payload = encode_example({name: value for name, value in other.items() if value != []})
+
+        assert parser.parse(payload)[0] == k
+
+
+def test_an_entry_of_known_layout_may_not_go_beyond_its_message() -> None:
+    parser = ExampleParser({"label": FixedLenFeature((), "int64", 0)})
+    payload = encode_example({"others": 5})
+    assert parser.parse(payload) == (0,)  # now the layout of the entry is known
+
+    with pytest.raises(ParseError, match="a feature is 2 bytes longer than what holds it"):
+        parser.parse(wrap(1, payload[2:-2]))
+
+
+def test_missing_features_take_their_default() -> None:
+    payload = encode_example({"y": 1})
+
+    assert one(payload, FixedLenFeature((), "int64", -1)) == -1
+    assert one(payload, FixedLenFeature((), bytes, "é")) == "é".encode()
+    assert one(payload, FixedLenFeature((2, 2), "float32", [[1, 2], [3, 4]])).tolist() == [[1, 2], [3, 4]]
+    assert one(payload, FixedLenSequenceFeature((2,), "int64", True)).shape == (0, 2)
+    assert one(b"", VarLenFeature(bytes)).shape == (0,)
+    assert one(example(b""), FixedLenFeature((), "int64", 3)) == 3  # a feature without a list
+
+
+def test_a_default_does_not_serve_an_empty_feature() -> None:
+    with pytest.raises(ParseError, match="'x' needs one value, the record holds 0"):
+        one(example(wrap(3, b"")), FixedLenFeature((), "int64", 3))
+
+
+def test_defaults_are_not_shared() -> None:
+    parser = ExampleParser({"x": FixedLenFeature((2,), "int64", [1, 2])})
+    parser.parse(b"")[0][:] = 9
+
+    assert parser.parse(b"")[0].tolist() == [1, 2]
+
+
+def test_sequences_are_cut_into_items() -> None:
+    payload = encode_example({"x": [1, 2, 3, 4, 5, 6]})
+
+    assert one(payload, FixedLenSequenceFeature((2,), "int64", True)).tolist() == [[1, 2], [3, 4], [5, 6]]
+    with pytest.raises(ParseError, match=r"'x' needs a multiple of 4 values for items of shape .*holds 6"):
+        one(payload, FixedLenSequenceFeature((4,), "int64", True))
+
+
+@pytest.mark.parametrize(
+    ("value", "feature", "match"),
+    [
+        (None, FixedLenFeature((), "int64"), r"'x' \(int64\) is required, the record does not have it"),
+        (5, FixedLenFeature((), "float32"), "'x' needs float32, the record holds int64"),
+        (5, VarLenFeature(bytes), "'x' needs bytes, the record holds int64"),
+        (b"a", FixedLenFeature((), "int64"), "'x' needs int64, the record holds bytes"),
+        ([1, 2, 3], FixedLenFeature((2, 2), "int64"), "'x' needs 4 values, the record holds 3"),
+        ([1, 2], FixedLenFeature((), "int64"), "'x' needs one value, the record holds 2"),
+        ([b"a", b"b"], FixedLenFeature((), bytes), "'x' needs one value, the record holds 2"),
+    ],
+)
+def test_what_is_not_as_described_is_an_error(value: Any, feature: Feature, match: str) -> None:
+    payload = encode_example({"y": 1} if value is None else {"x": value})
+
+    with pytest.raises(ParseError, match=match) as caught:
+        one(payload, feature)
+    assert caught.value.stage == "parse_single_example"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"garbage that is no protobuf",
+        b"\xff\xd8\xff\xe0" + bytes(100),
+        b"\x0a",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"\x0a\x05\x0a\x10ab",
+        b"\x0a\x02\x0a",
+        b"\x0b\x01",
+        b"\x02\x01\x01",
+        wrap(1, b"\x0a\x7f\x0a\x01x"),
+    ],
+)
+def test_garbage_is_a_parse_error_with_a_short_prefix(payload: bytes) -> None:
+    with pytest.raises(ParseError, match=payload[:8].hex(" ")) as caught:
+        one(payload, FixedLenFeature((), "int64", 0))
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        wrap(3, b"\x09" + bytes(8)),
+        wrap(3, wrap(1, b"\xff")),
+        wrap(3, wrap(1, b"\xff" * 11)),
+        wrap(3, wrap(1, b"\1" * 50 + b"\xff")),
+        wrap(3, wrap(1, b"\1" * 40 + b"\xff" * 11 + b"\1")),
+        wrap(3, b"\x0a\x50\x01"),
+        b"\x1a\x50\x01",
+        wrap(2, wrap(1, b"\0\0\0")),
+    ],
+    ids=["wire type", "cut", "long", "cut in many", "long in many", "list", "feature", "float"],
+)
+def test_a_damaged_feature_is_named(feature: bytes) -> None:
+    dtype = "float32" if feature[0] == 0x12 else "int64"
+    for description in (FixedLenFeature((), dtype), VarLenFeature(dtype)):
+        with pytest.raises(ParseError, match=r"feature 'x' is damaged: .*begins with"):
+            one(example(feature), description)
+
+
+def test_selected_features_come_in_the_order_asked_for() -> None:
+    parser = ExampleParser({"a": FixedLenFeature((), "int64"), "b": FixedLenFeature((), "int64")})
+    payload = encode_example({"a": 1, "b": 2})
+
+    assert parser.parse(payload) == (1, 2)
+    assert parser.select(["b", "a"]).parse(payload) == (2, 1)
+    assert parser.select(["b"]).parse(encode_example({"b": 2})) == (2,)
+    with pytest.raises(PlanError, match="'c' is not among those parsed: a, b"):
+        parser.select(["c"])
+
+
+def test_parsers_need_features() -> None:
+    with pytest.raises(PlanError, match="at least one feature"):
+        ExampleParser({})
+    with pytest.raises(PlanTypeError, match="'x' needs a description"):
+        ExampleParser({"x": "int64"})  # type: ignore[dict-item]
+    with pytest.raises(PlanTypeError, match="dict of features, got list"):
+        ExampleParser([])  # type: ignore[arg-type]
+    with pytest.raises(PlanTypeError, match="names of features"):
+        ExampleParser({1: VarLenFeature("int64")})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("dtype", ["float64", np.float64, "int32", bool, int, float, None, np.uint8, 3.5, "x"])
+def test_other_dtypes_are_refused(dtype: Any) -> None:
+    for make in (lambda: FixedLenFeature((), dtype), lambda: VarLenFeature(dtype), lambda: RaggedFeature(dtype)):
+        with pytest.raises(PlanError, match="needs dtype bytes"):
+            make()
+
+
+UNKNOWN: Any = (None,)
+TEXT: Any = "ab"
+HALF: Any = (1.5,)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: FixedLenFeature(UNKNOWN, "int64"), "known dimensions"),
+        (lambda: FixedLenFeature((-1,), "int64"), "known dimensions"),
+        (lambda: FixedLenFeature(TEXT, "int64"), "whole numbers"),
+        (lambda: FixedLenFeature(HALF, "int64"), "whole numbers"),
+        (lambda: FixedLenFeature((2,), "int64", 1), "default_value of 2 values, got 1"),
+        (lambda: FixedLenFeature((), "int64", 1.5), "default_value of that type"),
+        (lambda: FixedLenFeature((), "int64", 2**63), "default_value of that type"),
+        (lambda: FixedLenFeature((), "int64", True), "default_value of that type"),
+        (lambda: FixedLenFeature((), bytes, 1), "default_value of that type"),
+        (lambda: FixedLenSequenceFeature((), "int64"), "allow_missing=True"),
+        (lambda: FixedLenSequenceFeature((0,), "int64", True), "above 0"),
+        (lambda: FixedLenSequenceFeature((2,), "int64", True, [1, 2]), "one default_value"),
+    ],
+)
+def test_wrong_descriptions_are_refused_at_construction(make: Any, match: str) -> None:
+    with pytest.raises(PlanError, match=match):
+        make()
+
+
+def test_descriptions_are_values() -> None:
+    a = FixedLenFeature([2], np.int64, np.array([1, 2]))
+    b = FixedLenFeature((2,), "int64", [1, 2])
+
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != FixedLenFeature((2,), "int64", [1, 3])
+    assert VarLenFeature("string") == VarLenFeature(bytes)
+    assert len({a, b, RaggedFeature("int64"), VarLenFeature("int64")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "match"),
+    [
+        (True, PlanTypeError, "got True"),
+        (None, PlanTypeError, "got None"),
+        ([1, "a"], PlanTypeError, "got int and str"),
+        ([b"a", 1], PlanTypeError, "got bytes and int"),
+        ([1, 2.5], PlanTypeError, "got int and float"),
+        ([1.5, 2], PlanTypeError, "got float and int"),
+        ([1, None], PlanTypeError, "got None"),
+        (2**63, PlanError, "beyond int64"),
+        (np.uint64(2**63), PlanError, "beyond int64"),
+        (1e300, PlanError, "beyond float32"),
+        ([], PlanError, "empty list has no type"),
+        (np.array([True]), PlanTypeError, "got bool"),
+        (np.array([b"a"]), PlanTypeError, "loses zero bytes"),
+        ({"a": 1}, PlanTypeError, "got dict"),
+    ],
+)
+def test_values_no_example_can_hold_are_refused(value: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=f"'x'.*{match}"):
+        encode_example({"x": value})
+
+
+def test_every_value_an_example_can_hold_comes_back() -> None:
+    values: dict[str, Any] = {
+        "i": np.int32(4),
+        "u": np.arange(6, dtype=np.uint8).reshape(2, 3),
+        "f": np.float16(0.5),
+        "d": np.array([[1.5], [float("inf")]]),
+        "s": "é",
+        "b": [b"\0", "x", bytearray(b"y")],
+        "o": np.array([b"a\0", b""], object),
+        "none": np.array([], np.int64),
+        "t": ("x", "y"),
+    }
+    payload = encode_example(values)
+    kinds = dict.fromkeys("iu", "int64") | dict.fromkeys("fd", "float32") | dict.fromkeys("sbot", "bytes")
+    got = ExampleParser({name: VarLenFeature(kind) for name, kind in (kinds | {"none": "int64"}).items()}).parse(
+        payload
+    )
+
+    assert [x.tolist() for x in got] == [
+        [4],
+        [0, 1, 2, 3, 4, 5],
+        [0.5],
+        [1.5, float("inf")],
+        ["é".encode()],
+        [b"\0", b"x", b"y"],
+        [b"a\0", b""],
+        [b"x", b"y"],
+        [],
+    ]

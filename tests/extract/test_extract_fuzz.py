@@ -1,0 +1,214 @@
+"""Damage at random: whatever the bytes, only data errors come out, and an end."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image, features
+
+from gpupipe.errors import DataError, DecodeError, ParseError
+from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.example import (
+    ExampleParser,
+    Feature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    VarLenFeature,
+    encode_example,
+)
+from gpupipe.extract.headers import check_complete, read_header
+from gpupipe.extract.tfrecord import HeaderWalker, RecordReader
+
+FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+EDIT = st.tuples(st.sampled_from(["flip", "set", "cut", "drop", "insert"]), st.floats(0, 1), st.binary(max_size=12))
+
+
+def damaged(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
+    for kind, where, piece in edits:
+        at = int(where * len(data))
+        if kind == "flip":
+            data = data[:at] + bytes(x ^ 1 << k % 8 for k, x in enumerate(data[at : at + 1])) + data[at + 1 :]
+        elif kind == "set":
+            data = data[:at] + piece + data[at + len(piece) :]
+        elif kind == "cut":
+            data = data[:at]
+        elif kind == "drop":
+            data = data[:at] + data[at + len(piece) :]
+        else:
+            data = data[:at] + piece + data[at:]
+    return data
+
+
+def frame(record: bytes) -> bytes:
+    length = struct.pack("<Q", len(record))
+    return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
+
+
+RECORDS = [bytes([k]) * n for k, n in enumerate((0, 5, 100, 3000, 1, 70, 70, 900))]
+STREAM = b"".join(map(frame, RECORDS))
+
+
+@FUZZ
+@given(
+    edits=st.lists(EDIT, max_size=4),
+    compression=st.sampled_from(["", "GZIP", "ZLIB"]),
+    inside=st.booleans(),
+    block=st.sampled_from([64, 500, 1 << 20]),
+)
+def test_damaged_files_give_good_records_and_data_errors(
+    tmp_path_factory: pytest.TempPathFactory, edits: Any, compression: str, inside: bool, block: int
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "x"
+    pack: Any = {"": bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}[compression]
+    data = pack(damaged(STREAM, edits)) if inside else damaged(pack(STREAM), edits)
+    path.write_bytes(data)
+
+    items = list(RecordReader(str(path), compression=compression, block=block))
+
+    good = [bytes(x) for _, x in items if not isinstance(x, DataError)]
+    assert set(good) <= set(RECORDS)  # a CRC of 32 bits lets no damage of this size through
+    assert all(error.file == str(path) for _, error in items if isinstance(error, DataError))
+    offsets = [offset for offset, _ in items]
+    assert offsets == sorted(offsets)
+    if not edits:
+        assert good == RECORDS
+    if not compression:
+        assert [offset for offset, _ in HeaderWalker(str(path))] == offsets
+        assert len(items) <= len(data) // 16 + 1
+    path.unlink()
+
+
+@FUZZ
+@given(data=st.binary(max_size=200))
+def test_any_bytes_may_be_called_a_file(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path: Path = tmp_path_factory.mktemp("fuzz") / "x"
+    path.write_bytes(data)
+    for compression in ("", "GZIP", "ZLIB"):
+        items = list(RecordReader(str(path), compression=compression))
+        assert bool(items) == bool(data) or compression
+    path.unlink()
+
+
+FEATURES: dict[str, Feature] = {
+    "image": FixedLenFeature((), bytes),
+    "label": FixedLenFeature((), "int64", -1),
+    "boxes": VarLenFeature("float32"),
+    "many": FixedLenSequenceFeature((2,), "int64", True),
+    "names": VarLenFeature(bytes),
+    "score": FixedLenFeature((), "float32", 0),
+}
+PARSER = ExampleParser(FEATURES)
+EXAMPLE = encode_example(
+    {
+        "image": bytes(300),
+        "label": 300,
+        "boxes": [0.5] * 5,
+        "many": [1, -1, 2**40, 5] * 10,
+        "names": ["a", "bc"],
+        "score": 0.5,
+        "unused": [1] * 200,
+    }
+)
+
+
+@FUZZ
+@given(edits=st.lists(EDIT, min_size=1, max_size=4))
+def test_damaged_examples_parse_or_give_a_parse_error(edits: Any) -> None:
+    try:
+        image, label, boxes, many, names, score = PARSER.parse(damaged(EXAMPLE, edits))
+    except ParseError as error:
+        assert error.stage == "parse_single_example"
+        assert len(str(error)) < 400
+    else:
+        assert isinstance(image, bytes | memoryview)
+        assert label.dtype == np.int64
+        assert score.dtype == np.float32
+        assert boxes.dtype == np.float32
+        assert many.shape[1:] == (2,)
+        assert all(isinstance(name, bytes) for name in names)
+
+
+@FUZZ
+@given(data=st.binary(max_size=100))
+def test_any_bytes_may_be_called_an_example(data: bytes) -> None:
+    try:
+        got = PARSER.parse(data)
+    except ParseError:
+        return
+    assert len(got) == len(FEATURES)
+
+
+value = st.one_of(
+    st.binary(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(width=32, allow_nan=False),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=80),
+    st.lists(st.binary(max_size=200), min_size=1, max_size=5),
+    st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40),
+)
+
+
+@FUZZ
+@given(values=st.dictionaries(st.text(max_size=200), value, min_size=1, max_size=8), asked=st.data())
+def test_whatever_is_encoded_comes_back(values: dict[str, Any], asked: Any) -> None:
+    payload = encode_example(values)
+    lists = {name: x if isinstance(x, list) else [x] for name, x in values.items()}
+    kinds = {int: "int64", float: "float32", bytes: "bytes"}
+    features = {name: VarLenFeature(kinds[type(x[0])]) for name, x in lists.items()}
+    names = asked.draw(st.lists(st.sampled_from(sorted(features)), unique=True, min_size=1))
+    parser = ExampleParser(features).select(names)
+
+    for _ in range(2):  # the second time with what was learned
+        assert [x.tolist() for x in parser.parse(payload)] == [lists[name] for name in names]
+
+
+def images() -> list[bytes]:
+    out = []
+    kinds = ["JPEG", "PNG", "GIF", "BMP", "TIFF", *(["WEBP"] if features.check("webp") else [])]
+    for kind in kinds:
+        data = io.BytesIO()
+        image = Image.fromarray(np.arange(40 * 30 * 3, dtype=np.uint8).reshape(40, 30, 3))
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        image.save(data, kind, **({"exif": exif.tobytes()} if kind in ("JPEG", "PNG", "TIFF", "WEBP") else {}))
+        out.append(data.getvalue())
+    return out
+
+
+IMAGES = images()
+
+
+@FUZZ
+@given(data=st.sampled_from(IMAGES), edits=st.lists(EDIT, max_size=4), orientation=st.booleans())
+def test_damaged_images_have_a_header_or_give_a_decode_error(data: bytes, edits: Any, orientation: bool) -> None:
+    head = damaged(data[:700], edits) + data[700:]
+    try:
+        header = read_header(head, orientation=orientation)
+        assert header.height > 0
+        assert header.width > 0
+        assert 1 <= header.orientation <= 8
+        check_complete(head, header)
+    except DecodeError as error:
+        assert error.stage == "read_header"
+
+
+@FUZZ
+@given(
+    magic=st.sampled_from([b"", b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"MM\0*", b"RIFF"]),
+    data=st.binary(max_size=100),
+)
+def test_any_bytes_may_be_called_an_image(magic: bytes, data: bytes) -> None:
+    try:
+        assert read_header(magic + data, orientation=True).height > 0
+    except DecodeError as error:
+        assert error.stage == "read_header"

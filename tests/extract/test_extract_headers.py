@@ -1,0 +1,278 @@
+"""Image headers: Pillow made the images, and says how large they are."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, features
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract.headers import ImageHeader, check_complete, jpeg_size, read_header
+
+SIZES = [(1, 1), (3, 2), (17, 33), (500, 375), (640, 1)]
+
+
+def picture(mode: str, size: tuple[int, int]) -> Image.Image:
+    rng = np.random.default_rng(sum(size))
+    rgb = Image.fromarray(rng.integers(0, 255, (size[1], size[0], 3), np.uint8))
+    if mode == "RGBA":  # an encoder may drop an alpha channel that is opaque
+        rgb.putalpha(Image.fromarray(rng.integers(0, 200, (size[1], size[0]), np.uint8)))
+    return rgb.convert(mode)
+
+
+def saved(mode: str, size: tuple[int, int], kind: str, **options: Any) -> bytes:
+    out = io.BytesIO()
+    picture(mode, size).save(out, kind, **options)
+    return out.getvalue()
+
+
+def exif(orientation: int) -> bytes:
+    block = Image.Exif()
+    block[0x0112] = orientation
+    return block.tobytes()
+
+
+JPEGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gray": ("L", {}),
+    "4:4:4": ("RGB", {"subsampling": 0}),
+    "4:2:0": ("RGB", {"subsampling": 2}),
+    "progressive": ("RGB", {"progressive": True}),
+    "CMYK": ("CMYK", {}),
+    "EXIF": ("RGB", {"exif": exif(6)}),
+    "profile": ("RGB", {"icc_profile": bytes(100_000)}),
+    "comment": ("RGB", {"comment": b"\xff\xc0\xff\xd9" * 20}),
+    "restart": ("RGB", {"restart_marker_blocks": 1}),
+}
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", JPEGS)
+def test_jpeg_headers_say_what_pillow_says(name: str, size: tuple[int, int]) -> None:
+    mode, options = JPEGS[name]
+    data = saved(mode, size, "JPEG", **options)
+
+    header = read_header(data, orientation=True)
+
+    assert header == ImageHeader(
+        format="jpeg",
+        height=size[1],
+        width=size[0],
+        channels=len(mode) if mode != "L" else 1,
+        orientation=6 if name == "EXIF" else 1,
+        progressive=name == "progressive",
+        bits=8,
+    )
+    check_complete(data, header)
+    assert read_header(memoryview(data)).orientation == 1  # nobody asked
+    assert jpeg_size(data)[:2] == (size[1], size[0])
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(("kind", "options"), [("JPEG", {}), ("PNG", {}), ("TIFF", {}), ("WEBP", {})])
+def test_orientation_is_read_where_it_is_asked_for(orientation: int, kind: str, options: dict[str, Any]) -> None:
+    if kind == "WEBP" and not features.check("webp"):
+        pytest.skip("this Pillow writes no WebP")
+    data = saved("RGB", (30, 20), kind, exif=exif(orientation), **options)
+
+    header = read_header(data, orientation=True)
+
+    assert header.orientation == orientation
+    assert (header.height, header.width) == (20, 30)
+    assert header.size == ((30, 20) if orientation > 4 else (20, 30))
+    assert read_header(data).size == (20, 30)
+
+
+@pytest.mark.parametrize(
+    "block", [b"", b"II*\0", b"MM\0*\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff", b"nonsense" * 4]
+)
+def test_a_damaged_exif_block_asks_for_nothing(block: bytes) -> None:
+    data = saved("RGB", (8, 8), "JPEG")
+    segment = b"Exif\0\0" + block
+    data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + data[2:]
+
+    assert read_header(data, orientation=True).orientation == 1
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(
+    ("kind", "mode", "channels", "options"),
+    [
+        ("PNG", "RGB", 3, {}),
+        ("PNG", "RGBA", 4, {}),
+        ("PNG", "L", 1, {}),
+        ("PNG", "LA", 2, {}),
+        ("PNG", "P", 3, {}),
+        ("PNG", "I;16", 1, {}),
+        ("PNG", "1", 1, {}),
+        ("GIF", "P", 3, {}),
+        ("BMP", "RGB", 3, {}),
+        ("BMP", "P", 3, {}),
+        ("WEBP", "RGB", 3, {}),
+        ("WEBP", "RGB", 3, {"lossless": True}),
+        ("WEBP", "RGBA", 4, {"lossless": True}),
+        ("WEBP", "RGB", 3, {"exif": exif(1)}),
+        ("TIFF", "RGB", 3, {}),
+        ("TIFF", "L", 1, {}),
+        ("TIFF", "RGB", 3, {"compression": "tiff_lzw"}),
+        ("TIFF", "RGB", 3, {"big_endian": True}),
+    ],
+)
+def test_headers_of_other_formats_say_what_pillow_says(
+    kind: str, mode: str, channels: int, options: dict[str, Any], size: tuple[int, int]
+) -> None:
+    if kind == "WEBP" and not features.check("webp"):
+        pytest.skip("this Pillow writes no WebP")
+    if mode == "I;16":
+        out = io.BytesIO()
+        Image.fromarray(np.zeros((size[1], size[0]), np.uint16)).save(out, kind)
+        data = out.getvalue()
+    else:
+        data = saved(mode, size, kind, **options)
+
+    header = read_header(data)
+
+    assert (header.format, header.height, header.width) == (kind.lower(), size[1], size[0])
+    assert header.channels == channels
+    assert header.bits == {"I;16": 16, "1": 1}.get(mode, 8)
+    check_complete(data, header)
+
+
+def test_an_interlaced_png_counts_as_progressive() -> None:
+    # IHDR alone is what is read; Pillow writes no interlaced files
+    data = bytearray(saved("RGB", (9, 8), "PNG"))
+    data[28] = 1
+
+    assert read_header(data).progressive
+
+
+def test_a_bmp_may_begin_with_its_first_row() -> None:
+    data = bytearray(saved("RGB", (9, 8), "BMP"))
+    data[22:26] = struct.pack("<i", -8)
+
+    assert read_header(data).height == 8
+
+
+def test_an_old_bmp_has_a_short_header() -> None:
+    data = b"BM" + bytes(12) + struct.pack("<IHHHH", 12, 9, 8, 1, 24)
+
+    assert (read_header(data).height, read_header(data).width) == (8, 9)
+
+
+def test_fill_bytes_may_precede_a_marker() -> None:
+    data = saved("RGB", (9, 8), "JPEG")
+
+    assert jpeg_size(data[:2] + b"\xff" * 10 + data[2:])[:2] == (8, 9)
+
+
+@pytest.mark.parametrize("marker", [0xC4, 0xCC, 0xDB, 0xFE])
+def test_tables_may_precede_the_frame(marker: int) -> None:
+    data = saved("RGB", (9, 8), "JPEG")
+    segment = bytes([0xFF, marker, 0, 22]) + b"\0\x01" * 10
+
+    assert jpeg_size(data[:2] + segment + data[2:])[:2] == (8, 9)
+
+
+def test_a_file_of_fill_bytes_comes_to_an_end() -> None:
+    with pytest.raises(DecodeError, match="no size within"):
+        read_header(b"\xff\xd8" + b"\xff" * 2_000_000)
+
+
+@pytest.mark.parametrize("orientation", [False, True])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
+def test_an_image_cut_inside_its_header_is_an_error(kind: str, orientation: bool) -> None:
+    if kind == "WEBP" and not features.check("webp"):
+        pytest.skip("this Pillow writes no WebP")
+    data = saved("RGB", (30, 20), kind)
+    whole = read_header(data)
+
+    refused = 0
+    for n in range(min(len(data), 700)):
+        try:
+            assert read_header(data[:n], orientation=orientation) == whole
+        except DecodeError as error:
+            assert error.stage == "read_header"
+            refused += 1
+    assert refused >= 10
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"", "got no bytes"),
+        (b"<html>no image</html>", "not an image: starts with 3c 68 74 6d 6c 3e 6e 6f"),
+        (b"\xff", "not an image: starts with ff"),
+        (b"\xff\xd8", "cut inside its header"),
+        (b"\xff\xd8\x00\x00\x00\x00\x00", "a marker is expected at byte 2, found 00"),
+        (b"\xff\xd8\xff\xda\x00\x08" + bytes(20), "marker ff da at byte 2 before the size is known"),
+        (b"\xff\xd8\xff\xd9\x00\x08" + bytes(20), "marker ff d9"),
+        (b"\xff\xd8\xff\xe0\x00\x01" + bytes(20), "marker ff e0"),
+        (b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x00\x00\x08\x03" + bytes(20), "its header says 8x0"),
+        (b"\xff\xd8\xff\xc0\x00\x09\x08\x00\x08\x00\x08\x03" + bytes(20), "3 channels"),
+        (b"RIFF\x10\0\0\0WAVEfmt " + bytes(20), "not WebP"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\0\0\0\0\x01\x08\x02\0\0\0", "this png is 0x1"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\1\0\0\0\x01\x08\x07\0\0\0", "valid IHDR"),
+        (b"II*\0\x08\0\0\0\0\0", "does not say its size"),
+        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(20), "16 bytes long"),
+    ],
+)
+def test_what_is_no_image_is_an_error(data: bytes, match: str) -> None:
+    with pytest.raises(DecodeError, match=match):
+        read_header(data)
+
+
+@pytest.mark.parametrize("name", ["gray", "4:2:0", "progressive", "EXIF", "comment"])
+def test_a_truncated_jpeg_is_noticed(name: str) -> None:
+    mode, options = JPEGS[name]
+    data = saved(mode, (200, 100), "JPEG", **options)
+    header = read_header(data)
+
+    for cut in (1, 2, 100, len(data) // 2):
+        with pytest.raises(DecodeError, match=r"truncated JPEG: .* without the end marker"):
+            check_complete(data[:-cut], header)
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"\r\n", bytes(70_000), b"\xff\xd8\xff\xe0 another image" * 10])
+def test_bytes_behind_the_end_of_a_jpeg_are_allowed(tail: bytes) -> None:
+    data = saved("RGB", (200, 100), "JPEG") + tail
+
+    check_complete(data, read_header(data))
+    check_complete(memoryview(data), read_header(data))
+
+
+def test_the_end_of_a_thumbnail_is_not_the_end_of_the_image() -> None:
+    thumbnail = saved("RGB", (16, 16), "JPEG")
+    data = saved("RGB", (20, 20), "JPEG")
+    data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(thumbnail) + 2) + thumbnail + data[2:]
+
+    assert jpeg_size(data)[:2] == (20, 20)
+    with pytest.raises(DecodeError, match="truncated"):
+        check_complete(data[:-2], read_header(data))
+
+
+def test_a_truncated_png_is_noticed() -> None:
+    data = saved("RGB", (50, 40), "PNG")
+    header = read_header(data)
+
+    check_complete(data + b"behind the end", header)
+    for cut in (12, 13, len(data) // 2):
+        with pytest.raises(DecodeError, match="truncated PNG"):
+            check_complete(data[:-cut], header)
+
+
+def test_a_truncated_webp_is_noticed() -> None:
+    if not features.check("webp"):
+        pytest.skip("this Pillow writes no WebP")
+    data = saved("RGB", (50, 40), "WEBP")
+
+    with pytest.raises(DecodeError, match="truncated WebP"):
+        check_complete(data[:-2], read_header(data))
+
+
+def test_equal_headers_are_one_object() -> None:
+    data = saved("RGB", (50, 40), "JPEG")
+
+    assert read_header(data) is read_header(data)

@@ -1,0 +1,144 @@
+"""Files and Examples go to TensorFlow and come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpupipe.errors import DataError
+from gpupipe.extract.example import (
+    ExampleParser,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    VarLenFeature,
+    encode_example,
+)
+from gpupipe.extract.storage import expand
+from gpupipe.extract.tfrecord import RecordReader, TFRecordWriter
+
+pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
+
+RECORDS = [b"", b"hello", bytes(3), b"x" * 300_000, bytes(range(256)) * 40]
+COMPRESSIONS = ["", "GZIP", "ZLIB"]
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return pytest.importorskip("tensorflow")
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_tensorflow_reads_what_is_written_here(tf: Any, tmp_path: Path, compression: str) -> None:
+    with TFRecordWriter(tmp_path / "x", compression) as out:
+        for record in RECORDS:
+            out.write(record)
+
+    got = list(tf.data.TFRecordDataset(str(tmp_path / "x"), compression_type=compression).as_numpy_iterator())
+
+    assert got == RECORDS
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_what_tensorflow_writes_is_read_here(tf: Any, tmp_path: Path, compression: str) -> None:
+    with tf.io.TFRecordWriter(str(tmp_path / "x"), tf.io.TFRecordOptions(compression_type=compression)) as out:
+        for record in RECORDS:
+            out.write(record)
+
+    got = [
+        x if isinstance(x, DataError) else bytes(x)
+        for _, x in RecordReader(str(tmp_path / "x"), compression=compression)
+    ]
+
+    assert got == RECORDS
+
+
+def test_uncompressed_files_are_equal_byte_for_byte(tf: Any, tmp_path: Path) -> None:
+    with TFRecordWriter(tmp_path / "ours") as ours, tf.io.TFRecordWriter(str(tmp_path / "theirs")) as theirs:
+        for record in RECORDS:
+            ours.write(record)
+            theirs.write(record)
+
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def tf_example(tf: Any, values: dict[str, list[Any]]) -> Any:
+    def feature(items: list[Any]) -> Any:
+        if isinstance(items[0], bytes):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=items))
+        if isinstance(items[0], float):
+            return tf.train.Feature(float_list=tf.train.FloatList(value=items))
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=items))
+
+    return tf.train.Example(features=tf.train.Features(feature={name: feature(x) for name, x in values.items()}))
+
+
+VALUES: dict[str, list[Any]] = {
+    "image/encoded": [bytes(100_000)],
+    "image/class/label": [7],
+    "image/class/text": ["fish, é".encode()],
+    "boxes": [0.5, 1.0, -3.25, 1e-30],
+    "numbers": [0, 1, -1, 127, 128, 2**63 - 1, -(2**63)] * 30,
+    "z": [b"", b"a", b"\0"],
+    "é": [1],
+}
+
+
+def test_encoding_equals_tensorflows_deterministic_form(tf: Any) -> None:
+    assert encode_example(VALUES) == tf_example(tf, VALUES).SerializeToString(deterministic=True)
+
+
+def test_tensorflow_parses_what_is_encoded_here(tf: Any) -> None:
+    assert tf.train.Example.FromString(encode_example(VALUES)) == tf_example(tf, VALUES)
+
+
+def test_parsing_equals_tensorflows(tf: Any) -> None:
+    payload = tf_example(tf, VALUES).SerializeToString()
+    theirs = tf.io.parse_single_example(
+        payload,
+        {
+            "image/encoded": tf.io.FixedLenFeature((), tf.string),
+            "image/class/label": tf.io.FixedLenFeature((), tf.int64),
+            "missing": tf.io.FixedLenFeature((2,), tf.float32, [1.5, 2.5]),
+            "boxes": tf.io.FixedLenFeature((2, 2), tf.float32),
+            "numbers": tf.io.FixedLenSequenceFeature((7,), tf.int64, allow_missing=True),
+            "z": tf.io.VarLenFeature(tf.string),
+        },
+    )
+    image, label, missing, boxes, numbers, z = ExampleParser(
+        {
+            "image/encoded": FixedLenFeature((), tf.string),
+            "image/class/label": FixedLenFeature((), tf.int64),
+            "missing": FixedLenFeature((2,), tf.float32, [1.5, 2.5]),
+            "boxes": FixedLenFeature((2, 2), tf.float32),
+            "numbers": FixedLenSequenceFeature((7,), tf.int64, allow_missing=True),
+            "z": VarLenFeature(tf.string),
+        }
+    ).parse(payload)
+
+    assert bytes(image) == theirs["image/encoded"].numpy()
+    assert label == theirs["image/class/label"].numpy()
+    assert missing.tolist() == theirs["missing"].numpy().tolist()
+    assert boxes.tolist() == theirs["boxes"].numpy().tolist()
+    assert numbers.tolist() == theirs["numbers"].numpy().tolist()
+    assert z.tolist() == theirs["z"].values.numpy().tolist()
+
+
+def test_unpacked_lists_mean_the_same_to_both(tf: Any) -> None:
+    payload = bytes.fromhex("0a0e0a0c0a01781207" + "1a05" + "0805" + "08ac02")
+    feature = tf.train.Example.FromString(payload).features.feature["x"]
+
+    (got,) = ExampleParser({"x": VarLenFeature("int64")}).parse(payload)
+
+    assert got.tolist() == list(feature.int64_list.value) == [5, 300]
+
+
+def test_patterns_match_what_tensorflow_matches(tf: Any, tmp_path: Path) -> None:
+    for name in ("a1", "a2", "b1", "sub/a1", "a10", ".hidden"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+
+    for pattern in ("a*", "a?", "[ab]1", "*1", "*/a*", "*", "sub*"):
+        theirs = list(tf.data.Dataset.list_files(f"{tmp_path}/{pattern}", shuffle=False).as_numpy_iterator())
+        assert [path.encode() for path, _ in expand(f"{tmp_path}/{pattern}")] == theirs, pattern

@@ -1,0 +1,326 @@
+"""Records of good files: every way of reading gives what was written."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import tracemalloc
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpupipe.errors import PlanError, PlanTypeError, RecordError
+from gpupipe.extract.blocks import Blocks
+from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.tfrecord import HeaderWalker, RecordReader, Reference, TFRecordWriter
+
+SIZES = [0, 1, 5, 12, 63, 64, 100, 1000, 5000, 0, 0, 70_000, 3, 200_000, 16, 2_500_000, 9, 1_200_000, 1_100_000, 7]
+RECORDS = [bytes([k]) * n for k, n in enumerate(SIZES)]
+OFFSETS = [sum(n + 16 for n in SIZES[:k]) for k in range(len(SIZES))]
+
+
+def write(path: Path, records: list[bytes], compression: str | None = None) -> str:
+    with TFRecordWriter(path, compression) as out:
+        for record in records:
+            out.write(record)
+    return str(path)
+
+
+def read(path: str, **options: Any) -> list[tuple[int, bytes]]:
+    items = []
+    for offset, record in RecordReader(path, **options):
+        assert not isinstance(record, Exception), record
+        items.append((offset, bytes(record)))
+    return items
+
+
+@pytest.mark.parametrize(
+    ("data", "masked"),
+    [
+        (b"", 0xA282EAD8),
+        (b"123456789", 0xC78AB0E5),
+        (bytes(range(32)), 0x951F7892),
+        (bytes(32), 0x0FD7FFFA),
+        (b"\xff" * 32, 0xF909B029),
+    ],
+)
+def test_masked_crc_gives_the_known_answers(data: bytes, masked: int) -> None:
+    assert masked_crc32c(data) == masked
+    assert masked_crc32c(memoryview(data)) == masked
+
+
+def test_crc_of_large_data_is_the_same_with_the_gil_released() -> None:
+    from crc32c import crc32c
+
+    from gpupipe.extract.crc import HELD, mask
+
+    data = os.urandom(HELD + 1)
+
+    assert masked_crc32c(data) == mask(crc32c(data[5:], crc32c(data[:5])))
+
+
+@pytest.mark.parametrize(
+    ("record", "written"),
+    [
+        (b"", "000000000000000029039807d8ea82a2"),
+        (b"hello", "0500000000000000eab2043e68656c6c6fbb1f1c19"),
+        (bytes(3), "0300000000000000b099490e000000a1ab77e9"),
+    ],
+)
+def test_writer_gives_the_known_answers(tmp_path: Path, record: bytes, written: str) -> None:
+    path = write(tmp_path / "one", [record])
+
+    assert Path(path).read_bytes().hex() == written
+
+
+@pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
+@pytest.mark.parametrize("block", [64, 1000, 1 << 20])
+@pytest.mark.parametrize("readers", [0, 1, 3])
+def test_every_way_of_reading_gives_what_was_written(
+    tmp_path: Path, compression: str | None, block: int, readers: int
+) -> None:
+    path = write(tmp_path / "many", RECORDS, compression)
+
+    if readers:
+        with ThreadPoolExecutor(readers) as pool:
+            items = read(path, compression=compression, block=block, readers=pool)
+    else:
+        items = read(path, compression=compression, block=block)
+
+    assert items == list(zip(OFFSETS, RECORDS, strict=True))
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+def test_an_empty_file_has_no_records(tmp_path: Path, compression: str) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    path = write(tmp_path / "closed", [], compression)
+
+    assert read(str(tmp_path / "empty"), compression=compression) == []
+    assert read(path, compression=compression) == []
+    assert list(HeaderWalker(str(tmp_path / "empty"))) == []
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+@pytest.mark.parametrize("first", [0, 1, 11, 15, 16, len(SIZES) - 1])
+def test_reading_may_begin_at_any_record(tmp_path: Path, compression: str, first: int) -> None:
+    path = write(tmp_path / "many", RECORDS, compression)
+
+    items = read(path, compression=compression, start=OFFSETS[first])
+
+    assert items == list(zip(OFFSETS, RECORDS, strict=True))[first:]
+
+
+def test_a_reader_can_be_iterated_again(tmp_path: Path) -> None:
+    reader = RecordReader(write(tmp_path / "many", RECORDS[:5]))
+
+    assert [offset for offset, _ in reader] == [offset for offset, _ in reader] == OFFSETS[:5]
+
+
+def test_payloads_are_read_only(tmp_path: Path) -> None:
+    ((_, record),) = RecordReader(write(tmp_path / "one", [b"hello"]))
+
+    assert isinstance(record, memoryview)
+    assert record.readonly
+
+
+def test_payloads_stay_valid_while_the_file_is_read_on(tmp_path: Path) -> None:
+    records = [bytes([k]) * 400_000 for k in range(40)]  # twenty blocks, all of them held
+
+    items = list(RecordReader(write(tmp_path / "many", records)))
+
+    assert [bytes(record) for _, record in items if isinstance(record, memoryview)] == records
+
+
+def test_closing_ends_the_iteration(tmp_path: Path) -> None:
+    path = write(tmp_path / "many", [bytes(600_000)] * 20)
+    with ThreadPoolExecutor(1) as pool, RecordReader(path, readers=pool) as reader:
+        items = iter(reader)
+        next(items)
+        reader.close()
+        left = list(items)
+
+    assert len(left) < 2
+
+
+def test_a_pool_that_was_shut_down_costs_nothing_but_its_help(tmp_path: Path) -> None:
+    path = write(tmp_path / "many", [bytes(600_000)] * 20)
+    pool = ThreadPoolExecutor(1)
+    held = threading.Event()
+    pool.submit(held.wait, 10)  # the only thread is busy: what the reader submits stays queued
+    items = iter(RecordReader(path, readers=pool))
+    next(items)
+    pool.shutdown(wait=False, cancel_futures=True)
+    left = list(items)
+    held.set()
+
+    assert len(left) == 19
+
+
+def test_a_reader_in_the_last_thread_of_its_pool_does_not_wait_for_itself(tmp_path: Path) -> None:
+    path = write(tmp_path / "many", [bytes(600_000)] * 20)
+    with ThreadPoolExecutor(1) as pool:
+        count = pool.submit(lambda: sum(1 for _ in RecordReader(path, readers=pool))).result(timeout=30)
+
+    assert count == 20
+
+
+def test_readers_run_ahead_in_the_pool(tmp_path: Path) -> None:
+    class Eager:
+        def __init__(self) -> None:
+            self.threads: list[int] = []
+
+        def submit(self, fn: Any, /) -> Future[Any]:
+            done: Future[Any] = Future()
+            done.set_running_or_notify_cancel()
+
+            def work() -> None:
+                self.threads.append(threading.get_ident())
+                done.set_result(fn())
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            return done
+
+    pool = Eager()
+    path = write(tmp_path / "many", [bytes(600_000)] * 4)
+
+    assert len(list(RecordReader(path, readers=pool))) == 4
+    assert len(pool.threads) == 4
+    assert threading.get_ident() not in pool.threads
+
+
+def test_concatenated_gzip_members_are_all_read(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a", RECORDS[:4], "GZIP"), write(tmp_path / "b", RECORDS[4:9], "GZIP")
+    both = tmp_path / "both"
+    both.write_bytes(Path(a).read_bytes() + Path(b).read_bytes())
+
+    assert read(str(both), compression="GZIP") == list(zip(OFFSETS, RECORDS, strict=True))[:9]
+
+
+def test_equal_records_make_equal_gzip_files(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a", RECORDS[:4], "GZIP"), write(tmp_path / "b", RECORDS[:4], "GZIP")
+
+    assert Path(a).read_bytes() == Path(b).read_bytes()
+    assert Path(a).read_bytes()[4:8] == bytes(4)  # no time
+
+
+@pytest.mark.parametrize("name", ["LZ4", "gzip", "zlib", "none"])
+def test_an_unknown_compression_is_refused_and_the_legal_ones_listed(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PlanError, match=r"None, .*GZIP.*ZLIB"):
+        RecordReader(str(tmp_path / "x"), compression=name)
+    with pytest.raises(PlanError, match="GZIP"):
+        TFRecordWriter(tmp_path / "x", name)
+    assert not (tmp_path / "x").exists()
+
+
+def test_writer_refuses_what_is_not_bytes(tmp_path: Path) -> None:
+    with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match="bytes, got str"):
+        out.write("text")  # type: ignore[arg-type]
+
+
+def test_writer_refuses_to_write_after_close(tmp_path: Path) -> None:
+    out = TFRecordWriter(tmp_path / "x")
+    out.close()
+    out.close()
+
+    with pytest.raises(PlanError, match="closed"):
+        out.write(b"")
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+def test_flush_makes_what_was_written_readable(tmp_path: Path, compression: str | None) -> None:
+    out = TFRecordWriter(tmp_path / "x", compression)
+    out.write(b"hello")
+    out.flush()
+
+    items = list(RecordReader(str(tmp_path / "x"), compression=compression))
+    out.close()
+
+    record = items[0][1]
+    assert isinstance(record, memoryview)
+    assert bytes(record) == b"hello"
+
+
+@pytest.mark.parametrize("first", [0, 12])
+def test_walking_headers_gives_the_same_records(tmp_path: Path, first: int) -> None:
+    path = write(tmp_path / "many", RECORDS)
+
+    items = list(HeaderWalker(path, start=OFFSETS[first]))
+
+    assert [offset for offset, _ in items] == OFFSETS[first:]
+    assert [reference.read() for _, reference in items if isinstance(reference, Reference)] == RECORDS[first:]
+
+
+def test_walking_headers_does_not_read_large_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpupipe.extract.storage import LocalStorage
+
+    path = write(tmp_path / "many", [bytes(100_000)] * 50)
+    read_bytes = 0
+    original = LocalStorage.read
+
+    def counted(self: LocalStorage, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        nonlocal read_bytes
+        read_bytes += n
+        return original(self, name, offset, n, tag)
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
+
+    assert len(list(HeaderWalker(path))) == 50
+    assert read_bytes < 100_000
+
+
+def test_references_are_small(tmp_path: Path) -> None:
+    path = write(tmp_path / "many", [b"x"] * 10_000)
+    walker = HeaderWalker(path)
+    gc.collect()
+    tracemalloc.start()
+    items = [reference for _, reference in walker]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(items) == 10_000
+    assert size < 2_000_000
+
+
+def test_a_reference_checks_the_payload_unless_told_not_to(tmp_path: Path) -> None:
+    path = write(tmp_path / "x", [b"hello"])
+    data = bytearray(Path(path).read_bytes())
+    data[13] ^= 1
+    (tmp_path / "y").write_bytes(data)
+    reference = Reference(str(tmp_path / "y"), 0, 5)
+
+    assert reference.read(check_crc=False) == b"hdllo"
+    with pytest.raises(RecordError, match=r"y at offset 0: read: .*CRC"):
+        reference.read()
+
+
+def test_a_reference_beyond_its_file_names_the_record(tmp_path: Path) -> None:
+    path = write(tmp_path / "x", [b"hello"])
+
+    with pytest.raises(RecordError, match=r"x at offset 0: read: 11 bytes are needed, the file ends 2 bytes before"):
+        Reference(path, 0, 11).read()
+
+
+def test_blocks_are_used_again_only_when_no_view_lives() -> None:
+    blocks = Blocks(100, limit=300)
+    first = blocks.take()
+    name = id(first)
+    view = memoryview(first)[10:20].toreadonly()
+    del first
+
+    assert id(blocks.take()) != name
+    del view
+    assert name in {id(blocks.take()) for _ in range(2)}
+
+
+def test_blocks_that_are_held_for_ever_are_forgotten() -> None:
+    blocks = Blocks(100, limit=300)
+
+    held = [blocks.take() for _ in range(50)]
+
+    assert len({id(block) for block in held}) == 50
+    assert len(blocks._ring) == 3

@@ -1,0 +1,109 @@
+"""cast: toward zero and saturating, as tf.saturate_cast; checked by hand, by exact arithmetic and by TensorFlow."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupipe import ops
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.ops.cast import Cast
+from gpupipe.spec import TensorSpec, flatten
+from gpupipe.trace import trace
+
+INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([2.9, -2.9, 0.5, -0.5, 1.5], "int32", [2, -2, 0, 0, 1]),
+        ([-1, -0.9, 254.9, 255.5, 1e9], "uint8", [0, 0, 254, 255, 255]),
+        ([-129, -128.9, 127.9, 128], "int8", [-128, -128, 127, 127]),
+        ([2e9, 3e9, -3e9, np.inf, -np.inf], "int32", [2_000_000_000, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31)]),
+        ([1e19, -1e19], "int64", [2**63 - 1, -(2**63)]),
+        ([1e20, -1], "uint64", [2**64 - 1, 0]),
+        ([0, 0.2, -3], "bool", [False, True, True]),
+    ],
+)
+def test_floats(values: list[float], dtype: str, expected: list[int]) -> None:
+    for source in (np.float32, np.float64):
+        got = ops.cast(np.array(values, source), dtype)
+
+        assert got.dtype == dtype
+        assert got.tolist() == expected
+
+
+def test_integers_saturate_in_both_directions() -> None:
+    assert ops.cast(np.int32([-1, 0, 255, 256, 2**31 - 1]), "uint8").tolist() == [0, 0, 255, 255, 255]
+    assert ops.cast(np.uint64([2**64 - 1, 5]), "int64").tolist() == [2**63 - 1, 5]
+    assert ops.cast(np.int64([-1, 2**62]), "uint64").tolist() == [0, 2**62]
+    assert ops.cast(np.uint8([128, 127]), "int8").tolist() == [127, 127]
+
+
+def test_float16_cannot_hold_the_bounds_and_saturates_all_the_same() -> None:
+    assert ops.cast(np.float16([-2, 300.5, np.inf]), "uint16").tolist() == [0, 300, 65535]
+    assert ops.cast(np.float32([65504, 1e6]), "float16").tolist() == [65504, np.inf]
+
+
+def test_booleans_are_0_and_1() -> None:
+    assert ops.cast(np.array([True, False]), "uint8").tolist() == [1, 0]
+    assert ops.cast(True, "float32") == 1.0
+
+
+def test_a_scalar_stays_a_scalar() -> None:
+    got = ops.cast(np.float64(3.7), np.int64)
+
+    assert isinstance(got, np.int64)
+    assert got == 3
+
+
+@given(st.floats(allow_nan=False, width=32), st.sampled_from(INTEGERS))
+def test_any_float_becomes_the_nearest_integer_toward_zero_that_fits(value: float, dtype: str) -> None:
+    bounds = np.iinfo(dtype)
+    if np.isinf(value):
+        expected = bounds.max if value > 0 else bounds.min
+    else:
+        expected = min(max(int(Fraction(value)), bounds.min), bounds.max)  # int() truncates
+
+    assert int(ops.cast(np.float32(value), dtype)) == expected
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("source", ["float32", "int32", "uint8"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "float32", "int64"])
+def test_it_is_tensorflows_saturate_cast(tf: Any, source: str, dtype: str) -> None:
+    values = [-(2.0**31), -70000.5, -300, -128.6, -1.5, -0.5, -0.2, 0, 0.3, 0.5, 1.5, 127.5, 254.6, 255.7, 300, 70000]
+    x = ops.cast(np.array(values, np.float32), source)
+
+    np.testing.assert_array_equal(ops.cast(x, dtype), tf.saturate_cast(x, dtype).numpy())
+
+
+def test_the_layout_stays_and_the_host_casts_labels() -> None:
+    specs = [TensorSpec((None, None, 3), "uint8", "HWC"), TensorSpec((), "int64")]
+    traced = trace(lambda x, y: (ops.cast(x, "float32"), ops.cast(y, "int32")), flatten((0, 0))[1], specs)
+
+    assert traced is not None
+    assert [value.spec for value in traced.outputs] == [
+        TensorSpec((None, None, 3), "float32", "HWC"),
+        TensorSpec((), "int32"),
+    ]
+
+
+def test_a_cast_to_the_same_type_is_an_identity() -> None:
+    assert Cast("uint8").is_identity(TensorSpec((2,), "uint8"))
+    assert not Cast("uint8").is_identity(TensorSpec((2,), "int8"))
+
+
+def test_mistakes_name_what_is_needed() -> None:
+    with pytest.raises(SpecError, match="cast needs numbers, got bytes"):
+        ops.cast(b"x", "uint8")
+    with pytest.raises(SpecError, match="cast needs a type of numbers"):
+        ops.cast(1, bytes)
+    with pytest.raises(PlanTypeError, match="complex64"):
+        ops.cast(1, "complex64")

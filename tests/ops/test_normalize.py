@@ -1,0 +1,131 @@
+"""normalize and the arithmetic behind it, against numbers worked out by hand and exact quotients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import ops
+from gpupipe.errors import PlanError, PlanTypeError, SpecError
+from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
+from gpupipe.spec import TensorSpec, flatten
+from gpupipe.trace import trace
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (30, 20, 3), dtype=np.uint8)
+
+
+def test_each_channel_has_its_mean_and_deviation() -> None:
+    x = np.uint8([[[10, 20, 30], [0, 255, 128]]])
+
+    got = ops.normalize(x, mean=(10, 15, 28), std=(5, 2, 4))
+
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, np.float32([[[0, 2.5, 0.5], [-2, 120, 25]]]))
+
+
+def test_one_number_stands_for_all_channels() -> None:
+    x = np.uint8([[[10, 20], [30, 40]]])
+
+    np.testing.assert_array_equal(ops.normalize(x, 10, 5), np.float32([[[0, 2], [4, 6]]]))
+    np.testing.assert_array_equal(ops.normalize(x), x.astype(np.float32))
+
+
+def test_channels_first_is_the_same_image() -> None:
+    moved = np.ascontiguousarray(IMAGE.transpose(2, 0, 1))
+
+    got = ops.normalize(moved, IMAGENET_MEAN, IMAGENET_STD, layout="CHW")
+
+    np.testing.assert_array_equal(got, ops.normalize(IMAGE, IMAGENET_MEAN, IMAGENET_STD).transpose(2, 0, 1))
+
+
+def test_the_constants_are_those_of_torchvision_in_units_of_bytes() -> None:
+    np.testing.assert_allclose(np.array(IMAGENET_MEAN) / 255, [0.485, 0.456, 0.406], rtol=1e-12)
+    np.testing.assert_allclose(np.array(IMAGENET_STD) / 255, [0.229, 0.224, 0.225], rtol=1e-12)
+
+
+def test_every_byte_is_within_1e_7_of_the_largest_result_of_the_exact_quotient() -> None:
+    x = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(16, 16, 3)
+    exact = (x.astype(np.float64) - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
+
+    got = ops.normalize(x, IMAGENET_MEAN, IMAGENET_STD)
+
+    assert np.abs(got - exact).max() <= 1e-7 * np.abs(exact).max()
+
+
+def test_the_law_is_a_product_with_the_reciprocal_in_float32() -> None:
+    mean, std = np.float32(IMAGENET_MEAN), np.float32(IMAGENET_STD)
+
+    got = ops.normalize(IMAGE, IMAGENET_MEAN, IMAGENET_STD)
+
+    np.testing.assert_array_equal(got, (IMAGE.astype(np.float32) - mean) * (np.float32(1) / std))
+
+
+def test_a_view_gives_the_same_as_its_copy() -> None:
+    window = IMAGE[3:20, 15:2:-2]
+
+    np.testing.assert_array_equal(ops.normalize(window, 3, 2), ops.normalize(window.copy(), 3, 2))
+
+
+def test_a_batch_is_normalised_row_by_row() -> None:
+    batch = np.stack([IMAGE, 255 - IMAGE])
+
+    got = ops.normalize(batch, IMAGENET_MEAN, IMAGENET_STD)
+
+    np.testing.assert_array_equal(got[1], ops.normalize(255 - IMAGE, IMAGENET_MEAN, IMAGENET_STD))
+
+
+def test_the_result_can_be_written_into_given_memory() -> None:
+    out = np.zeros((2, *IMAGE.shape), np.float32)
+
+    Normalize(3, 2).reference(IMAGE, out=out[1])
+
+    np.testing.assert_array_equal(out[1], ops.normalize(IMAGE, 3, 2))
+    assert not out[0].any()
+
+
+def test_equal_parameters_make_equal_ops_however_they_are_written() -> None:
+    assert Normalize(np.float64([1, 2, 3]), [4, 5, 6]) == Normalize((1, 2, 3), (4.0, 5.0, 6.0))  # type: ignore[arg-type]
+    assert Normalize(1, np.float64(2)) == Normalize(1.0, 2.0)
+
+
+def test_tracing_keeps_the_layout_and_gives_float32() -> None:
+    traced = trace(lambda x: ops.normalize(x, 1, 2), flatten(0)[1], [TensorSpec((None, None, 3), "uint8", "HWC")])
+
+    assert traced is not None
+    assert traced.outputs[0].spec == TensorSpec((None, None, 3), "float32", "HWC")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"mean": 0, "std": 0}, SpecError, "needs std above 0"),
+        ({"mean": 0, "std": (1, -1, 1)}, SpecError, "needs std above 0"),
+        ({"mean": float("nan"), "std": 1}, SpecError, "finite number for mean"),
+        ({"mean": "x", "std": 1}, PlanTypeError, "needs a number for mean"),
+        ({"mean": 0, "std": 1, "layout": "CWH"}, PlanError, 'needs layout "HWC" or "CHW"'),
+    ],
+)
+def test_mistakes_name_what_is_needed(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        ops.normalize(IMAGE, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("op", "spec", "text"),
+    [
+        (Normalize((1, 2), 1), TensorSpec((4, 4, 3), "uint8"), "2 channels, as many as mean and std have, got uint8"),
+        (Normalize(1, 1), TensorSpec((4, 4), "uint8"), "add a channel axis"),
+        (
+            Normalize(1, 1),
+            TensorSpec((4, 4, 3), "float64"),
+            r"got float64\[4,4,3\]{HWC}; convert it first with ops\.cast",
+        ),
+        (Normalize(1, 1), TensorSpec((3, 4, 4), "uint8", "CHW"), "move the channels with ops\\.transpose"),
+        (Normalize(1, 1), TensorSpec((), bytes), "decode it first"),
+    ],
+)
+def test_inputs_that_it_is_not_defined_for(op: Normalize, spec: TensorSpec, text: str) -> None:
+    with pytest.raises(SpecError, match=text):
+        op.infer(spec)

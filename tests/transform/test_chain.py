@@ -1,0 +1,170 @@
+"""The training chain through both CPU executors: decode, random crop and resize, flip, normalise."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpupipe import ops
+from gpupipe.errors import DecodeError
+from gpupipe.evaluate import BatchValues
+from gpupipe.graph import Draw, Item, Value
+from gpupipe.op import Array
+from gpupipe.spec import LEAF, TensorSpec
+from gpupipe.trace import trace
+from gpupipe.transform.choose import Choice, has_dali, make_executor
+from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
+from tests.transform.tiny import damaged, jpeg
+
+SIZE = 48
+FILES = [jpeg(n, *((90, 120), (120, 80), (61, 200))[n % 3]) for n in range(24)]
+
+
+def training(data: Any) -> Any:
+    image = ops.decode_jpeg(data, channels=3)
+    image = ops.random_resized_crop(image, (SIZE, SIZE))
+    image = ops.random_flip_left_right(image)
+    return ops.normalize(image, ops.IMAGENET_MEAN, ops.IMAGENET_STD)
+
+
+def program_of(fn: Any) -> Program:
+    traced = trace(fn, LEAF, [TensorSpec((), bytes)], force=True)
+    assert traced is not None
+    return Program(traced.outputs)
+
+
+def host_side(files: list[bytes], first: int = 0, seed: int = 7, epoch: int = 0) -> BatchValues:
+    keys = np.arange(first, first + len(files), dtype=np.uint64)
+    return BatchValues(len(files), lambda column: files, lambda column: keys, seed, epoch)
+
+
+@pytest.fixture(params=["dali-cpu", "numpy"])
+def kind(request: pytest.FixtureRequest) -> Any:
+    if request.param == "dali-cpu" and not has_dali():
+        pytest.skip("DALI is not installed")
+    return request.param
+
+
+@pytest.fixture
+def executor(kind: Any) -> Iterator[Executor]:
+    made = make_executor(Choice(kind, None, "test"), program_of(training), 8, 2)
+    yield made
+    made.close()
+
+
+def windows(program: Program, batch: BatchValues) -> list[Array]:
+    """Every parameter that was drawn for a batch, as numbers."""
+    drawn: list[Value] = [v for v in program.inputs if isinstance(v, Item) and isinstance(v.value, Draw)]
+    assert drawn
+    return [np.asarray(batch.rows(value)) for value in drawn]
+
+
+def by_hand(files: list[bytes], batch: BatchValues, program: Program) -> Array:
+    """The chain with Pillow, in the order of the words of its definition."""
+    parameters = {
+        (v.value.op.name, v.value.op.parameters[v.index]): np.asarray(batch.rows(v))
+        for v in program.inputs
+        if isinstance(v, Item) and isinstance(v.value, Draw)
+    }
+    out = []
+    for row, file in enumerate(files):
+        image: Image.Image = Image.open(io.BytesIO(file))
+        (y, x), (h, w) = (parameters["random_resized_crop", name][row].tolist() for name in ("start", "shape"))
+        image = image.crop((x, y, x + w, y + h)).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+        if parameters["random_flip_left_right", "mirror"][row]:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        out.append((np.asarray(image, np.float64) - ops.IMAGENET_MEAN) / ops.IMAGENET_STD)
+    return np.stack(out)
+
+
+def test_pixels_are_pillows_inside_and_near_them_on_the_ring(executor: Executor) -> None:
+    program = program_of(training)
+    for start in (0, 8, 16):
+        batch = host_side(FILES[start : start + 8], start)
+        executor.submit(Feed.of(program, batch))
+
+        (images,) = executor.collect()
+
+        assert (images.dtype, images.shape) == (np.float32, (8, SIZE, SIZE, 3))
+        error = np.abs(images - by_hand(FILES[start : start + 8], batch, program))
+        level = 1 / min(ops.IMAGENET_STD)  # one of 255
+        assert error[:, 1:-1, 1:-1].max() <= 1.01 * level  # resizing rounds to either side; Pillow twice
+        assert error.max() <= 18 * level  # DALI repeats edge pixels, Pillow leaves out what lies outside
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_both_executors_crop_and_flip_the_same_and_agree_on_the_pixels() -> None:
+    program = program_of(training)
+    results = []
+    names: tuple[Literal["dali-cpu", "numpy"], ...] = ("dali-cpu", "numpy")
+    for name in names:
+        batch = host_side(FILES[:8])
+        executor = make_executor(Choice(name, None, "test"), program, 8, 2)
+        executor.submit(Feed.of(program, batch))
+        results.append((windows(program, batch), executor.collect()[0]))
+        executor.close()
+    (dali_windows, dali), (numpy_windows, numpy) = results
+
+    for mine, other in zip(dali_windows, numpy_windows, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert np.abs(dali - numpy)[:, 1:-1, 1:-1].max() <= 1.01 / min(ops.IMAGENET_STD)
+
+
+def test_a_row_does_not_depend_on_its_batch(executor: Executor) -> None:
+    program = program_of(training)
+    executor.submit(Feed.of(program, host_side(FILES[:8])))
+    (whole,) = executor.collect()
+
+    for start, stop in ((0, 1), (1, 4), (4, 8)):
+        executor.submit(Feed.of(program, host_side(FILES[start:stop], start)))
+        np.testing.assert_array_equal(executor.collect()[0], whole[start:stop])
+
+
+def test_a_bad_image_in_the_second_of_three_batches_is_found_and_the_rest_is_delivered(executor: Executor) -> None:
+    program = program_of(training)
+    files = [damaged(file) if n == 13 else file for n, file in enumerate(FILES)]
+    feeds = [Feed.of(program, host_side(files[start : start + 8], start)) for start in (0, 8, 16)]
+    for feed in feeds:
+        executor.submit(feed)
+
+    good = [executor.collect()[0]]
+    with pytest.raises(BatchFailed) as failure:
+        executor.collect()
+    good.append(executor.collect()[0])
+    rows = sorted(failure.value.causes)
+    for row in range(8) if not rows else ():
+        executor.submit(feeds[1].part(row, row + 1))
+        try:
+            executor.collect()
+        except BatchFailed:
+            rows.append(row)
+
+    assert rows == [5]
+    assert all(isinstance(cause, DecodeError) for cause in failure.value.causes.values())
+    for feed, images in zip((feeds[0], feeds[2]), good, strict=True):
+        executor.submit(feed)
+        np.testing.assert_array_equal(executor.collect()[0], images)
+
+
+def test_one_decode_may_have_two_consumers(kind: Any) -> None:
+    def two_views(data: Any) -> Any:
+        image = ops.decode_jpeg(data, channels=3)
+        return ops.random_resized_crop(image, 16), ops.random_resized_crop(image, (24, 20)), image
+
+    program = program_of(two_views)
+    executor = make_executor(Choice(kind, None, "test"), program, 8, 2)
+    executor.submit(Feed.of(program, host_side(FILES[:6])))
+
+    small, other, whole = executor.collect()
+    executor.close()
+
+    assert (small.shape, other.shape) == ((6, 16, 16, 3), (6, 24, 20, 3))
+    assert [row.shape for row in whole] == [(90, 120, 3), (120, 80, 3), (61, 200, 3)] * 2
+    for row, file in zip(whole, FILES[:6], strict=True):
+        np.testing.assert_array_equal(row, np.asarray(Image.open(io.BytesIO(file))))
+        row += 1  # owned

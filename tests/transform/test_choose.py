@@ -1,0 +1,198 @@
+"""Which executor is chosen, on machines of every kind; the machine is simulated, the rules are real."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpupipe.errors import MissingDependencyError, PlanError
+from gpupipe.graph import Apply
+from gpupipe.op import Op
+from gpupipe.options import Options
+from gpupipe.spec import TensorSpec
+from gpupipe.transform import choose
+from gpupipe.transform.choose import Choice, make_executor, resolve_device, unsupported
+from gpupipe.transform.program import Program
+from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes this machine look like one with so many GPUs, with or without DALI."""
+    for name in ("CUDA_VISIBLE_DEVICES", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+
+    def pretend(gpus: int, dali: bool, **environment: str) -> None:
+        monkeypatch.setattr(choose, "_installed", lambda: gpus)
+        monkeypatch.setattr(choose, "has_dali", lambda: dali)
+        monkeypatch.setattr(sys, "platform", "linux")
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("gpus", "dali", "options", "executor", "device_id", "why"),
+    [
+        (0, False, Options(), "numpy", None, "DALI is not installed"),
+        (0, True, Options(), "dali-cpu", None, "no GPU found"),
+        (2, True, Options(), "dali-gpu", 0, "2 GPUs and DALI found"),
+        (2, False, Options(), "numpy", None, "2 GPUs found, DALI is not installed"),
+        (2, True, Options(device="cpu"), "dali-cpu", None, "device='cpu'"),
+        (2, True, Options(backend="numpy"), "numpy", None, "backend='numpy'"),
+        (2, True, Options(backend="dali", device="cpu"), "dali-cpu", None, "device='cpu'"),
+        (2, True, Options(device="gpu"), "dali-gpu", 0, "device='gpu'"),
+        (2, True, Options(device="gpu:1"), "dali-gpu", 1, "device='gpu:1'"),
+        (0, True, Options(backend="numpy", device="cpu"), "numpy", None, "backend='numpy'"),
+    ],
+)
+def test_the_choice(
+    machine: Any, gpus: int, dali: bool, options: Options, executor: str, device_id: int | None, why: str
+) -> None:
+    machine(gpus, dali)
+
+    choice = resolve_device(options.resolve())
+
+    assert (choice.executor, choice.device_id) == (executor, device_id)
+    assert why in choice.why
+
+
+@pytest.mark.parametrize(
+    ("gpus", "dali", "options", "error", "text"),
+    [
+        (0, True, Options(device="gpu"), PlanError, "needs an NVIDIA GPU and its driver, found none.*device='auto'"),
+        (0, True, Options(device="gpu:0"), PlanError, "found none"),
+        (2, True, Options(device="gpu:2"), PlanError, "needs GPU 2, found 2"),
+        (2, False, Options(device="gpu"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
+        (0, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
+        (2, True, Options(backend="numpy", device="gpu"), PlanError, "NumPy backend runs on the CPU"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(
+    machine: Any, gpus: int, dali: bool, options: Options, error: type[Exception], text: str
+) -> None:
+    machine(gpus, dali)
+
+    with pytest.raises(error, match=text):
+        resolve_device(options.resolve())
+
+
+@pytest.mark.parametrize("options", [Options(), Options(device="gpu")], ids=["auto", "gpu"])
+def test_torchrun_says_which_gpu(machine: Any, options: Options) -> None:
+    machine(4, True, LOCAL_RANK="3")
+
+    assert resolve_device(options.resolve()).device_id == 3
+
+
+def test_a_number_given_by_the_user_wins_over_torchrun(machine: Any) -> None:
+    machine(4, True, LOCAL_RANK="3")
+
+    assert resolve_device(Options(device="gpu:1").resolve()).device_id == 1
+
+
+def test_a_rank_that_sees_one_gpu_takes_it(machine: Any) -> None:
+    machine(4, True, LOCAL_RANK="3", CUDA_VISIBLE_DEVICES="2")
+
+    assert resolve_device(Options(device="gpu").resolve()).device_id == 0
+
+
+@pytest.mark.parametrize(("rank", "text"), [("5", "needs 6 GPUs, found 4"), ("x", "needs an integer >= 0")])
+def test_a_rank_without_a_gpu_is_refused(machine: Any, rank: str, text: str) -> None:
+    machine(4, True, LOCAL_RANK=rank)
+
+    with pytest.raises(PlanError, match=text):
+        resolve_device(Options(device="gpu").resolve())
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        (None, 4),
+        ("", 0),
+        ("-1", 0),
+        ("0", 1),
+        ("3, 1", 2),
+        ("0,9,1", 1),  # CUDA stops at the first entry that is not valid
+        ("0,0", 1),
+        ("GPU-1,GPU-2", 2),
+        ("MIG-1,MIG-2", 1),  # CUDA shows a process one MIG instance
+        ("NoDevFiles", 0),
+    ],
+)
+def test_cuda_visible_devices_is_read_as_cuda_reads_it(visible: str | None, count: int) -> None:
+    assert choose._visible(4, visible) == count
+
+
+def test_hidden_gpus_are_named_in_the_error(machine: Any) -> None:
+    machine(4, True, CUDA_VISIBLE_DEVICES="")
+
+    with pytest.raises(PlanError, match="CUDA_VISIBLE_DEVICES=''"):
+        resolve_device(Options(device="gpu").resolve())
+
+
+def test_choosing_imports_neither_dali_nor_a_gpu_library() -> None:
+    code = (
+        "import sys; from gpupipe.options import Options; from gpupipe.transform.choose import resolve_device;"
+        "resolve_device(Options().resolve());"
+        "print(*{'nvidia.dali', 'cupy', 'torch', 'gpupipe.transform.dali'} & set(sys.modules))"
+    )
+    root = Path(__file__).resolve().parents[2]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("executor", ["dali-cpu", "numpy"])
+def test_an_executor_is_made_as_chosen(executor: Any) -> None:
+    if executor == "dali-cpu" and not choose.has_dali():
+        pytest.skip("DALI is not installed")
+    choice, program, files = Choice(executor, None, "test"), chain(), [jpeg(0)]
+
+    made = make_executor(choice, program, 2, 1)
+    made.submit(feed_of(program, files))
+    (images,) = made.collect()
+    made.close()
+
+    assert made.label == choice.label
+    assert (images == expected(files)).all()
+
+
+@dataclass(frozen=True, slots=True)
+class HostOnly(Op):
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def reference(self, x: Any) -> Any:
+        return x
+
+
+def test_ops_that_an_executor_cannot_run_are_named_before_anything_is_built() -> None:
+    program = Program((Apply(HostOnly(), (IMAGE,)),))
+
+    assert unsupported(Choice("numpy", None, ""), program) == []
+    assert unsupported(Choice("dali-gpu", 0, ""), program) == ["host_only"]
+    with pytest.raises(PlanError, match=r"host_only cannot run as DALI on CPU.*backend='numpy'"):
+        make_executor(Choice("dali-cpu", None, ""), program, 2, 1)
+
+
+def test_a_fallback_is_logged_once(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
+    machine(0, False)
+    choose._log_once.cache_clear()
+    choice = resolve_device(Options().resolve())
+
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        for _ in range(3):
+            make_executor(choice, chain(), 2, 1).close()
+
+    assert [record.name for record in caplog.records] == ["gpupipe"]
+    assert "DALI is not installed" in caplog.text

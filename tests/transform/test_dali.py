@@ -1,0 +1,389 @@
+"""What is particular to the DALI executor: its pipelines, their pool, fork and exit, its errors and its lowering."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpupipe.errors import GpupipeError, PlanError, SpecError
+from gpupipe.graph import Apply
+from gpupipe.op import Array, Op
+from gpupipe.spec import TensorSpec
+from gpupipe.transform import dali
+from gpupipe.transform.dali import DaliExecutor, cause_of, probe_region_decode, release_memory, wrap
+from gpupipe.transform.program import BatchFailed, Feed, Program
+from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, decoded, expected, feed_of, jpeg
+
+pytest.importorskip("nvidia.dali", reason="DALI is not installed")
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [jpeg(n) for n in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def _empty_pool() -> Iterator[None]:
+    release_memory()
+    yield
+    release_memory()
+
+
+def run_once(executor: DaliExecutor, factor: float = 2.0) -> Any:
+    """One batch of `chain`, checked; answer the pipeline that made it."""
+    executor.submit(feed_of(chain(factor), FILES))
+    np.testing.assert_array_equal(executor.collect()[0], expected(FILES, factor=factor))
+    return executor._pipeline
+
+
+def test_a_closed_executor_leaves_its_pipeline_to_the_next_one() -> None:
+    first, second = DaliExecutor(chain(), 4, 2), DaliExecutor(chain(), 4, 2)
+    pipeline = run_once(first)
+    first.close()
+
+    assert run_once(second) is pipeline
+    second.close()
+
+
+def test_a_pipeline_is_reused_after_failures_and_with_batches_in_flight() -> None:
+    program = chain()
+    first, second = DaliExecutor(program, 4, 2), DaliExecutor(program, 4, 2)
+    pipeline = run_once(first)
+    for files in ([*FILES[:3], damaged(FILES[3])], FILES, [damaged(FILES[0]), *FILES[1:]], FILES):
+        first.submit(feed_of(program, files))
+    with pytest.raises(BatchFailed):
+        first.collect()
+    first.close()
+
+    assert run_once(second) is pipeline
+    second.close()
+
+
+@pytest.mark.parametrize(("factor", "batch", "threads"), [(3.0, 4, 2), (2.0, 5, 2), (2.0, 4, 1)])
+def test_another_program_batch_size_or_thread_count_needs_another_pipeline(
+    factor: float, batch: int, threads: int
+) -> None:
+    first, second = DaliExecutor(chain(), 4, 2), DaliExecutor(chain(factor), batch, threads)
+    pipeline = run_once(first)
+    first.close()
+
+    assert run_once(second, factor) is not pipeline
+    second.close()
+
+
+def test_two_executors_at_once_have_two_pipelines_and_the_pool_keeps_one() -> None:
+    first, second = DaliExecutor(chain(), 4, 2), DaliExecutor(chain(), 4, 2)
+
+    assert run_once(first) is not run_once(second)
+    first.close()
+    second.close()
+    assert len(dali._POOL) == 1
+
+
+def test_the_pool_is_bounded_and_release_memory_empties_it() -> None:
+    for n in range(10):
+        executor = DaliExecutor(chain(float(n + 1)), 4, 1)
+        run_once(executor, float(n + 1))
+        executor.close()
+
+    assert len(dali._POOL) == 8
+    release_memory()
+    assert len(dali._POOL) == 0
+
+
+def test_an_executor_that_is_only_forgotten_frees_its_pipeline() -> None:
+    executor = DaliExecutor(chain(), 4, 1)
+    run_once(executor)
+    alive = len(dali._POOL._alive)
+
+    del executor
+    gc.collect()
+
+    assert len(dali._POOL._alive) == alive - 1
+
+
+def test_nothing_is_built_before_the_first_batch() -> None:
+    executor = DaliExecutor(chain(), 4, 1)
+
+    assert executor._pipeline is None
+    executor.close()
+    assert len(dali._POOL) == 0
+
+
+def test_a_batch_may_be_collected_on_another_thread_than_it_was_submitted_on() -> None:
+    program = chain()
+    executor = DaliExecutor(program, 4, 2)
+    executor.submit(feed_of(program, FILES))
+    got: list[Any] = []
+
+    thread = threading.Thread(target=lambda: got.extend(executor.collect()))
+    thread.start()
+    thread.join(30)
+    executor.close()
+
+    np.testing.assert_array_equal(got[0], expected(FILES))
+
+
+def in_a_new_process(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code that has `program`, `FILES` and an `executor` with one batch done and three in flight."""
+    head = """
+import os, sys
+from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.numpy import NumpyExecutor
+from tests.transform.tiny import *
+program, FILES = chain(), [jpeg(n, 375, 500) for n in range(8)] * 8
+executor = {kind}(program, 64, 2)
+executor.submit(feed_of(program, FILES)); executor.collect()
+for _ in range(3): executor.submit(feed_of(program, FILES))
+"""
+    kind, _, rest = code.partition(";")
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", head.format(kind=kind) + rest],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("kind", ["DaliExecutor", "NumpyExecutor"])
+@pytest.mark.parametrize("last", ["pass", "executor.close()", "del executor"])
+def test_the_interpreter_ends_silently_with_batches_in_flight(kind: str, last: str) -> None:
+    done = in_a_new_process(f"{kind};{last}")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("state", ["pass", "executor.close()"], ids=["in-flight", "pooled"])
+@pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)", "del executor; gc.collect(); sys.exit(0)"])
+def test_a_forked_child_ends_whatever_it_does_with_the_parents_pipelines(state: str, end: str) -> None:
+    done = in_a_new_process(f"""DaliExecutor;
+import gc
+{state}
+child = os.fork()
+if child == 0:
+    {end}
+_, status = os.waitpid(child, 0)
+print(status)
+""")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_can_run_executors_of_its_own() -> None:
+    done = in_a_new_process("""DaliExecutor;
+executor.close()
+child = os.fork()
+if child == 0:
+    own = DaliExecutor(program, 64, 2)
+    own.submit(feed_of(program, FILES))
+    good = np.array_equal(own.collect()[0], expected(FILES))
+    own.close()
+    sys.exit(0 if good else 1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+""")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_many_failures_and_iterations_do_not_grow_the_process() -> None:
+    resource = pytest.importorskip("resource")
+    program = chain()
+    executor = DaliExecutor(program, 4, 1)
+    bad = [*FILES[:3], damaged(FILES[3])]
+
+    def turn(times: int) -> int:
+        for _ in range(times):
+            executor.submit(feed_of(program, bad))
+            with pytest.raises(BatchFailed):
+                executor.collect()
+            executor.submit(feed_of(program, FILES))
+            executor.collect()
+        return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+    before = turn(20)
+    after = turn(200)
+    executor.close()
+
+    assert after - before < 20_000  # KB
+
+
+TEXT = """Critical error in pipeline:
+Critical error in pipeline:
+Error in CPU operator `nvidia.dali.fn.decoders.image`,
+which was used in the pipeline definition with the following traceback:
+
+  File "ops/decode_jpeg.py", line 15, in dali
+    im=fn.decoders.image(j,adjust_orientation=False)
+
+encountered:
+
+{}
+Current pipeline object is no longer valid.
+Current pipeline object is no longer valid."""
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("Failed to decode sample #2 : ", "decoders.image: Failed to decode sample #2"),
+        ("nvImageCodec failure: '#3'", "decoders.image: nvImageCodec failure '#3' (damaged image)"),
+        (
+            'Assert on "a < b" failed: Index out of range\nC++ context: [/opt/dali/x.h:209] ',
+            "decoders.image: Index out of range",
+        ),
+    ],
+)
+def test_only_the_cause_is_left_of_dalis_text(words: str, cause: str) -> None:
+    assert cause_of(TEXT.format(words)) == cause
+
+
+def test_text_of_another_form_is_kept() -> None:
+    assert cause_of("CUDA error: out of memory") == "CUDA error: out of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Op):
+    """Cannot be lowered, each time for another reason."""
+
+    how: str
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def reference(self, x: Array) -> Array:
+        return x
+
+    def dali(self, d: Any, x: Any) -> Any:
+        if self.how == "python":
+            raise KeyError("no such thing")
+        if self.how == "argument":
+            return d.fn.resize(x, no_such_argument=1)
+        return d.fn.resize(x, size=d.types.Constant(np.array([3, 3], np.int32)))  # size needs floats: seen when it runs
+
+
+@pytest.mark.parametrize("how", ["python", "argument", "type"])
+def test_a_wrong_graph_is_a_mistake_that_names_the_op_and_not_bad_data(how: str) -> None:
+    program = Program((Apply(Broken(how), (IMAGE,)),))
+    executor = DaliExecutor(program, 2, 1)
+
+    with pytest.raises(GpupipeError, match="broken") as error:
+        executor.submit(Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
+        executor.collect()
+
+    assert not isinstance(error.value, BatchFailed)
+    executor.close()
+
+
+def test_an_op_without_a_dali_form_is_named() -> None:
+    @dataclass(frozen=True, slots=True)
+    class HostOnly(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return xs[0]
+
+    executor = DaliExecutor(Program((Apply(HostOnly(), (IMAGE,)),)), 2, 1)
+
+    with pytest.raises(PlanError, match="host_only has no DALI form"):
+        executor.submit(Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
+
+
+def test_rows_of_another_rank_or_dtype_are_bad_rows() -> None:
+    program = Program((Apply(TinyScale(), (IMAGE,)),))
+    executor = DaliExecutor(program, 4, 1)
+    good = np.ones((4, 4, 3), np.uint8)
+
+    executor.submit(Feed(3, ([good, good[..., 0], good.astype(np.int16)],)))
+    executor.submit(Feed(1, ([good],)))
+
+    with pytest.raises(BatchFailed, match="uint8 with 3 dimensions, got uint8") as failure:
+        executor.collect()
+    assert set(failure.value.causes) == {1, 2}
+    assert executor.collect()[0][0, 0, 0, 0] == 2
+    executor.close()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]", "U3", "longdouble"])
+def test_dtypes_that_dali_would_misread_are_refused(dtype: str) -> None:
+    with pytest.raises(SpecError, match="needs one of bool"):
+        wrap(np.zeros(2, dtype))
+
+
+def test_wrapping_copies_only_what_dali_cannot_read() -> None:
+    good = np.zeros((4, 5, 3), np.uint8)
+
+    assert np.shares_memory(wrap(good), good)
+    assert wrap(np.float32(3)).shape == ()
+    assert wrap(good[:, ::-1]).flags.c_contiguous
+    assert wrap(np.arange(3, dtype=">f4")).dtype == np.dtype("<f4")
+
+
+@pytest.mark.parametrize("dtype", [str(dtype) for dtype in dali.LEGAL])
+def test_every_legal_dtype_goes_in_and_comes_out_unchanged(dtype: str) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Copy(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return xs[0]
+
+        def dali(self, d: Any, x: Any) -> Any:
+            return d.fn.copy(d.fn.cast(x, dtype=d.dtype(dtype)))
+
+    x = np.arange(12).reshape(2, 2, 3).astype(dtype)
+    image = type(IMAGE)(0, TensorSpec((None, None, 3), dtype, "HWC"))
+    executor = DaliExecutor(Program((Apply(Copy(), (image,)),)), 1, 1)
+
+    executor.submit(Feed(1, ([x],)))
+    (result,) = executor.collect()
+    executor.close()
+
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result[0], x)
+
+
+def test_an_image_without_a_layout_is_taken_for_hwc() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Mirror(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return xs[0].require("mirror", layout="HWC")
+
+        def dali(self, d: Any, x: Any) -> Any:
+            return d.fn.crop_mirror_normalize(x, mirror=1, dtype=d.dtype("float32"), output_layout="HWC")
+
+    image = type(IMAGE)(0, TensorSpec((None, None, 3), "uint8"))
+    x = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    executor = DaliExecutor(Program((Apply(Mirror(), (image,)),)), 1, 1)
+
+    executor.submit(Feed(1, ([x],)))
+    (result,) = executor.collect()
+    executor.close()
+
+    np.testing.assert_array_equal(result[0], x[:, ::-1])
+
+
+def test_the_probe_of_region_decode_survives_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dali, "_REGION_DECODE", {})
+
+    assert probe_region_decode(99) is False
+
+
+def test_a_whole_decoded_image_is_pillows_exactly() -> None:
+    executor = DaliExecutor(Program((decoded(),)), 4, 2)
+
+    executor.submit(Feed(4, (FILES,)))
+    (images,) = executor.collect()
+    executor.close()
+
+    for row, file in zip(images, FILES, strict=True):
+        np.testing.assert_array_equal(row, np.asarray(Image.open(io.BytesIO(file))))

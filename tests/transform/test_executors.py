@@ -1,0 +1,327 @@
+"""The contract of executors, on every one that runs without a GPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe.errors import ClosedError, GpupipeError, SpecError
+from gpupipe.graph import Apply, Const, Item, Value
+from gpupipe.op import Array, Op
+from gpupipe.spec import TensorSpec
+from gpupipe.transform import choose
+from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.numpy import NumpyExecutor
+from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
+from tests.transform.tiny import (
+    IMAGE,
+    SIZE,
+    TinyHalves,
+    TinySame,
+    TinyScale,
+    chain,
+    damaged,
+    decoded,
+    expected,
+    feed_of,
+    jpeg,
+)
+
+FILES = [jpeg(n) for n in range(8)]
+Make = Callable[[Program, int], Executor]
+
+needs_dali = pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")
+
+
+@pytest.fixture(params=[pytest.param("dali", marks=needs_dali), "numpy"])
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Makes executors of one kind, and closes them after the test."""
+    made: list[Executor] = []
+
+    def build(program: Program, batch_size: int = 8) -> Executor:
+        kind: Any = DaliExecutor if request.param == "dali" else NumpyExecutor
+        executor: Executor = kind(program, batch_size, 2)
+        made.append(executor)
+        return executor
+
+    yield build
+    for executor in made:
+        executor.close()
+
+
+def test_a_batch_is_what_the_program_means(make: Make) -> None:
+    program = chain()
+    starts = np.arange(16, dtype=np.int32).reshape(8, 2)
+    executor = make(program, 8)
+
+    executor.submit(feed_of(program, FILES, starts))
+    (images,) = executor.collect()
+
+    assert images.dtype == np.float32
+    np.testing.assert_array_equal(images, expected(FILES, starts))
+
+
+def test_several_batches_in_flight_come_back_in_order_whatever_their_sizes(make: Make) -> None:
+    program = chain()
+    executor = make(program, 8)
+    sizes = [3, 8, 1, 5]
+
+    for size in sizes:
+        executor.submit(feed_of(program, FILES[:size]))
+
+    for size in sizes:
+        np.testing.assert_array_equal(executor.collect()[0], expected(FILES[:size]))
+
+
+def test_memoryviews_of_a_block_are_as_good_as_bytes(make: Make) -> None:
+    program = chain()
+    block = memoryview(b"".join(FILES))
+    ends = np.cumsum([len(file) for file in FILES]).tolist()
+    views = [block[end - len(file) : end] for file, end in zip(FILES, ends, strict=True)]
+    executor = make(program, 8)
+
+    executor.submit(feed_of(program, views))
+
+    np.testing.assert_array_equal(executor.collect()[0], expected(FILES))
+
+
+def test_rows_of_different_shapes_come_as_a_list_and_equal_ones_as_one_array(make: Make) -> None:
+    program = Program((decoded(),))
+    files = [jpeg(0, 20, 30), jpeg(1, 30, 20), jpeg(2, 20, 30)]
+    executor = make(program, 4)
+
+    executor.submit(Feed(3, (files,)))
+    executor.submit(Feed(2, (files[::2],)))
+    (ragged,) = executor.collect()
+    (dense,) = executor.collect()
+
+    assert isinstance(ragged, list)
+    assert [row.shape for row in ragged] == [(20, 30, 3), (30, 20, 3), (20, 30, 3)]
+    assert dense.shape == (2, 20, 30, 3)
+    np.testing.assert_array_equal(dense[1], ragged[2])
+
+
+def test_an_op_may_have_two_results(make: Make) -> None:
+    image = decoded()
+    halves = Apply(TinyHalves(), (image,))
+    program = Program((image, Item(halves, 1), Item(halves, 0)))
+    executor = make(program, 4)
+
+    executor.submit(Feed(2, (FILES[:2],)))
+    whole, lower, upper = executor.collect()
+
+    np.testing.assert_array_equal(upper, whole[:, :20])
+    np.testing.assert_array_equal(lower, whole[:, 20:])
+
+
+def test_results_are_owned_writable_and_never_overwritten(make: Make) -> None:
+    program = chain()
+    executor = make(program, 4)
+    kept = []
+    for start in (0, 4, 0, 4, 0, 4):
+        executor.submit(feed_of(program, FILES[start : start + 4]))
+        kept.append((start, executor.collect()[0]))
+    executor.close()
+
+    for start, images in kept:
+        np.testing.assert_array_equal(images, expected(FILES[start : start + 4]))
+        images += 1  # writable, and nobody else's
+    for start, images in kept:
+        np.testing.assert_array_equal(images, expected(FILES[start : start + 4]) + 1)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_results_share_memory_neither_with_the_feed_nor_with_each_other(make: Make, size: int) -> None:
+    same = Apply(TinySame(), (IMAGE,))
+    again = Apply(TinyScale(), (IMAGE,))
+    program = Program((same, again, Apply(TinySame(), (again,)), same))
+    fed = [np.full((6, 5, 3), n, np.uint8) for n in range(size)]
+    executor = make(program, 4)
+
+    executor.submit(Feed(size, (fed,)))
+    results = executor.collect()
+
+    np.testing.assert_array_equal(results[0], np.stack(fed))
+    for n, result in enumerate(results):
+        assert result.flags.writeable
+        assert not any(np.may_share_memory(result, other) for other in (*fed, *results[:n]))
+
+
+def test_arrays_of_any_strides_byte_order_and_writability_are_fed_as_they_read(make: Make) -> None:
+    program = Program((Apply(TinyScale(3.0), (Apply(TinySame(), (IMAGE,)),)),))
+    base = np.random.default_rng(0).integers(0, 256, (9, 8, 3), dtype=np.uint8)
+    frozen = base.copy()
+    frozen.flags.writeable = False
+    rows = [base[::-1], base[:, ::-1], base[2:5, 1:4], base.transpose(1, 0, 2), frozen]
+    executor = make(program, 8)
+
+    executor.submit(Feed(5, (rows,)))
+    (images,) = executor.collect()
+
+    for image, row in zip(images, rows, strict=True):
+        np.testing.assert_array_equal(image, row.astype(np.float32) * 3)
+
+
+def test_big_endian_parameters_are_read_as_numbers(make: Make) -> None:
+    program = chain()
+    starts = np.array([[1, 2], [3, 4]], ">i4")
+    executor = make(program, 2)
+
+    executor.submit(feed_of(program, FILES[:2], starts))
+
+    np.testing.assert_array_equal(executor.collect()[0], expected(FILES[:2], starts))
+
+
+def test_a_bad_image_costs_its_batch_and_no_other(make: Make) -> None:
+    program = chain()
+    executor = make(program, 4)
+    bad = [*FILES[4:6], damaged(FILES[6]), FILES[7]]
+
+    for files in (FILES[:4], bad, FILES[4:]):
+        executor.submit(feed_of(program, files))
+
+    np.testing.assert_array_equal(executor.collect()[0], expected(FILES[:4]))
+    with pytest.raises(BatchFailed) as failure:
+        executor.collect()
+    np.testing.assert_array_equal(executor.collect()[0], expected(FILES[4:]))
+    assert failure.value.text
+    assert set(failure.value.causes) <= {2}
+    for noise in ("Critical error", "no longer valid", "traceback", "File ", "C++ context"):
+        assert noise not in failure.value.text
+
+
+def test_a_failed_batch_is_repaired_in_the_same_executor(make: Make) -> None:
+    program = chain()
+    executor = make(program, 8)
+    files = [damaged(file) if n in (1, 6) else file for n, file in enumerate(FILES)]
+
+    def bad_rows(start: int, stop: int) -> list[int]:
+        executor.submit(feed_of(program, files).part(start, stop))
+        try:
+            executor.collect()
+        except BatchFailed as failure:
+            if failure.causes:
+                return [start + row for row in failure.causes]
+            if stop - start == 1:
+                return [start]
+            middle = (start + stop) // 2
+            return bad_rows(start, middle) + bad_rows(middle, stop)
+        return []
+
+    assert bad_rows(0, 8) == [1, 6]
+
+
+def test_no_bytes_and_no_image_are_bad_rows_not_broken_executors(make: Make) -> None:
+    program = chain()
+    executor = make(program, 4)
+
+    for junk in (b"", b"x", b"GIF89a" + bytes(50), FILES[0][:60]):
+        executor.submit(feed_of(program, [FILES[0], junk]))
+        executor.submit(feed_of(program, FILES[:2]))
+        with pytest.raises(BatchFailed):
+            executor.collect()
+        np.testing.assert_array_equal(executor.collect()[0], expected(FILES[:2]))
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_a_batch_that_does_not_fit_is_refused(make: Make, size: int) -> None:
+    program = chain()
+    executor = make(program, 4)
+
+    with pytest.raises(GpupipeError, match="batches of 1 to 4 rows"):
+        executor.submit(feed_of(program, FILES[:size]))
+
+
+def test_collecting_what_was_not_submitted_is_refused(make: Make) -> None:
+    with pytest.raises(GpupipeError, match="submit"):
+        make(chain(), 4).collect()
+
+
+def test_a_closed_executor_says_so_and_leaves_no_thread_behind(make: Make) -> None:
+    before = set(threading.enumerate())
+    program = chain()
+    executor = make(program, 8)
+    for _ in range(3):
+        executor.submit(feed_of(program, FILES))
+
+    executor.close()
+    executor.close()
+
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(ClosedError, match="closed"):
+        executor.submit(feed_of(program, FILES))
+    with pytest.raises(ClosedError, match="closed"):
+        executor.collect()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_is_refused_and_the_parent_goes_on(make: Make) -> None:
+    program = chain()
+    executor = make(program, 8)
+    executor.submit(feed_of(program, FILES))
+
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            executor.collect()
+        except ClosedError as error:
+            status = 0 if "before fork" in str(error) else 2
+        finally:
+            executor.close()
+            del executor
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    np.testing.assert_array_equal(executor.collect()[0], expected(FILES))
+
+
+def test_constants_enter_the_graph_and_are_not_fed(make: Make) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Add(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return TensorSpec(xs[0].shape, "float32", "HWC")
+
+        def reference(self, x: Array, a: Array, b: float) -> Array:
+            return x.astype(np.float32) + a + np.float32(b)
+
+        def dali(self, d: Any, x: Any, a: Any, b: Any) -> Any:
+            return d.fn.cast(x, dtype=d.dtype("float32")) + a + b
+
+    constants = (Const(np.array([1, 2, 3], np.float32)), Const(0.5))
+    program = Program((Apply(Add(), (IMAGE, *constants)),))
+    executor = make(program, 2)
+    image = np.zeros((4, 4, 3), np.uint8)
+    columns: dict[Value, list[Any]] = {IMAGE: [image] * 2, **{value: [value.value] * 2 for value in constants}}
+
+    executor.submit(Feed(2, tuple(columns[v] for v in program.inputs)))
+
+    np.testing.assert_array_equal(executor.collect()[0][1, 0, 0], [1.5, 2.5, 3.5])
+
+
+def test_sizes_are_the_declared_ones(make: Make) -> None:
+    program = chain()
+    executor = make(program, 2)
+
+    executor.submit(feed_of(program, FILES[:2]))
+
+    assert executor.collect()[0].shape[1:] == program.outputs[0].spec.shape == (SIZE, SIZE, 3)
+
+
+def test_wrong_dtypes_of_parameters_are_a_mistake_of_the_caller() -> None:
+    pytest.importorskip("nvidia.dali")
+    program = chain()
+    executor = DaliExecutor(program, 2, 1)
+    executor.submit(feed_of(program, FILES[:2]))
+    with pytest.raises(SpecError, match="int32 rows of rank 1"):
+        executor.submit(feed_of(program, FILES[:2], np.zeros((2, 2), np.float32)))
+    executor.collect()
+    executor.close()

@@ -1,0 +1,190 @@
+"""What is particular to the NumPy executor: where results are written, its memory, its errors and its threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe.errors import DecodeError, FunctionError, ParseError, PlanError
+from gpupipe.graph import Apply
+from gpupipe.op import Array, Op
+from gpupipe.spec import TensorSpec
+from gpupipe.transform import numpy as executor_module
+from gpupipe.transform.numpy import NumpyExecutor, Scratch
+from gpupipe.transform.program import BatchFailed, Feed, Program
+from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, expected, feed_of, jpeg
+
+FIXED = type(IMAGE)(0, TensorSpec((4, 4, 3), "uint8", "HWC"))
+ROWS = [np.full((4, 4, 3), n, np.uint8) for n in range(6)]
+
+
+def run(program: Program, rows: list[Any], threads: int = 2) -> list[Any]:
+    executor = NumpyExecutor(program, len(rows), threads)
+    try:
+        executor.submit(Feed(len(rows), (rows,)))
+        return executor.collect()
+    finally:
+        executor.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spy(Op):
+    """Remembers what it was called with."""
+
+    seen: list[Any] = field(default_factory=list)
+    spec: TensorSpec = field(default_factory=lambda: TensorSpec((4, 4, 3), "float32"))
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return self.spec
+
+    def reference(self, x: Array, out: Array | None = None) -> Array:
+        self.seen.append(out)
+        return np.multiply(x, np.float32(2), out=out, dtype=np.float32)
+
+
+def test_an_op_that_can_writes_its_result_into_the_batch() -> None:
+    spy = Spy()
+
+    (images,) = run(Program((Apply(spy, (FIXED,)),)), ROWS, threads=1)
+
+    assert [np.shares_memory(out, images[row]) for row, out in enumerate(spy.seen)] == [True] * 6
+    np.testing.assert_array_equal(images, np.stack(ROWS) * np.float32(2))
+
+
+def test_a_result_that_is_needed_inside_or_has_no_fixed_shape_is_not_written_into_the_batch() -> None:
+    inside, open_shape = Spy(), Spy(spec=TensorSpec((None, 4, 3), "float32"))
+    first = Apply(inside, (FIXED,))
+
+    run(Program((first, Apply(TinyScale(), (first,)))), ROWS)
+    run(Program((Apply(open_shape, (FIXED,)),)), ROWS)
+
+    assert {out is None for out in (*inside.seen, *open_shape.seen)} == {True}
+
+
+def test_scratch_memory_is_one_growing_block_per_thread_and_value() -> None:
+    scratch = Scratch()
+    small = scratch.take(0, 1000)
+
+    assert small.shape == (1000,)
+    assert np.shares_memory(scratch.take(0, 900), small)
+    assert not np.shares_memory(scratch.take(1, 900), small)
+    assert scratch.take(0, 100_000).shape == (100_000,)
+    others: list[Array] = []
+    thread = threading.Thread(target=lambda: others.append(scratch.take(0, 500)))
+    thread.start()
+    thread.join(10)
+    assert not np.shares_memory(others[0], scratch.take(0, 500))
+
+
+def test_memory_for_huge_images_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "SCRATCH_LIMIT", 100)
+    scratch = Scratch()
+
+    first = scratch.take(0, 101)
+
+    assert not np.shares_memory(scratch.take(0, 101), first)
+
+
+@dataclass(frozen=True, slots=True)
+class Picky(Op):
+    """Fails on the rows whose first value is 1 (its own error), 2 (a DataError) or 3 (another shape than declared)."""
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return TensorSpec((4, 4, 3), "uint8", "HWC")
+
+    def reference(self, x: Array) -> Array:
+        match int(x[0, 0, 0]):
+            case 1:
+                raise KeyError("no such thing")
+            case 2:
+                raise ParseError("no such feature")
+            case 3:
+                return x[:3]
+        return x
+
+
+def test_every_bad_row_is_known_with_its_cause() -> None:
+    with pytest.raises(BatchFailed) as failure:
+        run(Program((Apply(Picky(), (FIXED,)),)), ROWS)
+
+    causes = failure.value.causes
+    assert list(causes) == [1, 2, 3]
+    assert isinstance(causes[1], FunctionError)
+    assert isinstance(causes[1].__cause__, KeyError)
+    assert str(causes[1]) == "picky: KeyError: 'no such thing'"
+    assert isinstance(causes[2], ParseError)
+    assert causes[2].stage == "picky"
+    assert "declared as uint8[4, 4, 3], got uint8[3, 4, 3]" in str(causes[3])
+
+
+def test_a_decoder_that_fails_is_a_decode_error() -> None:
+    program = chain()
+    executor = NumpyExecutor(program, 2, 1)
+    executor.submit(feed_of(program, [jpeg(0), damaged(jpeg(1))]))
+
+    with pytest.raises(BatchFailed) as failure:
+        executor.collect()
+    executor.close()
+
+    assert isinstance(failure.value.causes[1], DecodeError)
+    assert failure.value.causes[1].stage == "tiny_decode"
+
+
+def test_an_op_without_a_numpy_form_is_named() -> None:
+    @dataclass(frozen=True, slots=True)
+    class GraphOnly(Op):
+        def infer(self, *xs: TensorSpec) -> TensorSpec:
+            return xs[0]
+
+    with pytest.raises(PlanError, match="graph_only has no NumPy form"):
+        NumpyExecutor(Program((Apply(GraphOnly(), (IMAGE,)),)), 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Op):
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def reference(self, x: Array) -> Array:
+        time.sleep(0.05)
+        return x.copy()
+
+
+def test_closing_waits_for_no_more_than_the_rows_at_work() -> None:
+    executor = NumpyExecutor(Program((Apply(Slow(), (FIXED,)),)), 100, 2)
+    for _ in range(3):
+        executor.submit(Feed(100, ([ROWS[0]] * 100,)))
+
+    start = time.monotonic()
+    executor.close()
+
+    assert time.monotonic() - start < 1  # all of it would take 7.5 s
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-numpy")]
+
+
+def test_submitting_does_not_wait_and_the_threads_share_a_batch() -> None:
+    executor = NumpyExecutor(Program((Apply(Slow(), (FIXED,)),)), 8, 8)
+
+    start = time.monotonic()
+    executor.submit(Feed(8, ([ROWS[0]] * 8,)))
+    submitted = time.monotonic() - start
+    executor.collect()
+    done = time.monotonic() - start
+    executor.close()
+
+    assert submitted < 0.05 < done
+    assert done < 0.35  # one after the other they take 0.4 s
+
+
+def test_results_are_the_same_with_any_number_of_threads() -> None:
+    program, files = chain(), [jpeg(n) for n in range(7)]
+    for threads in (1, 2, 5, 16):
+        executor = NumpyExecutor(program, 7, threads)
+        executor.submit(feed_of(program, files))
+        np.testing.assert_array_equal(executor.collect()[0], expected(files))
+        executor.close()
