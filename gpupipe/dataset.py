@@ -392,16 +392,10 @@ class Dataset:
         element = self.plan.element
         shapes = values = None
         if element.structure is not None:
-            if padded_shapes is None and any(spec.shape is None for spec in element.specs) and element.known:
-                raise PlanError("padded_batch needs padded_shapes where the rank of an element is unknown")
             shapes = checked_shapes(padded_shapes, element)
             values = checked_values(padding_values, element)
-        elif padded_shapes is not None or padding_values is not None:
-            raise PlanError(
-                "padded_batch needs to know the elements to take padded_shapes or padding_values; "
-                "give the map or generator before it a spec"
-            )
-        return self._then(PaddedBatch(self.plan, size, bool(drop_remainder), shapes, values))
+        given = None if element.known else (padded_shapes, padding_values)
+        return self._then(PaddedBatch(self.plan, size, bool(drop_remainder), shapes, values, given))
 
     def unbatch(self) -> Dataset:
         """Take batches apart into their rows."""

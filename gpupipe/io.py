@@ -6,7 +6,7 @@ Inside a traced map a feature that nobody uses is not parsed: the optimizer repl
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -60,6 +60,9 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.row_splits) - 1
 
+    def __iter__(self) -> Iterator[Array]:
+        return (self[index] for index in range(len(self)))
+
     def __getitem__(self, index: int) -> Array:
         index = range(len(self))[index]
         row: Array = self.values[self.row_splits[index] : self.row_splits[index + 1]]
@@ -89,11 +92,11 @@ class ParseSingleExample(Op):
             hint = "; parse_example takes several records" if x.dtype is bytes else ""
             raise SpecError(f"parse_single_example needs one record, a bytes scalar, got {x}{hint}")
         specs = tuple(_spec_of(feature) for _, feature in self.features)
-        return specs if len(specs) > 1 else specs[0]
+        return specs[0] if len(specs) == 1 else specs
 
     def reference(self, x: Any) -> Any:
         values = parser_of(self.features).parse(x)
-        return values if len(values) > 1 else values[0]
+        return values[0] if len(values) == 1 else values
 
     def select(self, names: Sequence[str]) -> ParseSingleExample:
         """The same for some of the features, in the order of `names`. One name alone: the result is not a tuple."""
@@ -119,6 +122,8 @@ def _spec_of(feature: Feature) -> TensorSpec:
 def _op_of(features: Mapping[str, Feature], who: str) -> ParseSingleExample:
     if not isinstance(features, Mapping):
         raise PlanTypeError(f"{who} needs a dict of features, got {type(features).__name__}")
+    if not all(isinstance(feature, Feature) for feature in features.values()):
+        ExampleParser(features)  # says which; what is no feature may not even have a hash
     return ParseSingleExample(tuple(features.items()))
 
 

@@ -26,7 +26,7 @@ from .extract.headers import read_header
 from .graph import Apply, Const, Draw, Input, Item, Value, topological
 from .op import Arg, Array, Op
 from .random import BatchRng, hash64
-from .spec import Structure, TensorSpec, as_leaf, flatten, spec_of
+from .spec import Structure, TensorSpec, as_leaf, byte_array, flatten, spec_of
 
 __all__ = ["Symbol", "Traced", "apply", "decide", "trace"]
 
@@ -358,18 +358,28 @@ def _run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     specs = [spec_of(x) for x in values]
     try:
         op.infer(*specs)
-    except SpecError:
+    except SpecError as error:
         rows = [spec.row() for spec in specs if spec.rank]
-        if len(rows) != len(specs):
-            raise
-        op.infer(*rows)
+        try:
+            if len(rows) != len(specs):
+                raise error
+            op.infer(*rows)
+        except SpecError:
+            raise error from None  # it describes what the user passed, not a row of it
         results = [_run(op, row, seed) for row in zip(*values, strict=True)]
-        return np.stack(results) if not isinstance(results[0], tuple) else tuple(map(np.stack, zip(*results, strict=True)))
+        if isinstance(results[0], tuple):
+            return tuple(_stacked(column) for column in zip(*results, strict=True))
+        return _stacked(results)
     params: tuple[Array, ...] = ()
     if op.parameters:
         hw = sizes_of(op, values[0])
         params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
     return op.reference(*values, *(param[0] for param in params))
+
+
+def _stacked(rows: Sequence[Any]) -> Array:
+    """Results of rows as one array."""
+    return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
 
 
 def sizes_of(op: Op, first: Any) -> Array:

@@ -122,7 +122,7 @@ def cast(x: T, dtype: Any) -> T:
         SpecError: `x` is bytes, or `dtype` is no type of numbers.
 
     Example:
-        >>> cast(np.float32([-3.5, 2.9, 300]), "uint8")
+        >>> cast(np.array([-3.5, 2.9, 300], np.float32), "uint8")
         array([  0,   2, 255], dtype=uint8)
     """
     return apply(Cast(dtype), x)  # type: ignore[no-any-return]

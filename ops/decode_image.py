@@ -19,9 +19,6 @@ class DecodeImage(Decoding):
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
 
-    def __post_init__(self) -> None:
-        check_decoding("decode_image", self.channels, (1, 3))
-
 
 def decode_image(
     contents: Any, channels: int = 0, *, expand_animations: bool = False, exif_orientation: bool = False

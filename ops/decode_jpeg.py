@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from gpupipe.ops.decoding import Decoding, check_decoding
+from gpupipe.ops.decoding import Decoding
 from gpupipe.trace import apply
 
 __all__ = ["DecodeJpeg", "decode_jpeg"]
@@ -20,8 +20,7 @@ class DecodeJpeg(Decoding):
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
 
-    def __post_init__(self) -> None:
-        check_decoding("decode_jpeg", self.channels, (0, 1, 3))
+    legal: ClassVar[tuple[int, ...]] = (0, 1, 3)
 
 
 def decode_jpeg(contents: Any, channels: int = 0, *, exif_orientation: bool = False) -> Any:

@@ -18,9 +18,6 @@ class DecodePng(Decoding):
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
 
-    def __post_init__(self) -> None:
-        check_decoding("decode_png", self.channels, (1, 3))
-
 
 def decode_png(contents: Any, channels: int = 0, *, exif_orientation: bool = False) -> Any:
     """Decode a PNG; 16-bit samples are scaled to 8 bits.

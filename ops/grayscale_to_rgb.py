@@ -57,7 +57,7 @@ def grayscale_to_rgb(image: T) -> T:
         SpecError: not an image of 1 channel.
 
     Example:
-        >>> grayscale_to_rgb(np.uint8([[[7]]]))
+        >>> grayscale_to_rgb(np.array([[[7]]], np.uint8))
         array([[[7, 7, 7]]], dtype=uint8)
     """
     return apply(GrayscaleToRgb(), image)  # type: ignore[no-any-return]

@@ -44,7 +44,7 @@ class PyFunction(Op):
                 raise SpecError(f"py_function needs a spec with dtype and rank for each result, got {spec}")
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
-        return self.specs if len(self.specs) > 1 else self.specs[0]
+        return self.specs[0] if len(self.specs) == 1 else self.specs
 
     def reference(self, *xs: Any) -> Any:
         try:

@@ -13,7 +13,7 @@ from gpupipe.op import Array, Case, check_number
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.geometry import column, full, images_of, pair, window, windows_inside
-from gpupipe.ops.resize import Resize
+from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.trace import apply
@@ -62,8 +62,7 @@ class RandomResizedCrop(Composite):
                 check_number(who, name, bound, 1e-6)
             if all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
                 raise SpecError(f"{who} needs {name} from small to large, got {bounds}")
-        if len(self.interpolation) != self.images:
-            raise SpecError(f"{who} needs one interpolation, or one per image, got {self.interpolation}")
+        check_methods(who, self.interpolation, self.images)
 
     def row(self, image: int = 0) -> Row:
         resize = Resize(self.height, self.width, self.interpolation[image], antialias=self.antialias, keep_dtype=True)

@@ -28,6 +28,19 @@ INTERPOLATION = {"bilinear": "LINEAR", "bicubic": "CUBIC", "lanczos3": "LANCZOS3
 PILLOW = {"bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos3": "LANCZOS"}
 
 
+def check_methods(who: str, methods: tuple[str, ...], images: int) -> None:
+    """Check the methods of an op that resizes inside an executor's graph.
+
+    Raises:
+        SpecError: not one per image, or one that is unknown or runs on the host only.
+    """
+    if len(methods) != images:
+        raise SpecError(f"{who} needs one interpolation, or one per image, got {methods}")
+    for method in methods:
+        if method not in INTERPOLATION:
+            raise SpecError(f"{who} needs interpolation from {', '.join(INTERPOLATION)}, got {method!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Resampling(Op):
     """What all resizers share: the size and the law.

@@ -8,11 +8,10 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.errors import SpecError
 from gpupipe.op import Array, Case, check_number
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.geometry import GeometryError, column, images_of
-from gpupipe.ops.resize import Resize
+from gpupipe.ops.resize import Resize, check_methods
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.trace import apply
@@ -45,9 +44,7 @@ class ResizeShorter(Composite):
 
     def __post_init__(self) -> None:
         check_number("resize_shorter", "length", self.length, 1, 1 << 24, integer=True)
-        if len(self.interpolation) != self.images:
-            raise SpecError(f"resize_shorter needs one interpolation, or one per image, got {self.interpolation}")
-        self.row()  # an unknown method is an error here
+        check_methods("resize_shorter", self.interpolation, self.images)
 
     def row(self, image: int = 0) -> Row:
         method = self.interpolation[image]

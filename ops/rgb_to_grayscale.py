@@ -95,7 +95,7 @@ def rgb_to_grayscale(image: T) -> T:
         SpecError: not an image of 3 channels.
 
     Example:
-        >>> rgb_to_grayscale(np.uint8([[[255, 0, 0]]]))
+        >>> rgb_to_grayscale(np.array([[[255, 0, 0]]], np.uint8))
         array([[[76]]], dtype=uint8)
     """
     op = RgbToGrayscale(dtype_of("rgb_to_grayscale", image))

@@ -33,6 +33,8 @@ EXAMPLES = [
     ),
 ]
 
+NO_FEATURES: Any = ["a"]
+
 
 def traced(features: dict[str, Any], fn: Any = io.parse_single_example, batched: bool = False) -> Traced:
     """A function that parses, as a graph."""
@@ -54,8 +56,8 @@ def test_one_example_gives_a_value_for_each_feature() -> None:
     assert list(got) == list(FEATURES)
     assert got["image"] == b"\xff\xd8\0"
     assert type(got["image"]) is bytes
-    assert got["label"] == 3
     assert got["label"].dtype == np.int64
+    assert got["label"] == 3
     assert got["box"].tolist() == [[0, 1], [2, 3.5]]
     assert got["words"].tolist() == [b"a", b"bc"]
     assert got["points"].tolist() == [[1, 2]]
@@ -171,8 +173,8 @@ def test_behind_a_batch_the_traced_parse_is_the_same_row_by_row() -> None:
     ("call", "error", "text"),
     [
         (lambda: io.parse_single_example(b"", {}), PlanError, "at least one feature"),
-        (lambda: io.parse_single_example(b"", ["a"]), PlanTypeError, "a dict of features, got list"),
-        (lambda: io.parse_single_example(b"", {"a": int}), PlanTypeError, "feature 'a' needs a description"),
+        (lambda: io.parse_single_example(b"", NO_FEATURES), PlanTypeError, "a dict of features, got list"),
+        (lambda: io.parse_single_example(b"", {"a": NO_FEATURES}), PlanTypeError, "feature 'a' needs a description"),
         (lambda: io.parse_single_example(EXAMPLES, FEATURES), SpecError, "one record as bytes, got list"),
         (lambda: io.parse_example(EXAMPLES[0], FEATURES), SpecError, "use parse_single_example"),
         (lambda: io.parse_example([1], FEATURES), SpecError, "got int for record 0"),

@@ -141,6 +141,17 @@ class LocalStorage:
         except OSError as error:
             raise _translated(error, name, offset) from error
 
+    def check(self, name: str, offset: int, n: int) -> None:
+        """Check that a file has `n` bytes from `offset`, before memory is taken for them.
+
+        Raises:
+            RecordError: the file ends before.
+            MissingFileError, DirectoryError: the path is no file.
+        """
+        found = self._descriptor(name)
+        if offset + n > found.size:
+            raise _short(name, offset, n, max(found.size - offset, 0))
+
     def close(self) -> None:
         """Forget every descriptor; those in use are closed by their last user."""
         with self._lock:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..errors import DataError
-from ..extract.tfrecord import Reference
+from ..extract.reference import Reference, read_many
 from .base import Context, Element, Flow, Hole
 from .elements import close
 
@@ -45,40 +45,52 @@ class _Fetching:
 
     def __next__(self) -> Element:
         while not self._ready:
-            self._ask()
-            if not self._jobs:
+            readers = self._run.readers
+            if readers is None:
+                self._ready.extend(self._fetch(self._some()))
+            else:
+                self._ask(readers)
+                if self._jobs:
+                    self._ready.extend(self._jobs.popleft().result())
+                self._ask(readers)
+            if not self._ready and not self._jobs:
                 raise StopIteration
-            self._ready.extend(self._jobs.popleft().result())
-            self._ask()
         return self._ready.popleft()
 
-    def _ask(self) -> None:
-        while self._more and len(self._jobs) < JOBS:
-            elements: list[Element] = []
-            for element in self._inner:
-                elements.append(element)
-                if len(elements) == AT_ONCE:
-                    break
-            else:
+    def _ask(self, readers: ThreadPoolExecutor) -> None:
+        while len(self._jobs) < JOBS and (elements := self._some()):
+            self._jobs.append(readers.submit(self._fetch, elements))
+
+    def _some(self) -> list[Element]:
+        """The next elements, empty at the end."""
+        elements: list[Element] = []
+        while self._more and len(elements) < AT_ONCE:
+            element = next(self._inner, None)
+            if element is None:
                 self._more = False
-            if elements:
-                self._jobs.append(self._run.readers.submit(self._fetch, elements))
+            else:
+                elements.append(element)
+        return elements
 
     def _fetch(self, elements: list[Element]) -> list[Element]:
-        return [self._one(element) for element in elements]
-
-    def _one(self, element: Element) -> Element:
-        columns, stream, position = element
-        if type(columns) is Hole:
-            return element
-        try:
-            row = list(columns)
-            for i in self._columns:
-                if type(row[i]) is Reference:
-                    row[i] = row[i].read()
-            return tuple(row), stream, position
-        except DataError as error:
-            return Hole(error.at(stream.name, position, "read", stream.unit)), stream, position
+        """Read all payloads of some elements at once; what cannot be read makes its element a hole."""
+        wanted = [
+            (row, i, element[0][i])
+            for row, element in enumerate(elements)
+            if type(element[0]) is not Hole
+            for i in self._columns
+            if type(element[0][i]) is Reference
+        ]
+        out = list(elements)
+        for (row, i, _), payload in zip(wanted, read_many([reference for _, _, reference in wanted]), strict=True):
+            columns, stream, position = out[row]
+            if type(columns) is Hole:
+                continue
+            if isinstance(payload, DataError):
+                out[row] = Hole(payload.at(stream.name, position, "read", stream.unit)), stream, position
+            else:
+                out[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
+        return out
 
     def close(self) -> None:
         """Drop what was asked for and close the input."""

@@ -205,4 +205,7 @@ def truth(value: Any) -> bool:
 
 def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
     """Columns that can be kept: views of a block become bytes of their own."""
-    return tuple(bytes(column) if type(column) is memoryview else column for column in columns)
+    for column in columns:
+        if type(column) is memoryview:
+            return tuple([bytes(column) if type(column) is memoryview else column for column in columns])
+    return tuple(columns)

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import ClosedError
 from ..flow.base import Context, Hole, Run
 from ..flow.elements import close
+from ..flow.host import own_bytes
 from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.node import Node
@@ -87,8 +88,8 @@ class DatasetIterator(Iterator[Any]):
             value = element[0]
             if type(value) is not Hole:
                 assert self._structure is not None
+                value = self._last = own_bytes(value)
                 out = self._structure.unflatten(value)
-                self._last = value
                 self._ready = [self._structure.unflatten(value) for _ in range(self._early)]
                 self._early = 0
                 return out

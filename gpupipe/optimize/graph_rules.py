@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from ..graph import Apply, Item, Value, rewrite_values, topological
 from ..io import ParseSingleExample
@@ -56,21 +57,25 @@ def merge_adjacent(value: Value) -> Value:
 
 
 def fuse_crop_mirror_normalize(value: Value) -> Value:
-    """transpose(normalize(flip(x))) => crop_mirror_normalize(x): one pass over the pixels."""
+    """transpose(normalize(flip(crop(x)))) => crop_mirror_normalize(x): one pass over the pixels.
+
+    A cropped, flipped or normalised image that something else uses too is computed twice then, which costs less than
+    another pass over the whole image.
+    """
     if not isinstance(value, Apply):
         return value
     match value.op:
         case Normalize(mean=mean, std=std) if value.x[0].spec.layout == "HWC":
-            op = CropMirrorNormalize(mean, std, "HWC", False)
-            below = value.x[0]
+            below, params, mirrored, crop = value.x[0], (), False, None
             if isinstance(below, Apply) and isinstance(below.op, Flip) and below.op.direction == "left_right":
-                return Apply(CropMirrorNormalize(mean, std, "HWC", True), below.x, below.params, value.line)
-            return Apply(op, (below,), (), value.line)
+                below, params, mirrored = below.x[0], below.params, True
+            if isinstance(below, Apply) and isinstance(below.op, Crop) and not below.op.pad:
+                below, params, crop = below.x[0], (*below.params, *params), below.op
+            return Apply(CropMirrorNormalize(mean, std, "HWC", mirrored, crop), (below,), params, value.line)
         case Transpose(layout="CHW"):
             below = value.x[0]
             if isinstance(below, Apply) and isinstance(below.op, CropMirrorNormalize) and below.op.layout == "HWC":
-                fused = CropMirrorNormalize(below.op.mean, below.op.std, "CHW", below.op.mirrored)
-                return Apply(fused, below.x, below.params, value.line)
+                return Apply(replace(below.op, layout="CHW"), below.x, below.params, value.line)
     return value
 
 
@@ -109,8 +114,10 @@ def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
         names = [parse.op.features[i][0] for i in sorted(used[parse])]
         if len(names) == len(parse.op.features):
             return value
-        index = names.index(parse.op.features[value.index][0])
-        return Item(Apply(parse.op.select(names), parse.x, (), parse.line), index)
+        pruned = Apply(parse.op.select(names), parse.x, (), parse.line)
+        if len(names) == 1:  # a lone result is the value itself
+            return pruned
+        return Item(pruned, names.index(parse.op.features[value.index][0]))
 
     return rewrite_values(values, rule)
 

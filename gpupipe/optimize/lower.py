@@ -23,6 +23,7 @@ from ..graph import Identity, Input, substitute, topological
 from ..options import Options, Settings
 from ..plan.joins import Concatenate, Zip, graft
 from ..plan.node import Element, Node, walk
+from ..plan.padding import padded_shapes, padding_values
 from ..plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
 from ..plan.steps import (
     Batch,
@@ -513,7 +514,16 @@ def substitute_values(traced: Traced, source: Pending) -> Any:
 
 
 def padding(node: PaddedBatch, element: Element) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[Any, ...]]:
-    """Target shape and fill value for every leaf, defaults filled in."""
+    """Target shape and fill value for every leaf, defaults filled in.
+
+    Raises:
+        PlanError: what the user gave does not fit elements that were not known when the chain was written.
+    """
+    if node.given is not None and element.known:
+        try:
+            return padded_shapes(node.given[0], element), padding_values(node.given[1], element)
+        except PlanError as error:
+            raise type(error)(f"{error} (in the padded_batch at {node.line})") from error
     shapes: list[tuple[int, ...] | None] = []
     values = []
     for i, spec in enumerate(element.specs):

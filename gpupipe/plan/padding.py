@@ -27,8 +27,7 @@ def padded_shapes(given: Any, element: Element) -> tuple[Shape, ...]:
         return tuple(
             None if spec.shape is None else tuple(-1 if n is None else n for n in spec.shape) for spec in element.specs
         )
-    if element.structure is None:
-        raise PlanError("padded_batch needs to know the elements to take padded_shapes; give the map before it spec=...")
+    assert element.structure is not None
     shapes: list[Shape] = []
     _shapes(given, element.structure, shapes)
     for shape, spec in zip(shapes, element.specs, strict=True):

@@ -218,12 +218,14 @@ class PaddedBatch(Step):
     Attributes:
         shapes: per leaf the target shape, -1 for the largest of the batch; None pads the unknown dimensions.
         values: per leaf what to fill with.
+        given: (padded_shapes, padding_values) as the user wrote them, where only the first element tells what they mean.
     """
 
     size: int
     drop: bool = False
     shapes: tuple[tuple[int, ...] | None, ...] | None = None
     values: tuple[Any, ...] | None = None
+    given: tuple[Any, Any] | None = None
 
     def _element(self) -> Element:
         inner = self.source.element

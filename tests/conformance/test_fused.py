@@ -52,7 +52,7 @@ def run(op: Op, first: TensorSpec, rows: list[Any], params: list[Array], kind: s
     specs = [first, *(TensorSpec(p.shape[1:], p.dtype) for p in params)]
     inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
     program = Program((Apply(op, (inputs[0],), tuple(inputs[1:])),))
-    columns = [rows, *params]
+    columns: list[Any] = [rows, *params]
     executor = make_executor(kind, program, len(rows))
     try:
         executor.submit(Feed(len(rows), tuple(columns[inputs.index(value)] for value in program.inputs)))

@@ -27,7 +27,7 @@ def test_the_weights_are_those_of_bt_601() -> None:
 
 
 def test_bytes_come_back_as_bytes_toward_zero() -> None:
-    x = np.uint8([[[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [0, 0, 0]]])
+    x = np.array([[[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [0, 0, 0]]], np.uint8)
 
     # 0.9999, 0.2989, 0.587, 0.114 times 255.5, without fractions
     assert ops.rgb_to_grayscale(x)[0, :, 0].tolist() == [255, 76, 149, 29, 0]

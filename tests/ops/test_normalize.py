@@ -17,18 +17,18 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (30, 20, 3), dtype=np.uint8)
 
 
 def test_each_channel_has_its_mean_and_deviation() -> None:
-    x = np.uint8([[[10, 20, 30], [0, 255, 128]]])
+    x = np.array([[[10, 20, 30], [0, 255, 128]]], np.uint8)
 
     got = ops.normalize(x, mean=(10, 15, 28), std=(5, 2, 4))
 
     assert got.dtype == np.float32
-    np.testing.assert_array_equal(got, np.float32([[[0, 2.5, 0.5], [-2, 120, 25]]]))
+    np.testing.assert_array_equal(got, np.array([[[0, 2.5, 0.5], [-2, 120, 25]]], np.float32))
 
 
 def test_one_number_stands_for_all_channels() -> None:
-    x = np.uint8([[[10, 20], [30, 40]]])
+    x = np.array([[[10, 20], [30, 40]]], np.uint8)
 
-    np.testing.assert_array_equal(ops.normalize(x, 10, 5), np.float32([[[0, 2], [4, 6]]]))
+    np.testing.assert_array_equal(ops.normalize(x, 10, 5), np.array([[[0, 2], [4, 6]]], np.float32))
     np.testing.assert_array_equal(ops.normalize(x), x.astype(np.float32))
 
 
@@ -55,7 +55,7 @@ def test_every_byte_is_within_1e_7_of_the_largest_result_of_the_exact_quotient()
 
 
 def test_the_law_is_a_product_with_the_reciprocal_in_float32() -> None:
-    mean, std = np.float32(IMAGENET_MEAN), np.float32(IMAGENET_STD)
+    mean, std = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
 
     got = ops.normalize(IMAGE, IMAGENET_MEAN, IMAGENET_STD)
 
@@ -86,7 +86,7 @@ def test_the_result_can_be_written_into_given_memory() -> None:
 
 
 def test_equal_parameters_make_equal_ops_however_they_are_written() -> None:
-    assert Normalize(np.float64([1, 2, 3]), [4, 5, 6]) == Normalize((1, 2, 3), (4.0, 5.0, 6.0))  # type: ignore[arg-type]
+    assert Normalize(np.array([1, 2, 3], np.float64), [4, 5, 6]) == Normalize((1, 2, 3), (4.0, 5.0, 6.0))  # type: ignore[arg-type]
     assert Normalize(1, np.float64(2)) == Normalize(1.0, 2.0)
 
 

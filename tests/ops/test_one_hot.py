@@ -25,7 +25,7 @@ def test_a_number_outside_has_no_class() -> None:
 
 
 def test_label_smoothing_is_two_values() -> None:
-    np.testing.assert_array_equal(ops.one_hot(1, 2, 0.9, 0.05), np.float32([0.05, 0.9]))
+    np.testing.assert_array_equal(ops.one_hot(1, 2, 0.9, 0.05), np.array([0.05, 0.9], np.float32))
 
 
 def test_the_type_can_be_chosen() -> None:

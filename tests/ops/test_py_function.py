@@ -40,7 +40,7 @@ def test_a_traced_function_calls_it_once_for_each_row() -> None:
     traced = trace(fn, structure, [TensorSpec((), bytes), INT])
     assert traced is not None
     assert seen == []
-    rows = [[b"ab", memoryview(b"cde")], [np.int64(2), np.int64(0)]]
+    rows: list[list[Any]] = [[b"ab", memoryview(b"cde")], [np.int64(2), np.int64(0)]]
     keys = np.arange(2, dtype=np.uint64)
     values = BatchValues(2, lambda i: rows[i], lambda i: keys, seed=0, epoch=0)
 

@@ -30,6 +30,7 @@ pytest.importorskip("nvidia.dali", reason="DALI is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [jpeg(n) for n in range(4)]
+FORK_IS_MEANT = "ignore:This process:DeprecationWarning"  # Python 3.12 warns of a fork with threads
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +149,7 @@ for _ in range(3): executor.submit(feed_of(program, FILES))
 """
     kind, _, rest = code.partition(";")
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", head.format(kind=kind) + rest],
+        [sys.executable, "-W", "error", "-W", FORK_IS_MEANT, "-c", head.format(kind=kind) + rest],
         cwd=ROOT,
         capture_output=True,
         text=True,

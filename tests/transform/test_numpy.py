@@ -167,18 +167,30 @@ def test_closing_waits_for_no_more_than_the_rows_at_work() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-numpy")]
 
 
-def test_submitting_does_not_wait_and_the_threads_share_a_batch() -> None:
-    executor = NumpyExecutor(Program((Apply(Slow(), (FIXED,)),)), 8, 8)
+@dataclass(frozen=True, slots=True)
+class Meeting(Op):
+    """Every row waits until all of them are at work, and the test too."""
 
-    start = time.monotonic()
-    executor.submit(Feed(8, ([ROWS[0]] * 8,)))
-    submitted = time.monotonic() - start
-    executor.collect()
-    done = time.monotonic() - start
+    barrier: Any = None
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def reference(self, x: Array) -> Array:
+        self.barrier.wait(30)
+        return x.copy()
+
+
+def test_submitting_does_not_wait_and_all_threads_share_a_batch() -> None:
+    barrier = threading.Barrier(9)
+    executor = NumpyExecutor(Program((Apply(Meeting(barrier), (FIXED,)),)), 8, 8)
+
+    executor.submit(Feed(8, ([ROWS[3]] * 8,)))
+    barrier.wait(30)  # breaks if a row is not started before another one is done
+    (images,) = executor.collect()
     executor.close()
 
-    assert submitted < 0.05 < done
-    assert done < 0.35  # one after the other they take 0.4 s
+    assert images.shape == (8, 4, 4, 3)
 
 
 def test_results_are_the_same_with_any_number_of_threads() -> None:

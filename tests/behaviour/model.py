@@ -1,0 +1,41 @@
+"""What a chain gives as plain Python values, so that expectations read like the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+import gpupipe as gp
+
+
+def plain(value: Any) -> Any:
+    """A value without NumPy: arrays as lists, scalars as Python numbers."""
+    if isinstance(value, tuple):
+        parts = [plain(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def run(dataset: Iterable[Any]) -> list[Any]:
+    """Everything a dataset or iterator gives, as plain values."""
+    return [plain(element) for element in dataset]
+
+
+def outcomes(dataset: gp.Dataset, most: int = 10_000) -> list[Any]:
+    """What each `next` does: a plain value, or the string "error" where it raised a data error."""
+    items = iter(dataset)
+    seen: list[Any] = []
+    for _ in range(most):
+        try:
+            seen.append(plain(next(items)))
+        except StopIteration:
+            return seen
+        except gp.DataError:
+            seen.append("error")
+    raise AssertionError(f"no end after {most} elements")

@@ -1,0 +1,140 @@
+"""decode_jpeg against Pillow and TensorFlow, EXIF orientation, damaged files."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from gpupipe import ops
+from gpupipe.errors import DecodeError, SpecError
+from gpupipe.extract import decode as decoding
+from gpupipe.ops.samples import encoded, picture
+
+FILES = {
+    "4:4:4": encoded(picture(29, 37), quality=90, subsampling=0),
+    "4:2:0": encoded(picture(31, 18), quality=85, subsampling=2),
+    "4:2:2": encoded(picture(16, 33), quality=70, subsampling=1),
+    "progressive": encoded(picture(40, 25), quality=80, progressive=True),
+    "gray": encoded(picture(21, 13, 1), quality=90),
+    "1x1": encoded(picture(1, 1)),
+}
+
+
+@pytest.fixture(params=["simplejpeg", "pillow"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two libraries that decode on the host."""
+    if request.param == "pillow":
+        monkeypatch.setattr(decoding, "_turbo", lambda: None)
+    else:
+        pytest.importorskip("simplejpeg")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("data", FILES.values(), ids=FILES)
+def test_colours_are_pillows(data: bytes, library: str) -> None:
+    image = ops.decode_jpeg(data, channels=3)
+
+    assert image.dtype == np.uint8
+    np.testing.assert_array_equal(image, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("channels", [0, 1, 3])
+@pytest.mark.parametrize("data", FILES.values(), ids=FILES)
+def test_tensorflow_gives_the_same(data: bytes, channels: int, library: str, tf: Any) -> None:
+    expected = tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE").numpy()
+
+    np.testing.assert_array_equal(ops.decode_jpeg(data, channels=channels), expected)
+
+
+def test_gray_is_the_y_plane(library: str) -> None:
+    data = FILES["4:2:0"]
+    colours = Image.open(io.BytesIO(data))
+    y = np.asarray(colours.convert("YCbCr"))[:, :, 0].astype(int)
+    inside = ((np.asarray(colours) > 0) & (np.asarray(colours) < 255)).all(axis=2)  # RGB that was not clipped
+
+    gray = ops.decode_jpeg(data, channels=1)
+
+    assert gray.shape == (31, 18, 1)
+    assert inside.mean() > 0.5
+    assert np.abs(gray[:, :, 0].astype(int) - y)[inside].max() <= 2  # RGB and back rounds twice
+
+
+def test_native_channels_are_one_for_gray_and_three_for_anything_else() -> None:
+    assert ops.decode_jpeg(FILES["gray"]).shape == (21, 13, 1)
+    assert ops.decode_jpeg(FILES["4:4:4"]).shape == (29, 37, 3)
+    assert ops.decode_jpeg(encoded(picture(9, 8), mode="CMYK")).shape == (9, 8, 3)
+    assert ops.decode_jpeg(encoded(picture(9, 8, 4), "PNG")).shape == (9, 8, 3)
+
+
+def test_cmyk_is_pillows() -> None:
+    data = encoded(picture(29, 37), mode="CMYK", quality=90)
+
+    image = ops.decode_jpeg(data, channels=3)
+
+    np.testing.assert_array_equal(image, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_is_followed_on_request_only(orientation: int, library: str) -> None:
+    data = encoded(picture(17, 29), quality=90, orientation=orientation)
+    pillow = Image.open(io.BytesIO(data))
+
+    np.testing.assert_array_equal(ops.decode_jpeg(data, 3), np.asarray(pillow))
+    np.testing.assert_array_equal(
+        ops.decode_jpeg(data, 3, exif_orientation=True), np.asarray(ImageOps.exif_transpose(pillow))
+    )
+
+
+def test_the_result_is_contiguous_and_owned(library: str) -> None:
+    image = ops.decode_jpeg(encoded(picture(17, 29), orientation=6), 3, exif_orientation=True)
+
+    assert image.flags.c_contiguous
+    assert image.flags.writeable
+
+
+def test_bytes_behind_the_end_are_fine() -> None:
+    data = FILES["4:4:4"]
+
+    np.testing.assert_array_equal(ops.decode_jpeg(data + b"more" * 99), ops.decode_jpeg(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no bytes"),
+        (b"this is no image", "not an image"),
+        (FILES["4:4:4"][:300], "."),
+        (FILES["4:4:4"][:-2], "truncated JPEG"),
+        (FILES["4:4:4"][: len(FILES["4:4:4"]) // 2], "truncated JPEG"),
+        (encoded(picture(9, 9), "GIF"), "a GIF"),
+    ],
+    ids=["empty", "text", "header", "no end", "half", "gif"],
+)
+def test_what_is_no_whole_image_is_a_data_error(data: bytes, reason: str, library: str) -> None:
+    with pytest.raises(DecodeError, match=reason):
+        ops.decode_jpeg(data, channels=3)
+
+
+def test_damage_inside_a_header_is_a_data_error(library: str) -> None:
+    data = FILES["4:4:4"]
+    huffman = data.index(b"\xff\xc4")
+    damaged = data[: huffman + 5] + b"\xff" * 16 + data[huffman + 21 :]  # impossible code lengths
+
+    with pytest.raises(DecodeError, match="damaged"):
+        ops.decode_jpeg(damaged, channels=3)
+
+
+@pytest.mark.parametrize("channels", [2, 4, -1, True, "3"])
+def test_other_channels_are_refused(channels: Any) -> None:
+    with pytest.raises(SpecError, match="decode_jpeg needs channels from 0, 1, 3"):
+        ops.decode_jpeg(FILES["gray"], channels=channels)
+
+
+def test_an_array_is_refused() -> None:
+    with pytest.raises(SpecError, match="decode_jpeg needs the bytes of an encoded image, got uint8"):
+        ops.decode_jpeg(np.zeros((4, 4, 3), np.uint8))
