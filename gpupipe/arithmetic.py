@@ -1,8 +1,8 @@
 """arithmetic: `+ - * /` and comparisons on traced values, with one meaning on every executor.
 
-NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps). So on
-images: the graph has no float64; an integer image divided, or met by a float, becomes float32; integer `+ - *` would wrap and
-is refused. Values that never meet an image keep NumPy's own rules.
+NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps).
+So on images: the graph has no float64; an integer image divided, or met by a float, becomes float32; integer `+ - *`
+would wrap and is refused. Values that never meet an image keep NumPy's own rules.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Arithmetic(Op):
         right: a Python number (or subscript) on the right of the value.
         image: whether an image takes part: then the rules for images hold.
 
-    Shapes: NumPy's broadcasting; on an image the other side is a number, a per-channel vector or an image of the same size.
+    Shapes: NumPy's broadcasting; on an image the other side is a number, a per-channel vector or an image of the same
+        size.
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
@@ -82,7 +83,11 @@ class Arithmetic(Op):
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             raise SpecError(f"{self.operator!r} is not defined for {', '.join(map(str, xs))}: {error}") from error
         if self.operator == "getitem":
-            return TensorSpec(tuple(None for _ in result.shape), result.dtype) if _varies(xs) else TensorSpec(result.shape, result.dtype)
+            return (
+                TensorSpec(tuple(None for _ in result.shape), result.dtype)
+                if _varies(xs)
+                else TensorSpec(result.shape, result.dtype)
+            )
         return TensorSpec(_broadcast([x.shape or () for x in xs]), result.dtype)
 
     def _infer_image(self, *xs: TensorSpec) -> TensorSpec:
@@ -93,11 +98,13 @@ class Arithmetic(Op):
         if self.operator not in SIGNS:
             raise SpecError(f"an image can be used with + - * / here, got {self.operator!r}; use ops.py_function")
         numbers = [number for number in (self.left, self.right) if number is not None]
-        floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(x.dtype.kind == "f" for x in xs)
+        floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(
+            x.dtype.kind == "f" for x in xs
+        )
         if self.operator != "truediv" and not floats:
             raise SpecError(
-                f"integer {SIGNS[self.operator]} on an image wraps in NumPy and widens in DALI, got {', '.join(map(str, xs))}; "
-                f"convert it first with ops.cast(x, 'float32')"
+                f"integer {SIGNS[self.operator]} on an image wraps in NumPy and widens in DALI, got "
+                f"{', '.join(map(str, xs))}; convert it first with ops.cast(x, 'float32')"
             )
         image = next(x for x in xs if x.layout is not None)
         return TensorSpec(_broadcast([x.shape or () for x in xs]), np.float32, image.layout)
@@ -133,7 +140,7 @@ class Arithmetic(Op):
         yield Case(cls("sub", right=1, image=True), (f,), ("HWC",), note="x-1")
         yield Case(cls("sub", left=1.5, image=True), (x,), ("HWC",), note="1.5-x")
         yield Case(cls("add", image=True), (f, f * 2), ("HWC", "HWC"), note="x+y")
-        yield Case(cls("add", image=True), (f, np.float32([1, 2, 3])), ("HWC", None), note="x+vector")
+        yield Case(cls("add", image=True), (f, np.array([1, 2, 3], np.float32)), ("HWC", None), note="x+vector")
         yield Case(cls("neg", image=True), (f,), ("HWC",), note="-x")
 
 

@@ -39,8 +39,8 @@ from .plan.steps import (
     Unbatch,
     WithOptions,
 )
-from .spec import LEAF, TensorSpec, as_leaf, flatten
-from .trace import Symbol, Traced, active_trace, decide, name_of, trace, trace_inner
+from .spec import LEAF, TensorSpec, as_leaf, flatten, read_only
+from .trace import Symbol, Traced, active_trace, decide, name_of, require_no_symbols, trace, trace_inner
 
 __all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "TFRecordDataset"]
 
@@ -74,13 +74,13 @@ class Dataset:
         leaves, structure = flatten(tensors)
         if structure.kind is type(None):
             raise PlanError("from_tensors needs an element, got None")
-        return Dataset(Tensors(tuple(map(as_leaf, leaves)), structure))
+        return Dataset(Tensors(tuple(read_only(as_leaf(leaf)) for leaf in leaves), structure))
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
         """Make a dataset of the slices of dimension 0: every leaf has the same length. Lists are arrays, tuples are structure."""
         leaves, structure = flatten(tensors)
-        arrays = [as_leaf(leaf) for leaf in leaves]
+        arrays = [read_only(as_leaf(leaf)) for leaf in leaves]
         if not arrays:
             raise PlanError("from_tensor_slices needs at least one array, got None")
         for array in arrays:
@@ -114,6 +114,7 @@ class Dataset:
             raise PlanTypeError("from_generator takes output_signature or output_types, not both")
         if output_types is None and output_shapes is not None:
             raise PlanTypeError("from_generator needs output_types with output_shapes")
+        require_no_symbols("from_generator", (generator, args))
         element = Element(None, ())
         if output_types is not None:
             dtypes, structure = flatten(output_types)
@@ -191,7 +192,8 @@ class Dataset:
         for leaf in leaves:
             if not isinstance(leaf, Dataset):
                 raise PlanTypeError(f"zip needs datasets, got {type(leaf).__name__}")
-        return leaves[0]._then(Zip(tuple(leaf.plan for leaf in leaves), structure))
+        first: Dataset = leaves[0]
+        return first._then(Zip(tuple(leaf.plan for leaf in leaves), structure))
 
     # ---- element by element
 
@@ -236,6 +238,8 @@ class Dataset:
                 graph = self._trace("map", map_func, force=traced)
             else:
                 pending = bool(traced) or decide(map_func) != "python"
+        if graph is None:
+            require_no_symbols("map", map_func)
         result = None if spec is None else _signature("map", spec)
         return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng))
 
@@ -266,6 +270,8 @@ class Dataset:
             if rest or spec.shape != () or spec.dtype != np.dtype(bool):
                 got = ", ".join(str(value.spec) for value in graph.outputs)
                 raise PlanError(f"filter needs a predicate that returns one boolean, got {got} from {name_of(predicate)}")
+        else:
+            require_no_symbols("filter", predicate)
         return self._then(Filter(self.plan, predicate, graph))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
@@ -303,6 +309,7 @@ class Dataset:
         element = self.plan.element
         _check_arity(who, fn, element)
         if not element.known or element.structure is None or element.batched:
+            require_no_symbols(who, fn)
             return None
         outer = active_trace()
         depth = 0 if outer is None else outer.depth + 1
@@ -311,6 +318,7 @@ class Dataset:
         if isinstance(result, Dataset):
             return result.plan
         if failed:
+            require_no_symbols(who, fn)
             return None
         raise PlanTypeError(f"{who} needs a function that returns a Dataset, got {type(result).__name__} from {name_of(fn)}")
 

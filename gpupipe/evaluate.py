@@ -1,14 +1,14 @@
 """evaluate: what the host computes of a graph, and where the executor's part begins.
 
-A graph has two sides. Host values (parsed features, labels, sizes, random parameters) are computed here with NumPy, for a batch
-at a time. Image values run in an executor; `boundary` says what crosses over. Sizes are known on the host before any pixel
-exists, so all geometry is computed here.
+A graph has two sides. Host values (parsed features, labels, sizes, random parameters) are computed here with NumPy,
+for a batch at a time. Image values run in an executor; `boundary` says what crosses over. Sizes are known on the host
+before any pixel exists, so all geometry is computed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,9 +110,9 @@ class BatchValues:
             case Const():
                 return [value.value] * self.size
             case Identity():
-                return self._keys(value.index)
+                return cast(Sequence[Any], self._keys(value.index))
             case Item(value=Draw() as draw):
-                return self.params(draw)[value.index]
+                return cast(Sequence[Any], self.params(draw)[value.index])
             case Item():
                 return [row[value.index] for row in self.rows(value.value)]
             case Apply():

@@ -7,8 +7,8 @@
     Apply       an op on values, deterministic once its parameters are drawn
     Item        one of several results
 
-Values are compared by digest, which is computed once, from the digests of their inputs; so equality costs the same for a
-graph of any depth, shared parts included. The line of user code that made a value is remembered and not compared.
+Values are compared by digest, which is computed once, from the digests of their inputs; so equality costs the same
+for a graph of any depth, shared parts included. The line of user code that made a value is remembered and not compared.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ One op is one frozen dataclass. Its methods stand in one order and say all there
 
     infer(*specs)            shape, dtype, layout; every SpecError lives here, so a mistake surfaces on the user's line
     size(hw, *params)        image sizes after the op, for a batch, on the host: int32[B,2] -> int32[B,2]
-    draw(rng, hw)            host parameters of a batch: random numbers, crop windows, target sizes; one array[B,...] per name
-                             in `parameters`
+    draw(rng, hw)            host parameters of a batch: random numbers, crop windows, target sizes; one array[B,...]
+                             for each name in `parameters`
     reference(*xs, *params)  the meaning, for one element, in NumPy
     dali(d, *xs, *params)    the same as DALI nodes; `d.fn`, `d.dtype`, `d.types` and `d.device` are handed in
     array(xp, *xs, *params)  the same for a whole batch, with NumPy or CuPy handed in
@@ -192,5 +192,9 @@ class Case:
 
     def __str__(self) -> str:
         first = self.inputs[0]
-        what = "x".join(map(str, first.shape)) + f"-{first.dtype}" if isinstance(first, np.ndarray) else type(first).__name__
+        what = (
+            "x".join(map(str, first.shape)) + f"-{first.dtype}"
+            if isinstance(first, np.ndarray)
+            else type(first).__name__
+        )
         return "-".join(part for part in (self.op.name, what, self.note) if part)

@@ -41,8 +41,8 @@ class Options:
     """Settings of a chain; None means "not set here". `Dataset.with_options` merges them, the last one wins.
 
     Attributes:
-        device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI imports, else
-            the CPU. "gpu" without a number is `LOCAL_RANK` (as torchrun sets it), else 0.
+        device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI imports,
+            else the CPU. "gpu" without a number is `LOCAL_RANK` (as torchrun sets it), else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
         threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use.
         seed: seeds every shuffle and every random op of the chain; default: `set_seed`'s, else 0.

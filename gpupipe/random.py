@@ -5,8 +5,8 @@ Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 
     key     = (seed, epoch)
     counter = (element key: 2 words, site, draw)
 
-so a value depends neither on batch size, threads, order of arrival, shard layout nor device. One vectorised call draws for a
-whole batch. Draws are added at the end, never re-ordered: changing any of this changes `LAW`.
+so a value depends neither on batch size, threads, order of arrival, shard layout nor device. One vectorised call
+draws for a whole batch. Draws are added at the end, never re-ordered: changing any of this changes `LAW`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def mix64_array(a: Array, b: Array) -> Array:
         x = a * np.uint64(0x9E37_79B9_7F4A_7C15) + b + np.uint64(0x632B_E59B_D9B4_E019)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
-        return x ^ (x >> np.uint64(31))  # type: ignore[no-any-return]
+        mixed: Array = x ^ (x >> np.uint64(31))
+        return mixed
 
 
 ROOT = hash64("gpupipe identity 1")
@@ -119,4 +120,5 @@ class BatchRng:
     def integers(self, low: Array | int, high: Array | int) -> Array:
         """One integer in [low, high) per element: int64[B]; the bounds may differ between elements."""
         low, high = np.asarray(low, np.int64), np.asarray(high, np.int64)
-        return low + np.floor(self.uniform() * (high - low)).astype(np.int64)
+        drawn: Array = low + np.floor(self.uniform() * (high - low)).astype(np.int64)
+        return drawn

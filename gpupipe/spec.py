@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .errors import PlanError, PlanTypeError, SpecError
 
-__all__ = ["UNKNOWN", "DType", "Structure", "TensorSpec", "as_dtype", "as_leaf", "flatten", "map_structure", "spec_of"]
+__all__ = ["UNKNOWN", "DType", "Structure", "TensorSpec", "as_dtype", "as_leaf", "flatten", "map_structure", "read_only", "spec_of"]
 
 Array = npt.NDArray[Any]
 DType = np.dtype[Any] | type[bytes]
@@ -27,9 +27,9 @@ def as_dtype(dtype: Any) -> DType | None:
     Raises:
         PlanTypeError: for objects, complex numbers, dates and anything that is no dtype.
     """
-    if dtype is None or dtype is bytes:
-        return dtype  # type: ignore[no-any-return]
-    if dtype is str or dtype == "string" or dtype == "bytes":
+    if dtype is None:
+        return None
+    if dtype is bytes or dtype is str or dtype == "string" or dtype == "bytes":
         return bytes
     try:
         found = np.dtype(dtype)
@@ -39,7 +39,8 @@ def as_dtype(dtype: Any) -> DType | None:
         return bytes
     if found.kind not in "biuf":
         raise PlanTypeError(f"a spec needs a boolean, integer, float or bytes dtype, got {found}")
-    return found.newbyteorder("=")
+    native: np.dtype[Any] = found.newbyteorder("=")
+    return native
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +275,15 @@ def as_leaf(value: Any) -> Any:
     return array[()] if array.ndim == 0 else array
 
 
+def read_only(leaf: Any) -> Any:
+    """The same leaf, an array as a view that cannot be written to: nobody changes data that others still read."""
+    if type(leaf) is not np.ndarray:
+        return leaf
+    view = leaf.view()
+    view.flags.writeable = False
+    return view
+
+
 def byte_array(values: Sequence[bytes]) -> Array:
     """An object array of byte strings (a NumPy `S` array would drop trailing NULs)."""
     array = np.empty(len(values), object)
@@ -286,7 +296,8 @@ def _as_array(array: Array) -> Array:
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind in "SU" or (array.dtype == object and all(isinstance(v, (bytes, str)) for v in array.flat)):
         out = np.empty(array.shape, object)
-        out.flat = [v.encode() if isinstance(v, str) else bytes(v) for v in array.flat]
+        for place, value in np.ndenumerate(array):
+            out[place] = value.encode() if isinstance(value, str) else bytes(value)
         return out
     if array.dtype == object and any(isinstance(v, int) for v in array.flat):
         raise PlanError(f"a leaf needs integers that fit 64 bits, got {_short(array)}")

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -226,7 +226,7 @@ class Symbol:
         return _unary("abs", self)
 
 
-def _refuse(what: str) -> Any:
+def _refuse(what: str) -> NoReturn:
     """Remember that the function needs a value, and say so."""
     text = (
         f"a traced function needs {what} of a value that exists only while the pipeline runs, at {call_site()}; "
@@ -618,6 +618,41 @@ def trace_inner(
     finally:
         _ACTIVE.reset(token)
     return (None, True) if active.refusals else (result, False)
+
+
+def require_no_symbols(who: str, fn: Any) -> None:
+    """Make sure that a function which will run as ordinary Python captured no value of the function around it.
+
+    Inside a function of `interleave` or `flat_map` such a value exists for one outer element only, so that function has to
+    be called for each of them.
+
+    Raises:
+        TraceError: it captured one.
+    """
+    if _ACTIVE.get() is not None and _holds_symbol(fn, 0):
+        _refuse(f"{who} of {name_of(fn)}, which uses a value of the function around it: the number")
+
+
+def _holds_symbol(value: Any, depth: int) -> bool:
+    if isinstance(value, Symbol):
+        return True
+    if depth > 8:
+        return False
+    parts: list[Any] = []
+    if isinstance(value, functools.partial):
+        parts = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, types.MethodType):
+        parts = [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
+    elif isinstance(value, types.FunctionType):
+        cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
+        parts = [*(cell.cell_contents for cell in cells), *(value.__defaults__ or ())]
+    elif isinstance(value, (tuple, list)):
+        parts = list(value)
+    elif isinstance(value, dict):
+        parts = list(value.values())
+    elif callable(value) and not isinstance(value, type):
+        parts = list(getattr(value, "__dict__", {}).values())
+    return any(_holds_symbol(part, depth + 1) for part in parts)
 
 
 def call_with(fn: Callable[..., Any], element: Any) -> Any:

@@ -152,10 +152,7 @@ class Resize(Resampling):
 
     def __post_init__(self) -> None:
         Resampling.__post_init__(self)
-        if self.method not in INTERPOLATION:
-            raise SpecError(
-                f"this needs a method from {', '.join(INTERPOLATION)}, got {self.method!r}; ops.resize knows more"
-            )
+        check_methods("resize", (self.method,), 1)
 
     def dali(self, d: Any, x: Any, size: Any) -> Any:
         if self.method == "nearest":

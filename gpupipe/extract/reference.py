@@ -68,8 +68,8 @@ def read_many(
 ) -> list[memoryview | DataError]:
     """Read the payloads of several records into one piece of memory that is used again once nobody looks at it.
 
-    A record costs one `preadv`, of its payload and CRC, and no page fault: a third of the time that `Reference.read` takes
-    with fresh memory for each record of 110 KB.
+    A record costs one `preadv`, of its payload and CRC, and no page fault: a third of the time that `Reference.read`
+    takes with fresh memory for each record of 110 KB.
 
     Returns:
         For each reference a read-only view of its payload, or the error that reading it gave.

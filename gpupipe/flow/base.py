@@ -19,7 +19,7 @@ __all__ = ["Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys"
 
 
 class Stream:
-    """One opened source: a file, an array, a generator. Its key and an element's position are the element's identity."""
+    """One opened source: a file, an array, a generator. Its key and a position are the identity of an element."""
 
     __slots__ = ("key", "name", "unit")
 
@@ -35,7 +35,7 @@ class BatchStream(Stream):
     __slots__ = ("rows",)
 
     def __init__(self, rows: list[tuple[Stream, int]]) -> None:
-        first, position = rows[0]
+        first, _ = rows[0]
         super().__init__(first.key, first.name, first.unit)
         self.rows = rows
 

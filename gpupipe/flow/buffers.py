@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..errors import DataError
 from ..random import mix64
+from ..spec import read_only
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
 from .channel import Channel, Closed
 from .elements import close
@@ -33,7 +36,8 @@ class CacheFlow:
     """The elements of the first full pass, from memory from then on.
 
     The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
-    re-keyed with the context the cache itself is opened in, when filling and when replaying alike.
+    re-keyed with the context the cache itself is opened in, when filling and when replaying alike. What is handed out can
+    not change what is kept: arrays are read-only views, those of batches copies.
     """
 
     source: Flow
@@ -56,6 +60,9 @@ class _Rekey:
 
     def __call__(self, element: Element) -> Element:
         value, stream, position = element
+        if type(value) is not Hole:
+            own = _copied if isinstance(stream, BatchStream) else read_only
+            value = tuple([own(column) for column in value])
         return value, self._stream(stream), position
 
     def _stream(self, stream: Stream) -> Stream:
@@ -67,6 +74,10 @@ class _Rekey:
                 found = Stream(mix64(self._key, stream.key), stream.name, stream.unit)
             self._streams[id(stream)] = found
         return found
+
+
+def _copied(column: Any) -> Any:
+    return column.copy() if type(column) is np.ndarray else column
 
 
 class _Filling:

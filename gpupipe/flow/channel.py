@@ -39,7 +39,11 @@ class Channel(Generic[T]):
             Closed: nobody will take it.
         """
         with self._room:
-            while not self._closed and self._items and (len(self._items) >= self._most or self._bytes + size > self._limit):
+            while (
+                not self._closed
+                and self._items
+                and (len(self._items) >= self._most or self._bytes + size > self._limit)
+            ):
                 self._room.wait()
             if self._closed:
                 raise Closed

@@ -11,7 +11,7 @@ from ..errors import DataError
 from ..random import mix64
 from .base import BatchStream, Element, Hole, Stream
 
-__all__ = ["BatchFormer", "Group", "RowFormer", "UnstackFormer", "raised"]
+__all__ = ["BatchFormer", "Former", "Group", "RowFormer", "UnstackFormer", "raised"]
 
 
 def raised(element: Element) -> Element:
@@ -178,3 +178,6 @@ def unstack(element: Element) -> list[Element]:
         inner = Stream(mix64(stream.key, position), stream.name, stream.unit)
         identities = [(inner, i) for i in range(size)]
     return [(row, *where) for row, where in zip(zip(*columns, strict=True), identities, strict=True)]
+
+
+Former = BatchFormer | RowFormer | UnstackFormer

@@ -80,7 +80,10 @@ class HostProgram:
             if plain:
                 return tuple([have[i] for i in picks])
             return tuple(
-                [have[i] if check is None else self._header(have[i], check) for i, check in zip(picks, checks, strict=True)]
+                [
+                    have[i] if check is None else self._header(have[i], check)
+                    for i, check in zip(picks, checks, strict=True)
+                ]
             )
 
         return compute
@@ -200,7 +203,9 @@ def truth(value: Any) -> bool:
         return bool(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype == bool:
         return bool(value)
-    raise FunctionError(f"filter needs a predicate that returns one boolean, got {type(value).__name__} {value!r}"[:200])
+    raise FunctionError(
+        f"filter needs a predicate that returns one boolean, got {type(value).__name__} {value!r}"[:200]
+    )
 
 
 def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:

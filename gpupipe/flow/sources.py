@@ -224,7 +224,7 @@ class RecordsFlow:
             if self.references and not self.compression:
                 return HoleMarker(HeaderWalker(path), stream)
             readers = at.run.readers if self.ahead else None
-            reader = RecordReader(path, compression=self.compression, readers=readers)  # type: ignore[arg-type]
+            reader = RecordReader(path, compression=self.compression, readers=readers)
             return HoleMarker(reader, stream)
         return iter(())
 

@@ -76,7 +76,8 @@ def pad_rows(
     for i, (row, element) in enumerate(zip(rows, elements, strict=True)):
         if any(n > m for n, m in zip(row.shape, target, strict=True)):
             raise mismatch(leaf, target, row.shape, elements[0], element, "padded_batch")
-        out[(i, *map(slice, row.shape))] = row
+        inside: tuple[Any, ...] = (i, *(slice(n) for n in row.shape))
+        out[inside] = row
     return out
 
 

@@ -1,77 +1,24 @@
-"""stage: the transform stage of a chain: groups of elements through a graph, as batches or as elements again.
-
-Two threads and a channel. The feeder runs the host iterators below, forms groups and draws their parameters; the runner owns
-the executor: it starts groups as they come (two or three are in flight) and delivers the oldest. A group that fails is
-repaired: the bad rows are found by halving in the same executor and become holes; under batching every other element, later
-groups included, goes back in front of the former. So what is delivered is what a stream would have given whose holes were known from
-the start.
-"""
+"""stage: the transform stage of a chain, opened: in place where nothing is an image, else with threads of its own."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from ..errors import DataError, DecodeError, GpupipeError
-from ..evaluate import BatchValues
-from ..graph import Apply, Value
-from ..transform.program import BatchFailed, Executor, Feed, Program
-from .base import BatchStream, Context, Element, Flow, Hole, element_keys, locate
+from .base import Context, Element
 from .channel import Channel, Closed
 from .elements import close
-from .host import HostProgram
-from .forming import BatchFormer, Group, RowFormer, UnstackFormer, raised
-from .stack import mismatch, stack_rows
+from .forming import BatchFormer, Former, Group, RowFormer, UnstackFormer
+from .groups import Assembler, Stage
+from .work import Work
 
 __all__ = ["StageFlow"]
 
-IN_FLIGHT = 2
-"""Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
-
-Former = BatchFormer | RowFormer | UnstackFormer
-
 
 @dataclass(frozen=True)
-class StageFlow:
-    """A graph on groups of elements.
-
-    Attributes:
-        source: elements whose columns the graph reads.
-        outputs: what to deliver, one value per leaf: image values come from the executor, others from the host.
-        names: of the leaves, for messages.
-        how: "batch" stacks `size` elements, "rows" gives elements again, "unstack" works on the rows of batches.
-        size: rows of a group.
-        drop: leave out a short last batch.
-        executor: makes an executor for a program and a batch size; None where no output is an image value.
-        headers: for each decoder the column that holds its image sizes.
-        ready: how many finished groups may wait.
-        label: of the stage, for messages and counters.
-        to_device: puts a host array where the images are; None leaves it on the host.
-        to_host: whether results are copied to the host, for the host node that follows.
-        program: the graph; None where nothing is an image.
-        host: host work on the rows, where they are taken from batches.
-    """
-
-    source: Flow
-    outputs: tuple[Value, ...]
-    names: tuple[str, ...]
-    how: str
-    size: int
-    drop: bool = False
-    executor: Callable[[Program, int], Executor] | None = None
-    headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
-    ready: int = 2
-    label: str = "batch"
-    to_device: Callable[[Any], Any] | None = None
-    to_host: bool = False
-    program: Program | None = None
-    host: HostProgram | None = None
+class StageFlow(Stage):
+    """A stage as a flow."""
 
     def open(self, at: Context) -> Iterator[Element]:
         source = self.source.open(at)
@@ -88,109 +35,11 @@ class StageFlow:
         return _Threaded(self, at, former, source)
 
 
-class _Assembler:
-    """Turns a group and the executor's results into elements."""
-
-    def __init__(self, flow: StageFlow, at: Context) -> None:
-        self.flow = flow
-        self._seed = at.run.settings.seed
-        self._epoch = at.epoch
-        self._headers = dict(flow.headers)
-        self._images = {value: i for i, value in enumerate(flow.program.outputs)} if flow.program else {}
-
-    def values(self, rows: Sequence[Element]) -> BatchValues:
-        """The host values of some elements."""
-        columns = list(zip(*(row[0] for row in rows), strict=True))
-
-        def keys(index: int) -> Any:
-            if index < 0:
-                return element_keys([row[1] for row in rows], [row[2] for row in rows])
-            return element_keys([where[0] for where in columns[index]], [where[1] for where in columns[index]])
-
-        def headers(decode: Value) -> Any:
-            if not isinstance(decode, Apply):
-                return None
-            oriented = bool(getattr(decode.op, "exif_orientation", False))
-            column = self._headers.get((decode.x[0], oriented))
-            return None if column is None else np.array(columns[column], np.int32)
-
-        return BatchValues(len(rows), columns.__getitem__, keys, self._seed, self._epoch, headers)
-
-    def check_shapes(self, values: BatchValues, rows: Sequence[Element]) -> None:
-        """Refuse a batch of images of several sizes before anything runs.
-
-        Raises:
-            ShapeError: naming two elements whose sizes differ.
-        """
-        for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
-            if value not in self._images or None not in (value.spec.shape or (None,)):
-                continue
-            sizes = values.sizes(value)
-            odd = np.flatnonzero((sizes != sizes[0]).any(axis=1))
-            if len(odd):
-                raise mismatch(name, sizes[0].tolist(), sizes[odd[0]].tolist(), rows[0], rows[odd[0]], "batch")
-
-    def batch(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> Element:
-        """One element: every leaf stacked."""
-        rows = group.rows
-        values = values or self.values(rows)
-        leaves = []
-        for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
-            image = self._images.get(value)
-            if image is not None:
-                leaf = results[image]
-                if isinstance(leaf, list):
-                    shapes = [np.shape(row) for row in leaf]
-                    odd = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
-                    raise mismatch(name, shapes[0], shapes[odd], rows[0], rows[odd], "batch")
-            else:
-                leaf = stack_rows(values.rows(value), rows, name)
-                if self.flow.to_device is not None and leaf.dtype != object:
-                    leaf = self.flow.to_device(leaf)
-            leaves.append(leaf)
-        if group.whole is not None:
-            return tuple(leaves), group.whole[1], group.whole[2]
-        return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
-
-    def elements(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
-        """The rows as elements again, holes in their places."""
-        rows, order = group.rows, group.order or []
-        made: list[Element] = []
-        if rows:
-            values = values or self.values(rows)
-            columns = []
-            for value in self.flow.outputs:
-                image = self._images.get(value)
-                columns.append(values.rows(value) if image is None else [self._own(row) for row in results[image]])
-            made = [(row, *rows[i][1:]) for i, row in enumerate(zip(*columns, strict=True))]
-        return [made[item] if isinstance(item, int) else item for item in order]
-
-    @staticmethod
-    def _own(row: Any) -> Any:
-        """A row that does not keep its whole batch in memory."""
-        return row.copy() if getattr(row, "base", None) is not None else row
-
-    def deliver(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
-        """What a group becomes."""
-        if group.order is not None:
-            return self.elements(group, values, results)
-        try:
-            return [self.batch(group, values, results)]
-        except DataError as error:
-            return [failed_batch(group, error)]
-
-
-def failed_batch(group: Group, error: DataError) -> Element:
-    """A batch that could not be made: a hole in its place."""
-    first = group.whole or group.rows[0]
-    return Hole(locate(error, first[1], first[2], "batch")), first[1], first[2]
-
-
 class _Inline:
     """A stage without images: runs where it is asked."""
 
     def __init__(self, flow: StageFlow, at: Context, former: Former, source: Iterator[Element]) -> None:
-        self._assembler = _Assembler(flow, at)
+        self._assembler = Assembler(flow, at)
         self._former = former
         self._source = source
         self._ready: deque[Element] = deque()
@@ -213,16 +62,6 @@ class _Inline:
         close(self._source)
 
 
-@dataclass(slots=True)
-class _Job:
-    """A formed group on its way: its host values, and how many parts the executor gets it in."""
-
-    group: Group
-    values: BatchValues
-    feeds: list[Feed]
-    error: DataError | None = None
-
-
 class _Threaded:
     """A stage with images: feeder and runner threads, a channel of what is finished."""
 
@@ -231,7 +70,7 @@ class _Threaded:
         settings = at.run.settings
         self._items: deque[Element] = deque()
         self._out: Channel[list[Element]] = Channel(max(1, flow.ready), settings.host_memory)
-        self._work = _Work(flow, at, former, source, self._out)
+        self._work = Work(flow, at, former, source, self._out)
         self._run = at.run
         self._forget = self._run.on_close(self.close)
         self._started = False
@@ -257,316 +96,3 @@ class _Threaded:
         self._items.clear()
         self._out.drop()
         self._work.stop()
-
-
-class _Work:
-    """The two threads of a stage. They know the run and the channel, never the iterator that the user holds."""
-
-    def __init__(
-        self, flow: StageFlow, at: Context, former: Former, source: Iterator[Element], out: Channel[list[Element]]
-    ) -> None:
-        self._flow = flow
-        self._former = former
-        self._source = source
-        self._out = out
-        self._assembler = _Assembler(flow, at)
-        self._settings = at.run.settings
-        self._counters = at.run.count(flow.label)
-        self._forming = threading.Lock()
-        self._changed = threading.Condition()
-        self._jobs: deque[_Job | Element] = deque()
-        self._finished = False
-        self._stopped = False
-        self._failure: BaseException | None = None
-        self._last: Any = None
-        self._threads = [
-            threading.Thread(target=self._feed, name=f"gpupipe-flow-{flow.label}", daemon=True),
-            threading.Thread(target=self._execute, name=f"gpupipe-transform-{flow.label}", daemon=True),
-        ]
-
-    def start(self) -> None:
-        """Start the threads."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Stop the threads and wait for them; their inputs are closed by whoever ends last."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            if thread.ident is not None and thread is not threading.current_thread():
-                thread.join()
-        if self._threads[0].ident is None:
-            close(self._source)
-
-    # ---- feeder
-
-    def _feed(self) -> None:
-        try:
-            while self._wait_for_room():
-                with self._forming:
-                    item = self._former.next()
-                    job = self._prepare(item) if isinstance(item, Group) else item
-                    with self._changed:
-                        if job is None:
-                            self._finished = True
-                        else:
-                            self._jobs.append(job)
-                        self._changed.notify_all()
-        except BaseException as error:
-            with self._changed:
-                self._failure = error
-                self._finished = True
-                self._changed.notify_all()
-        finally:
-            close(self._source)
-
-    def _wait_for_room(self) -> bool:
-        """Whether there is more to form: false once stopped or broken; at the end of the input it waits for a repair."""
-        with self._changed:
-            while not self._stopped and self._failure is None and (len(self._jobs) >= 2 or self._finished):
-                self._changed.wait()
-            return not self._stopped and self._failure is None
-
-    def _prepare(self, group: Group) -> _Job:
-        """Compute what the graph reads; nothing here touches the executor."""
-        program = self._flow.program
-        assert program is not None
-        started = time.perf_counter()
-        while True:
-            values = self._assembler.values(group.rows)
-            try:
-                if group.order is None:
-                    self._assembler.check_shapes(values, group.rows)
-                feeds = self._split(Feed.of(program, values), values) if group.rows else []
-                self._counters.busy += time.perf_counter() - started
-                return _Job(group, values, feeds)
-            except DataError as error:
-                bad = getattr(error, "rows", None)
-                if bad is None or group.order is None:
-                    return _Job(group, values, [], error)
-                _make_holes(group, {row: error for row in bad})
-
-    def _split(self, feed: Feed, values: BatchValues) -> list[Feed]:
-        """A batch whose decoded images would not fit the device budget runs in parts."""
-        program = self._flow.program
-        assert program is not None
-        pixels = np.zeros(feed.size, np.int64)
-        for value in program.values:
-            if isinstance(value, Apply) and value.op.decodes:
-                height, width = values.sizes(value).T.astype(np.int64)
-                pixels += height * width * 3
-        parts, start, room = [], 0, self._settings.device_memory
-        for i, size in enumerate(pixels.tolist()):
-            if size > room and i > start:
-                parts.append(feed.part(start, i))
-                start, room = i, self._settings.device_memory
-            room -= size
-        return [feed] if start == 0 else [*parts, feed.part(start, feed.size)]
-
-    # ---- runner
-
-    def _execute(self) -> None:
-        executor: Executor | None = None
-        flight: deque[_Job | Element] = deque()
-        try:
-            while True:
-                job = self._take(wait=not flight)
-                if job is not None:
-                    if isinstance(job, _Job):
-                        if executor is None:
-                            assert self._flow.executor is not None and self._flow.program is not None
-                            executor = self._flow.executor(self._flow.program, self._flow.size)
-                        for feed in job.feeds:
-                            executor.submit(feed)
-                    flight.append(job)
-                    if len(flight) < IN_FLIGHT:
-                        continue
-                if not flight:
-                    break
-                self._deliver(flight.popleft(), flight, executor)
-            self._out.finish()
-        except Closed:
-            pass
-        except BaseException as error:
-            self._out.fail(error)
-        finally:
-            with self._changed:
-                self._stopped = True
-                self._changed.notify_all()
-            if executor is not None:
-                executor.close()
-
-    def _take(self, wait: bool) -> _Job | Element | None:
-        """The next job. Without `wait` only one that is there; None then, or at the end of the input."""
-        with self._changed:
-            while True:
-                if self._stopped:
-                    raise Closed
-                if self._jobs:
-                    job = self._jobs.popleft()
-                    self._changed.notify_all()
-                    return job
-                if self._failure is not None and wait:
-                    raise self._failure
-                if not wait or self._finished:
-                    return None
-                self._changed.wait()
-
-    def _deliver(self, job: _Job | Element, flight: deque[_Job | Element], executor: Executor | None) -> None:
-        if not isinstance(job, _Job):
-            self._out.put([job])
-            return
-        if job.error is not None:
-            self._out.put([failed_batch(job.group, job.error)])
-            return
-        try:
-            results = self._collect(job, executor)
-        except BatchFailed as failure:
-            assert executor is not None
-            self._repair(job, failure, flight, executor)
-            return
-        if self._flow.to_host:
-            results = [host_copy(result) for result in results]
-        elements = self._assembler.deliver(job.group, job.values, results)
-        if job.group.rows:
-            self._last = job.group.rows[-1][0]
-        size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is not Hole for leaf in value)
-        self._counters.elements += len(job.group.rows)
-        self._counters.bytes += size
-        self._out.put(elements, size)
-
-    def _collect(self, job: _Job, executor: Executor | None) -> list[Any]:
-        """The results of all parts of a job. All are collected even if one fails: they are in flight."""
-        parts: list[list[Any]] = []
-        causes: dict[int, DataError] = {}
-        text, start = None, 0
-        for feed in job.feeds:
-            assert executor is not None
-            try:
-                parts.append(executor.collect())
-            except BatchFailed as failure:
-                text = text or failure.text
-                causes.update({start + row: error for row, error in failure.causes.items()})
-            start += feed.size
-        if text is not None:
-            raise BatchFailed(text, causes)
-        if len(parts) <= 1:
-            return parts[0] if parts else []
-        return [_joined(column) for column in zip(*parts, strict=True)]
-
-    def _repair(self, job: _Job, failure: BatchFailed, flight: deque[_Job | Element], executor: Executor) -> None:
-        """Find the bad rows of a failed group, make them holes, and put everything that was not delivered back."""
-        later = [self._dropped(other, executor) for other in flight]
-        flight.clear()
-        bad = failure.causes or self._find(job, 0, job.group.rows, executor)
-        if not bad:  # a run that fails and then works: nothing says which row it was
-            raise GpupipeError(f"the graph failed once and ran on the same batch again: {failure.text}")
-        with self._forming, self._changed:
-            if not self._former.reforms:
-                again = self._without(job.group, bad)
-                self._jobs.extendleft(reversed([*again, *later]))
-                self._changed.notify_all()
-                return
-            back = [
-                (Hole(self._blamed(row, bad[i])), row[1], row[2]) if i in bad else row for i, row in enumerate(job.group.rows)
-            ]
-            for other in (*later, *self._jobs):
-                back.extend(other.group.rows if isinstance(other, _Job) else [_unraised(other)])
-            self._jobs.clear()
-            assert isinstance(self._former, BatchFormer)
-            self._former.put_back(back, self._last)
-            self._finished = False
-            self._changed.notify_all()
-
-    def _without(self, group: Group, bad: dict[int, DataError]) -> list[_Job | Element]:
-        """A group that keeps its places, to be run again without its bad rows."""
-        if group.order is not None:
-            _make_holes(group, bad)
-            return [self._prepare(group)]
-        # The rows of a batch that the user made: nothing can fill it up from behind.
-        rows = group.rows
-        holes = [(Hole(self._blamed(rows[i], error)), rows[i][1], rows[i][2]) for i, error in sorted(bad.items())]
-        good = [i for i in range(len(rows)) if i not in bad]
-        if self._settings.on_error == "replace" and good:
-            group.rows = [rows[i] if i not in bad else (rows[_before(good, i)][0], *rows[i][1:]) for i in range(len(rows))]
-        else:
-            group.rows = [rows[i] for i in good]
-        loud: list[_Job | Element] = [raised(hole) for hole in holes] if self._settings.on_error == "raise" else []
-        return [*loud, self._prepare(group)] if group.rows else loud
-
-    def _dropped(self, job: _Job | Element, executor: Executor) -> _Job | Element:
-        """A job whose results are thrown away; it has to be run again."""
-        if isinstance(job, _Job):
-            for _ in job.feeds:
-                try:
-                    executor.collect()
-                except BatchFailed:
-                    continue  # it will fail again when its turn comes
-        return job
-
-    def _find(self, job: _Job, start: int, rows: Sequence[Element], executor: Executor) -> dict[int, DataError]:
-        """The bad rows among rows[start...], by halving in the same executor; nothing else is in flight."""
-        program = self._flow.program
-        assert program is not None
-        feed = Feed.of(program, job.values)
-        found: dict[int, DataError] = {}
-        spans = [(start, start + len(rows))]
-        while spans:
-            low, high = spans.pop()
-            executor.submit(feed.part(low, high))
-            try:
-                executor.collect()
-            except BatchFailed as failure:
-                if high - low == 1:
-                    found[low] = failure.causes.get(0) or DecodeError(failure.text)
-                else:
-                    middle = (low + high) // 2
-                    spans += [(middle, high), (low, middle)]
-        return found
-
-    def _blamed(self, row: Element, error: DataError) -> DataError:
-        program = self._flow.program
-        assert program is not None
-        stage = next((value.op.name for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform")
-        return locate(error, row[1], row[2], stage)
-
-
-def _before(good: list[int], i: int) -> int:
-    """The last good row before row i, else the first one after it."""
-    return max((row for row in good if row < i), default=good[0])
-
-
-def _unraised(element: Element) -> Element:
-    """A hole that goes back in front of the former, which will raise it again in its place."""
-    return Hole(element[0].error), element[1], element[2]
-
-
-def _make_holes(group: Group, bad: dict[int, DataError]) -> None:
-    """Turn bad rows of a group that keeps its places into holes."""
-    rows = group.rows
-    holes = {i: (Hole(locate(error, rows[i][1], rows[i][2], "transform")), rows[i][1], rows[i][2]) for i, error in bad.items()}
-    kept = [i for i in range(len(rows)) if i not in holes]
-    if group.order is not None:
-        moved = {old: new for new, old in enumerate(kept)}
-        group.order = [item if not isinstance(item, int) else moved.get(item, holes.get(item, 0)) for item in group.order]
-    group.rows = [rows[i] for i in kept]
-
-
-def host_copy(result: Any) -> Any:
-    """A result of a GPU stage as NumPy arrays."""
-    from ..transform.array import to_host
-
-    return [to_host(row) for row in result] if isinstance(result, list) else to_host(result)
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """The same output of several parts of a batch, as one."""
-    if all(isinstance(part, np.ndarray) for part in parts) and len({part.shape[1:] for part in parts}) == 1:
-        return np.concatenate(parts)
-    if any(isinstance(part, list) for part in parts) or isinstance(parts[0], np.ndarray):
-        return [row for part in parts for row in part]
-    return parts[0].__class__.concatenate(parts)
-
-

@@ -27,8 +27,8 @@ _FORKED: list[Any] = []
 class DatasetIterator(Iterator[Any]):
     """Iterates over a chain; a context manager. Nothing starts before the first `next`.
 
-    Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next` raises once,
-    and the call after it gives the next element.
+    Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next`
+    raises once, and the call after it gives the next element.
 
     Attributes:
         epoch: the number that its random draws depend on; None before the first `next` unless it was given.
@@ -151,7 +151,7 @@ def _close_all() -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child: the parent's threads do not exist here. Keep the runs for ever, so that nothing waits for them."""
+    """In a forked child the parent's threads do not exist: keep the runs for ever, so that nothing waits for them."""
     _FORKED.extend(_RUNS)
     for run in list(_RUNS):
         run.abandon()
@@ -160,4 +160,3 @@ def _after_fork() -> None:
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-

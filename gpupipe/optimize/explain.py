@@ -32,7 +32,10 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if not lowered.placer.notes:
         lines.append("  no transform stage: everything runs on the host")
     fired = {**lowered.fired, **lowered.placer.fired}
-    lines += ["", "  rules: " + (", ".join(f"{name} x{count}" for name, count in sorted(fired.items())) or "none fired")]
+    lines += [
+        "",
+        "  rules: " + (", ".join(f"{name} x{count}" for name, count in sorted(fired.items())) or "none fired"),
+    ]
     if settings.disabled_rules:
         lines.append(f"  disabled: {', '.join(settings.disabled_rules)}")
     lines.append(

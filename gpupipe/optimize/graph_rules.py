@@ -1,7 +1,7 @@
 """graph_rules: rewrites of the values inside one stage. Each says the same with fewer or larger operators.
 
-A rule is a function of one value, whose inputs are already rewritten, that answers the value to use instead. None of them
-renumbers a draw: sites were given when the function was traced.
+A rule is a function of one value, whose inputs are already rewritten, that answers the value to use instead. None of
+them renumbers a draw: sites were given when the function was traced.
 """
 
 from __future__ import annotations
@@ -66,16 +66,19 @@ def fuse_crop_mirror_normalize(value: Value) -> Value:
         return value
     match value.op:
         case Normalize(mean=mean, std=std) if value.x[0].spec.layout == "HWC":
-            below, params, mirrored, crop = value.x[0], (), False, None
-            if isinstance(below, Apply) and isinstance(below.op, Flip) and below.op.direction == "left_right":
-                below, params, mirrored = below.x[0], below.params, True
-            if isinstance(below, Apply) and isinstance(below.op, Crop) and not below.op.pad:
-                below, params, crop = below.x[0], (*below.params, *params), below.op
-            return Apply(CropMirrorNormalize(mean, std, "HWC", mirrored, crop), (below,), params, value.line)
+            x, flip, crop = value.x[0], None, None
+            if isinstance(x, Apply) and isinstance(x.op, Flip) and x.op.direction == "left_right":
+                flip, x = x, x.x[0]
+            if isinstance(x, Apply) and isinstance(x.op, Crop) and not x.op.pad:
+                crop, x = x, x.x[0]
+            window = crop.op if crop is not None and isinstance(crop.op, Crop) else None
+            params = (*(crop.params if crop else ()), *(flip.params if flip else ()))
+            fused = CropMirrorNormalize(mean, std, "HWC", flip is not None, window)
+            return Apply(fused, (x,), params, value.line)
         case Transpose(layout="CHW"):
-            below = value.x[0]
-            if isinstance(below, Apply) and isinstance(below.op, CropMirrorNormalize) and below.op.layout == "HWC":
-                return Apply(replace(below.op, layout="CHW"), below.x, below.params, value.line)
+            done = value.x[0]
+            if isinstance(done, Apply) and isinstance(done.op, CropMirrorNormalize) and done.op.layout == "HWC":
+                return Apply(replace(done.op, layout="CHW"), done.x, done.params, value.line)
     return value
 
 
@@ -103,7 +106,11 @@ def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
     """parse(record, features)[k] => parse(record, the features that are used)[k]: the rest is skipped, not parsed."""
     used: dict[Value, set[int]] = {}
     for value in topological(values):
-        if isinstance(value, Item) and isinstance(value.value, Apply) and isinstance(value.value.op, ParseSingleExample):
+        if (
+            isinstance(value, Item)
+            and isinstance(value.value, Apply)
+            and isinstance(value.value.op, ParseSingleExample)
+        ):
             used.setdefault(value.value, set()).add(value.index)
 
     def rule(value: Value) -> Value:
@@ -133,7 +140,9 @@ GRAPH_RULES: tuple[str, ...] = (
 """Names of the rules, in the order in which they run; `Options.disabled_rules` leaves some out."""
 
 
-def optimize_values(values: Sequence[Value], disabled: Collection[str] = ()) -> tuple[tuple[Value, ...], dict[str, int]]:
+def optimize_values(
+    values: Sequence[Value], disabled: Collection[str] = ()
+) -> tuple[tuple[Value, ...], dict[str, int]]:
     """Rewrite a graph until nothing changes.
 
     Returns:

@@ -19,7 +19,7 @@ from ..flow.prime import PrimedFlow
 from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
 from ..flow.shuffle import ShuffleFlow
 from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, failed
-from ..graph import Identity, Input, substitute, topological
+from ..graph import Identity, Input, Value, substitute, topological
 from ..options import Options, Settings
 from ..plan.joins import Concatenate, Zip, graft
 from ..plan.node import Element, Node, walk
@@ -136,7 +136,9 @@ class _Lowerer:
             want = self.references.get(id(node), False)
             if isinstance(node, Shuffle | ShuffleRepeat | Skip | Shard):
                 want = True
-            elif isinstance(node, Batch | Cache | Unbatch | PaddedBatch) or (isinstance(node, Map) and node.traced is None):
+            elif isinstance(node, Batch | Cache | Unbatch | PaddedBatch) or (
+                isinstance(node, Map) and node.traced is None
+            ):
                 want = False
             for source in node.sources:
                 self.references[id(source)] = self.references.get(id(source), False) or want
@@ -200,9 +202,7 @@ class _Lowerer:
                 raise PlanError(f"{text} is no source")
         return Pending.columns_of(flow, node.element, (text,))
 
-    def _learned(
-        self, flow: Flow, element: Element, steps: tuple[str, ...], structure: Callable[[], Any]
-    ) -> Pending:
+    def _learned(self, flow: Flow, element: Element, steps: tuple[str, ...], structure: Callable[[], Any]) -> Pending:
         """A chain whose elements only the first one can tell: look at it, and keep it."""
         if element.known or (self.at is None and element.structure is not None):
             return Pending.columns_of(flow, element, steps)
@@ -215,7 +215,9 @@ class _Lowerer:
         learned = Element(structure(), specs)
         if element.structure is not None:  # what was declared stays, and the first element fills the gaps
             merged = [
-                TensorSpec(d.shape if d.shape is not None else s.shape, d.dtype if d.dtype is not None else s.dtype, d.layout)
+                TensorSpec(
+                    d.shape if d.shape is not None else s.shape, d.dtype if d.dtype is not None else s.dtype, d.layout
+                )
                 for d, s in zip(element.specs, specs, strict=True)
             ]
             learned = Element(element.structure, tuple(merged), element.batched)
@@ -232,9 +234,12 @@ class _Lowerer:
             return self._traced_map(node, source, traced)
         placed = self.placer.place(source, label="map")
         structure = placed.element.structure or LEAF
-        result = (node.result.structure, node.result.specs) if node.result and node.result.structure is not None else None
-        site = f"map#{len(placed.steps)}"
-        function = PythonFunction(node.fn, structure, "map", result, node.rng, site)  # type: ignore[arg-type]
+        declared = node.result
+        result = None
+        if declared is not None and declared.structure is not None:
+            result = (declared.structure, declared.specs)
+        site = f"map#{dict(node.source.counts).get('map', 0)}"
+        function = PythonFunction(node.fn, structure, "map", result, node.rng, site)
         calls = self.settings.threads if node.calls < 0 else node.calls
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
         flow = PythonMapFlow(placed.flow, function, calls, deterministic)
@@ -265,7 +270,12 @@ class _Lowerer:
         try:
             assert element.structure is not None
             return trace(
-                node.fn, element.structure, element.rows(), batched=element.batched, counts=node.source.counts, who="map"
+                node.fn,
+                element.structure,
+                element.rows(),
+                batched=element.batched,
+                counts=node.source.counts,
+                who="map",
             )
         except PlanError as error:
             raise type(error)(f"{error} (in the map at {node.line})") from error
@@ -276,16 +286,16 @@ class _Lowerer:
             placed = self.placer.place(source, label="filter")
             structure = placed.element.structure or LEAF
             function = PythonFunction(node.fn, structure, "filter")
-            return replace(
-                placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe())
-            )
+            return replace(placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe()))
         predicate = substitute_values(node.traced, source)
         if any(map(is_image, topological(predicate))):  # it looks at pixels: they are computed first
             placed = self.placer.place(source, label="filter")
             predicate = substitute_values(node.traced, placed)
             if any(map(is_image, topological(predicate))):
                 function = PythonFunction(node.fn, placed.element.structure or LEAF, "filter")
-                return replace(placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe()))
+                return replace(
+                    placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe())
+                )
             source = placed
         predicate, _ = optimize_values(predicate, self.settings.disabled_rules)
         flow = FilterFlow(source.flow, HostProgram(predicate, self.settings.max_pixels))
@@ -337,7 +347,11 @@ class _Lowerer:
         flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, tuple(names))
         specs = []
         for spec, shape in zip(element.specs, shapes, strict=True):
-            padded = spec if shape is None else TensorSpec([None if n < 0 else n for n in shape], spec.dtype, spec.layout)
+            padded = (
+                spec
+                if shape is None
+                else TensorSpec(tuple(None if n < 0 else n for n in shape), spec.dtype, spec.layout)
+            )
             specs.append(padded.batched(node.size if node.drop else None))
         out = Element(element.structure, tuple(specs), batched=True)
         return Pending.columns_of(flow, out, (*source.steps, node.describe()))
@@ -353,14 +367,17 @@ class _Lowerer:
 
     def _cache(self, node: Cache) -> Pending:
         source = self.placer.place(self.done[id(node.source)], label="cache")
-        return Pending.columns_of(CacheFlow(source.flow, node.store), source.element, (*source.steps, "cache in memory"))
+        return Pending.columns_of(
+            CacheFlow(source.flow, node.store), source.element, (*source.steps, "cache in memory")
+        )
 
     # ---- joins
 
     def _zip(self, node: Zip) -> Pending:
         inputs = [self._flat(self.done[id(source)], "zip") for source in node.inputs]
         total = sum(pending.columns for pending in inputs)
-        values, references, shift = [], set[int](), 0
+        values: list[Value] = []
+        references, shift = set[int](), 0
         for j, pending in enumerate(inputs):
             own = Identity(total + j - 1) if j else None
             values += renumber(pending.values, shift, own)
@@ -480,7 +497,9 @@ class _Dynamic:
             raise failed(name, error, outer[1], outer[2]) from error
         plan = getattr(dataset, "plan", None)
         if not isinstance(plan, Node):
-            raise PlanTypeError(f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}")
+            raise PlanTypeError(
+                f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}"
+            )
         below = _Lowerer(self._lowerer.settings, self._lowerer.placer, at)
         below.ahead = isinstance(self._node, Interleave) and self._node.calls != 0
         pending = below.placer.place(below.run(rewrite(plan, below.settings.disabled_rules)[0]), label=name)
@@ -488,8 +507,8 @@ class _Dynamic:
             self._element = pending.element
         elif pending.element.structure != self._element.structure:
             raise PlanTypeError(
-                f"{name} needs datasets of one structure, got {pending.element.structure} after {self._element.structure}, "
-                f"at {self._node.line}"
+                f"{name} needs datasets of one structure, got {pending.element.structure} after "
+                f"{self._element.structure}, at {self._node.line}"
             )
         return pending.flow.open(at)
 
@@ -536,5 +555,3 @@ def padding(node: PaddedBatch, element: Element) -> tuple[tuple[tuple[int, ...] 
             value = b"" if spec.dtype is bytes else 0 if spec.dtype is None else np.zeros((), spec.dtype)[()]
         values.append(value)
     return tuple(shapes), tuple(values)
-
-

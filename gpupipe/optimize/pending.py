@@ -1,8 +1,8 @@
 """pending: a chain half way to running: what flows physically, and what its elements will be once somebody looks.
 
-Deferral is the one rule of placement. A traced map computes nothing: it replaces the leaves of the element by expressions over
-the columns that flow. Nodes that do not look at values hand the expressions on; they are computed at the first node that
-needs them.
+Deferral is the one rule of placement. A traced map computes nothing: it replaces the leaves of the element by
+expressions over the columns that flow. Nodes that do not look at values hand the expressions on; they are computed at
+the first node that needs them.
 """
 
 from __future__ import annotations
@@ -83,5 +83,3 @@ def renumber(values: Sequence[Value], shift: int, own: Identity | None = None) -
         return value
 
     return rewrite_values(values, rule)
-
-

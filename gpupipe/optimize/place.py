@@ -95,7 +95,7 @@ class Placer:
         return Pending.columns_of(flow, pending.element, steps)
 
     def _cut(self, pending: Pending) -> Pending:
-        """Make columns of image values that host work needs (`py_function` on an image): a stage of its own before it."""
+        """Make columns of image values that host work needs (`py_function` on an image), in a stage of their own."""
         while True:
             needed = _needed_on_host(pending.values)
             if not needed:
@@ -108,7 +108,12 @@ class Placer:
             places = {i: len(needed) + n for n, i in enumerate(kept)}
             values = _replaced(pending.values, moved, places)
             pending = replace(
-                pending, flow=staged.flow, columns=staged.columns, values=values, steps=staged.steps, references=frozenset()
+                pending,
+                flow=staged.flow,
+                columns=staged.columns,
+                values=values,
+                steps=staged.steps,
+                references=frozenset(),
             )
 
     def _stage(self, pending: Pending, deliver: bool, label: str, kept: int = 0) -> Pending:
@@ -132,7 +137,11 @@ class Placer:
         if program is not None and choice is not None:
             make = _Maker(choice, self.settings.threads)
             to_device = _device_hand_over(choice, deliver and how != "rows")
-        names = pending.element.structure.leaf_names() if pending.element.structure and not kept else [""] * len(prepared.values)
+        names = (
+            pending.element.structure.leaf_names()
+            if pending.element.structure and not kept
+            else [""] * len(prepared.values)
+        )
         stage: Flow = StageFlow(
             source=flow,
             outputs=prepared.values,
@@ -164,13 +173,21 @@ class Placer:
         self, choice: Choice, label: str, how: str, size: int, program: Program, prepared: Prepared, pending: Pending
     ) -> None:
         ops = tuple(
-            f"{value.op.name}{describe_params(value)} -> {value.spec}" for value in program.values if isinstance(value, Apply)
+            f"{value.op.name}{describe_params(value)} -> {value.spec}"
+            for value in program.values
+            if isinstance(value, Apply)
         )
         gives = tuple(str(value.spec) for value in program.outputs)
         per = sum(_bytes(value) or 0 for value in program.outputs)
         known = all(_bytes(value) is not None for value in program.outputs)
-        buffers = f"{size * per * (pending.ready + 1):,} bytes in {pending.ready + 1} finished batches" if known else "unknown sizes"
-        what = {"batch": f"batches of {size}", "rows": f"micro-batches of {size}", "unstack": "the rows of each batch"}[how]
+        buffers = (
+            f"{size * per * (pending.ready + 1):,} bytes in {pending.ready + 1} finished batches"
+            if known
+            else "unknown sizes"
+        )
+        what = {"batch": f"batches of {size}", "rows": f"micro-batches of {size}", "unstack": "the rows of each batch"}[
+            how
+        ]
         self.notes.append(
             StageNote(
                 label,
@@ -383,5 +400,3 @@ def _bytes(value: Value) -> int | None:
     for n in shape:
         size *= n or 0
     return int(size)
-
-

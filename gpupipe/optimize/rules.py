@@ -1,7 +1,8 @@
-"""rules: rewrites of plans. Each docstring is the equation; what stands on the left is replaced by what stands on the right.
+"""rules: rewrites of plans. Each docstring is the equation; what stands on the left is replaced by what stands on the
+right.
 
-They hold with holes (which keep their places until a batch), with `repeat` (numbers of nodes are kept) and with random ops (draws
-depend on identity only).
+They hold with holes (which keep their places until a batch), with `repeat` (numbers of nodes are kept) and with
+random ops (draws depend on identity only).
 """
 
 from __future__ import annotations
@@ -81,9 +82,11 @@ def merge_prefetches(node: Node) -> Node | None:
 
 
 def shuffle_and_repeat(node: Node) -> Node | None:
-    """shuffle(n).repeat(m) => shuffle_and_repeat(n, m): the same order, without a stall between passes."""
+    """Turn shuffle(n).repeat(m) into shuffle_and_repeat(n, m): the same order, without a stall between passes."""
     match node:
-        case Repeat(source=Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if count != 0:
+        case Repeat(source=Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if (
+            count != 0
+        ):
             return ShuffleRepeat(source, size, seed, reshuffle, count, line=node.line, number=node.number)
         case _:
             return None
@@ -117,13 +120,17 @@ def rewrite(root: Node, disabled: Collection[str] = ()) -> tuple[Node, dict[str,
         changed = False
         for node in walk(root):
             sources = tuple(done[id(source)] for source in node.sources)
-            now = node if all(a is b for a, b in zip(sources, node.sources, strict=True)) else node.with_sources(sources)
+            now = (
+                node if all(a is b for a, b in zip(sources, node.sources, strict=True)) else node.with_sources(sources)
+            )
             for rule in rules:
                 new = rule(now)
                 if new is None:
                     continue
                 if new.element != now.element:
-                    raise GpupipeError(f"the rule {rule.__name__} changed the element of {now.describe()}; please report it")
+                    raise GpupipeError(
+                        f"the rule {rule.__name__} changed the element of {now.describe()}; please report it"
+                    )
                 fired[rule.__name__] = fired.get(rule.__name__, 0) + 1
                 now, changed = new, True
             done[id(node)] = now

@@ -74,7 +74,10 @@ class Map(Step):
         return Element(self.traced.structure, specs, batched)
 
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        return below if self.traced is None else self.traced.counts
+        if self.traced is not None:
+            return self.traced.counts
+        before = dict(below)  # a Python function may draw too, and is a site of its own
+        return tuple(sorted({**before, "map": before.get("map", 0) + 1}.items()))
 
     def describe(self) -> str:
         how = "traced" if self.traced else "traced at the first element" if self.pending else "Python"

@@ -140,7 +140,7 @@ def test_a_padding_crop_may_miss_the_image() -> None:
     x = noise(3, 4)
 
     for start in ([-9, 0], [5, 0], [0, 9], [0, -9]):
-        assert not Crop(pad=True).reference(x, np.int32(start), np.int32([2, 2])).any()
+        assert not Crop(pad=True).reference(x, np.array(start, np.int32), np.array([2, 2], np.int32)).any()
 
 
 @pytest.mark.parametrize(

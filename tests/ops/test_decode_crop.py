@@ -38,7 +38,7 @@ def test_a_window_holds_the_pixels_of_the_whole_image(data: bytes, channels: int
     assert op is not None
     window = TensorSpec((2,), "int32")
     inputs: list[Value] = [Input(0, TensorSpec((), bytes)), Input(1, window), Input(2, window)]
-    columns = [[data] * 4, STARTS, SHAPES]
+    columns: list[Any] = [[data] * 4, STARTS, SHAPES]
     program = Program((Apply(op, (inputs[0],), (inputs[1], inputs[2])),))
     executor = make_executor(kind, program, 4)
     try:

@@ -59,8 +59,8 @@ def test_transparency_is_dropped_not_blended() -> None:
 
 @pytest.mark.parametrize("channels", [0, 1, 3, 4])
 def test_sixteen_bits_are_scaled(channels: int) -> None:
-    deep = np.uint16([[0, 128, 129, 257], [32767, 32896, 65406, 65535]])
-    expected = np.uint8([[0, 0, 1, 1], [127, 128, 254, 255]])  # round(x * 255 / 65535)
+    deep = np.array([[0, 128, 129, 257], [32767, 32896, 65406, 65535]], np.uint16)
+    expected = np.array([[0, 0, 1, 1], [127, 128, 254, 255]], np.uint8)  # round(x * 255 / 65535)
 
     image = ops.decode_png(encoded(deep[:, :, None], "PNG"), channels=channels)
 
@@ -115,8 +115,8 @@ def test_other_channels_are_refused(function: Any) -> None:
 def test_header_shape_needs_no_pixels() -> None:
     data = encoded(picture(9, 14), orientation=6)
 
-    np.testing.assert_array_equal(ops.extract_jpeg_shape(data[:-40]), np.int32([9, 14, 3]))
-    np.testing.assert_array_equal(ops.extract_jpeg_shape(data, exif_orientation=True), np.int32([14, 9, 3]))
+    np.testing.assert_array_equal(ops.extract_jpeg_shape(data[:-40]), np.array([9, 14, 3], np.int32))
+    np.testing.assert_array_equal(ops.extract_jpeg_shape(data, exif_orientation=True), np.array([14, 9, 3], np.int32))
     assert ops.extract_jpeg_shape(data).dtype == np.int32
 
 

@@ -74,6 +74,7 @@ def test_two_flips_cancel() -> None:
 
     assert twice is not None
     assert twice.is_identity(IMAGE)
+    assert turned is not None
     assert turned == Reverse(columns=True, lines=True)
     np.testing.assert_array_equal(turned.reference(X), X[::-1, ::-1])
     assert not turned.is_identity(IMAGE)

@@ -116,7 +116,9 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 def test_the_pixels_are_crop_then_resize() -> None:
     x = picture(61, 83)
 
-    got = RandomResizedCrop(24, 31).reference(x, np.int32([5, 9]), np.int32([40, 50]), np.int32([24, 31]))
+    window = (np.array(pair, np.int32) for pair in ([5, 9], [40, 50], [24, 31]))
+
+    got = RandomResizedCrop(24, 31).reference(x, *window)
 
     expected = Image.fromarray(x[5:45, 9:59]).resize((31, 24), Image.Resampling.BILINEAR)
     assert got.dtype == np.uint8
@@ -142,7 +144,7 @@ def test_images_of_two_sizes_are_refused() -> None:
     with pytest.raises(SpecError, match="needs images of one size"):
         two.infer(*pair)
     with pytest.raises(ShapeError, match="images of one size, got 9x9, 9x8"):
-        two.reference(noise(9, 9), noise(9, 8), *(np.int32([2, 2]) for _ in range(3)))
+        two.reference(noise(9, 9), noise(9, 8), *(np.array([2, 2], np.int32) for _ in range(3)))
 
 
 def test_a_seed_repeats_a_call() -> None:

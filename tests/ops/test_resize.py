@@ -24,14 +24,14 @@ PILLOW = {"bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos3": "LANCZOS"}
 
 def row(values: list[float], width: int, **options: Any) -> list[float]:
     """One row of gray pixels, resized."""
-    result: Array = ops.resize(np.float32(values)[None, :, None], (1, width), **options)
+    result: Array = ops.resize(np.array(values, np.float32)[None, :, None], (1, width), **options)
     return [round(float(value), 5) for value in result.ravel()]
 
 
 def keeping(method: str, height: int, width: int, x: Array) -> Array:
     """Resized by torchvision's law of results."""
     op = Resize(height, width, method, antialias=True, keep_dtype=True)
-    result: Array = op.reference(x, np.int32([height, width]))
+    result: Array = op.reference(x, np.array([height, width], np.int32))
     return result
 
 

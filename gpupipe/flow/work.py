@@ -1,0 +1,369 @@
+"""work: the transform stage of a chain: groups of elements through a graph, as batches or as elements again.
+
+Two threads and a channel. The feeder runs the host iterators below, forms groups and draws their parameters; the
+runner owns the executor: it starts groups as they come (two or three are in flight) and delivers the oldest. A group
+that fails is repaired: the bad rows are found by halving in the same executor and become holes; under batching every
+other element, later groups included, goes back in front of the former. So what is delivered is what a stream would
+have given whose holes were known from the start.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, DecodeError, GpupipeError
+from ..evaluate import BatchValues
+from ..graph import Apply
+from ..transform.program import BatchFailed, Executor, Feed
+from .base import Context, Element, Hole, locate
+from .channel import Channel, Closed
+from .elements import close
+from .forming import BatchFormer, Former, Group, raised
+from .groups import Assembler, Stage, failed_batch
+
+__all__ = ["IN_FLIGHT", "Work"]
+
+IN_FLIGHT = 2
+"""Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A formed group on its way: its host values, and how many parts the executor gets it in."""
+
+    group: Group
+    values: BatchValues
+    feeds: list[Feed]
+    error: DataError | None = None
+    bad: dict[int, DataError] = field(default_factory=dict)
+
+
+class Work:
+    """The two threads of a stage. They know the run and the channel, never the iterator that the user holds."""
+
+    def __init__(
+        self, flow: Stage, at: Context, former: Former, source: Iterator[Element], out: Channel[list[Element]]
+    ) -> None:
+        self._flow = flow
+        self._former = former
+        self._source = source
+        self._out = out
+        self._assembler = Assembler(flow, at)
+        self._settings = at.run.settings
+        self._counters = at.run.count(flow.label)
+        self._forming = threading.Lock()
+        self._changed = threading.Condition()
+        self._jobs: deque[Job | Element] = deque()
+        self._finished = False
+        self._stopped = False
+        self._failure: BaseException | None = None
+        self._last: Any = None
+        self._threads = [
+            threading.Thread(target=self._feed, name=f"gpupipe-flow-{flow.label}", daemon=True),
+            threading.Thread(target=self._execute, name=f"gpupipe-transform-{flow.label}", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop the threads and wait for them; their inputs are closed by whoever ends last."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()
+        if self._threads[0].ident is None:
+            close(self._source)
+
+    # ---- feeder
+
+    def _feed(self) -> None:
+        try:
+            while self._wait_for_room():
+                with self._forming:
+                    item = self._former.next()
+                    job = self._prepare(item) if isinstance(item, Group) else item
+                    with self._changed:
+                        if job is None:
+                            self._finished = True
+                        else:
+                            self._jobs.append(job)
+                        self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._finished = True
+                self._changed.notify_all()
+        finally:
+            close(self._source)
+
+    def _wait_for_room(self) -> bool:
+        """Whether to form more: false once stopped or broken. At the end of the input it waits, for a repair."""
+        with self._changed:
+            while not self._stopped and self._failure is None and (len(self._jobs) >= 2 or self._finished):
+                self._changed.wait()
+            return not self._stopped and self._failure is None
+
+    def _prepare(self, group: Group) -> Job:
+        """Compute what the graph reads; nothing here touches the executor."""
+        program = self._flow.program
+        assert program is not None
+        started = time.perf_counter()
+        while True:
+            values = self._assembler.values(group.rows)
+            try:
+                if group.order is None:
+                    self._assembler.check_shapes(values, group.rows)
+                feeds = self._split(Feed.of(program, values), values) if group.rows else []
+                self._counters.busy += time.perf_counter() - started
+                return Job(group, values, feeds)
+            except DataError as error:
+                bad = dict.fromkeys(getattr(error, "rows", ()), error)
+                if not bad or group.order is None:
+                    return Job(group, values, [], error, bad)
+                make_holes(group, bad)
+
+    def _split(self, feed: Feed, values: BatchValues) -> list[Feed]:
+        """A batch whose decoded images would not fit the device budget runs in parts."""
+        program = self._flow.program
+        assert program is not None
+        pixels = np.zeros(feed.size, np.int64)
+        for value in program.values:
+            if isinstance(value, Apply) and value.op.decodes:
+                height, width = values.sizes(value).T.astype(np.int64)
+                pixels += height * width * 3
+        parts, start, room = [], 0, self._settings.device_memory
+        for i, size in enumerate(pixels.tolist()):
+            if size > room and i > start:
+                parts.append(feed.part(start, i))
+                start, room = i, self._settings.device_memory
+            room -= size
+        return [feed] if start == 0 else [*parts, feed.part(start, feed.size)]
+
+    # ---- runner
+
+    def _execute(self) -> None:
+        executor: Executor | None = None
+        flight: deque[Job | Element] = deque()
+        try:
+            while True:
+                job = self._take(wait=not flight)
+                if job is not None:
+                    if isinstance(job, Job):
+                        if executor is None:
+                            assert self._flow.executor is not None and self._flow.program is not None
+                            executor = self._flow.executor(self._flow.program, self._flow.size)
+                        for feed in job.feeds:
+                            executor.submit(feed)
+                    flight.append(job)
+                    if len(flight) < IN_FLIGHT:
+                        continue
+                if not flight:
+                    break
+                self._deliver(flight.popleft(), flight, executor)
+            self._out.finish()
+        except Closed:
+            pass
+        except BaseException as error:
+            self._out.fail(error)
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+            if executor is not None:
+                executor.close()
+
+    def _take(self, wait: bool) -> Job | Element | None:
+        """The next job. Without `wait` only one that is there; None then, or at the end of the input."""
+        with self._changed:
+            while True:
+                if self._stopped:
+                    raise Closed
+                if self._jobs:
+                    job = self._jobs.popleft()
+                    self._changed.notify_all()
+                    return job
+                if self._failure is not None and wait:
+                    raise self._failure
+                if not wait or self._finished:
+                    return None
+                self._changed.wait()
+
+    def _deliver(self, job: Job | Element, flight: deque[Job | Element], executor: Executor | None) -> None:
+        if not isinstance(job, Job):
+            self._out.put([job])
+            return
+        if job.bad:
+            self._repair(job, BatchFailed("", job.bad), flight, executor)
+            return
+        if job.error is not None:
+            self._out.put([failed_batch(job.group, job.error)])
+            return
+        try:
+            results = self._collect(job, executor)
+        except BatchFailed as failure:
+            assert executor is not None
+            self._repair(job, failure, flight, executor)
+            return
+        if self._flow.to_host:
+            results = [host_copy(result) for result in results]
+        elements = self._assembler.deliver(job.group, job.values, results)
+        if job.group.rows:
+            self._last = job.group.rows[-1][0]
+        size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is not Hole for leaf in value)
+        self._counters.elements += len(job.group.rows)
+        self._counters.bytes += size
+        self._out.put(elements, size)
+
+    def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
+        """The results of all parts of a job. All are collected even if one fails: they are in flight."""
+        parts: list[list[Any]] = []
+        causes: dict[int, DataError] = {}
+        text, start = None, 0
+        for feed in job.feeds:
+            assert executor is not None
+            try:
+                parts.append(executor.collect())
+            except BatchFailed as failure:
+                text = text or failure.text
+                causes.update({start + row: error for row, error in failure.causes.items()})
+            start += feed.size
+        if text is not None:
+            raise BatchFailed(text, causes)
+        if len(parts) <= 1:
+            return parts[0] if parts else []
+        return [_joined(column) for column in zip(*parts, strict=True)]
+
+    def _repair(self, job: Job, failure: BatchFailed, flight: deque[Job | Element], executor: Executor | None) -> None:
+        """Find the bad rows of a failed group, make them holes, and put everything that was not delivered back."""
+        later = [self._dropped(other, executor) for other in flight]
+        flight.clear()
+        bad = failure.causes or self._find(job, 0, job.group.rows, executor)
+        if not bad:  # a run that fails and then works: nothing says which row it was
+            raise GpupipeError(f"the graph failed once and ran on the same batch again: {failure.text}")
+        with self._forming, self._changed:
+            if not self._former.reforms:
+                again = self._without(job.group, bad)
+                self._jobs.extendleft(reversed([*again, *later]))
+                self._changed.notify_all()
+                return
+            back = [
+                (Hole(self._blamed(row, bad[i])), row[1], row[2]) if i in bad else row
+                for i, row in enumerate(job.group.rows)
+            ]
+            for other in (*later, *self._jobs):
+                back.extend(other.group.rows if isinstance(other, Job) else [_unraised(other)])
+            self._jobs.clear()
+            assert isinstance(self._former, BatchFormer)
+            self._former.put_back(back, self._last)
+            self._finished = False
+            self._changed.notify_all()
+
+    def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
+        """A group that keeps its places, to be run again without its bad rows."""
+        if group.order is not None:
+            make_holes(group, bad)
+            return [self._prepare(group)]
+        # The rows of a batch that the user made: nothing can fill it up from behind.
+        rows = group.rows
+        holes = [(Hole(self._blamed(rows[i], error)), rows[i][1], rows[i][2]) for i, error in sorted(bad.items())]
+        good = [i for i in range(len(rows)) if i not in bad]
+        if self._settings.on_error == "replace" and good:
+            group.rows = [
+                rows[i] if i not in bad else (rows[_before(good, i)][0], *rows[i][1:]) for i in range(len(rows))
+            ]
+        else:
+            group.rows = [rows[i] for i in good]
+        loud: list[Job | Element] = [raised(hole) for hole in holes] if self._settings.on_error == "raise" else []
+        return [*loud, self._prepare(group)] if group.rows else loud
+
+    def _dropped(self, job: Job | Element, executor: Executor | None) -> Job | Element:
+        """A job whose results are thrown away; it has to be run again."""
+        if isinstance(job, Job) and executor is not None:
+            for _ in job.feeds:
+                try:
+                    executor.collect()
+                except BatchFailed:
+                    continue  # it will fail again when its turn comes
+        return job
+
+    def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
+        """The bad rows among rows[start...], by halving in the same executor; nothing else is in flight."""
+        program = self._flow.program
+        assert program is not None and executor is not None
+        feed = Feed.of(program, job.values)
+        found: dict[int, DataError] = {}
+        spans = [(start, start + len(rows))]
+        while spans:
+            low, high = spans.pop()
+            executor.submit(feed.part(low, high))
+            try:
+                executor.collect()
+            except BatchFailed as failure:
+                if high - low == 1:
+                    found[low] = failure.causes.get(0) or DecodeError(failure.text)
+                else:
+                    middle = (low + high) // 2
+                    spans += [(middle, high), (low, middle)]
+        return found
+
+    def _blamed(self, row: Element, error: DataError) -> DataError:
+        program = self._flow.program
+        assert program is not None
+        stage = next(
+            (value.op.name for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform"
+        )
+        return locate(error, row[1], row[2], stage)
+
+
+def _before(good: list[int], i: int) -> int:
+    """The last good row before row i, else the first one after it."""
+    return max((row for row in good if row < i), default=good[0])
+
+
+def _unraised(element: Element) -> Element:
+    """A hole that goes back in front of the former, which will raise it again in its place."""
+    return Hole(element[0].error), element[1], element[2]
+
+
+def make_holes(group: Group, bad: dict[int, DataError]) -> None:
+    """Turn bad rows of a group that keeps its places into holes."""
+    rows = group.rows
+    holes = {
+        i: (Hole(locate(error, rows[i][1], rows[i][2], "transform")), rows[i][1], rows[i][2])
+        for i, error in bad.items()
+    }
+    kept = [i for i in range(len(rows)) if i not in holes]
+    if group.order is not None:
+        moved = {old: new for new, old in enumerate(kept)}
+        group.order = [
+            item if not isinstance(item, int) else moved.get(item, holes.get(item, 0)) for item in group.order
+        ]
+    group.rows = [rows[i] for i in kept]
+
+
+def host_copy(result: Any) -> Any:
+    """A result of a GPU stage as NumPy arrays."""
+    from ..transform.array import to_host
+
+    return [to_host(row) for row in result] if isinstance(result, list) else to_host(result)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """The same output of several parts of a batch, as one."""
+    if all(isinstance(part, np.ndarray) for part in parts) and len({part.shape[1:] for part in parts}) == 1:
+        return np.concatenate(parts)
+    if any(isinstance(part, list) for part in parts) or isinstance(parts[0], np.ndarray):
+        return [row for part in parts for row in part]
+    return parts[0].__class__.concatenate(parts)

@@ -1,0 +1,320 @@
+"""Where elements come from: values, structure, and what is read when."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset
+from gpupipe.errors import DirectoryError, MissingFileError
+from tests.behaviour.model import outcomes, plain, run
+
+Pair = namedtuple("Pair", "left right")
+
+
+# ---- from_tensors, from_tensor_slices
+
+
+def test_from_tensors_is_one_element_with_its_structure() -> None:
+    dataset = Dataset.from_tensors({"a": [1, 2], "b": (3.5, b"x")})
+
+    assert run(dataset) == [{"a": [1, 2], "b": (3.5, b"x")}]
+
+
+def test_a_list_of_tuples_is_one_array() -> None:
+    assert run(Dataset.from_tensors([(1, 2), (3, 4)])) == [[[1, 2], [3, 4]]]
+    assert run(Dataset.from_tensor_slices([(1, 2), (3, 4)])) == [[1, 2], [3, 4]]
+
+
+def test_a_named_tuple_stays_one() -> None:
+    (first, second) = Dataset.from_tensor_slices(Pair([1, 2], [3, 4]))
+
+    assert isinstance(first, Pair)
+    assert plain(second) == Pair(2, 4)
+
+
+def test_none_inside_a_structure_is_kept() -> None:
+    assert run(Dataset.from_tensor_slices({"a": [1, 2], "b": None})) == [{"a": 1, "b": None}, {"a": 2, "b": None}]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (1, "int64"),
+        (1.5, "float64"),
+        (True, "bool"),
+        (np.float32(1), "float32"),
+        (np.uint8(7), "uint8"),
+        ([1, 2], "int64"),
+        ([], "float64"),
+    ],
+    ids=str,
+)
+def test_values_convert_by_the_rules_of_numpy(value: Any, dtype: str) -> None:
+    (element,) = Dataset.from_tensors((value,))
+
+    assert element[0].dtype == np.dtype(dtype)
+
+
+def test_bytes_keep_trailing_zeros_also_in_a_batch() -> None:
+    (batch,) = Dataset.from_tensor_slices([b"ab\0", b"\0\0", b""]).batch(3)
+
+    assert batch.dtype == object
+    assert batch.tolist() == [b"ab\0", b"\0\0", b""]
+
+
+def test_text_becomes_utf8() -> None:
+    assert run(Dataset.from_tensor_slices(["ä", "b"])) == ["ä".encode(), b"b"]
+
+
+def test_no_element_of_no_rows() -> None:
+    dataset = Dataset.from_tensor_slices(np.zeros((0, 3), np.float32))
+
+    assert run(dataset) == []
+    assert dataset.element_spec == TensorSpec((3,), np.float32)
+
+
+# ---- range
+
+
+@pytest.mark.parametrize("args", [(5,), (2, 5), (0, 10, 3), (5, 0, -2), (5, 0), (-3,)], ids=str)
+def test_range_follows_python(args: tuple[int, ...]) -> None:
+    dataset = Dataset.range(*args)
+
+    assert run(dataset) == list(range(*args))
+    assert len(dataset) == len(range(*args))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int32])
+def test_range_casts(dtype: Any) -> None:
+    elements = list(Dataset.range(3, output_type=dtype))
+
+    assert [element.dtype for element in elements] == [np.dtype(dtype)] * 3
+    assert plain(tuple(elements)) == (0, 1, 2)
+
+
+# ---- from_generator
+
+
+def test_a_generator_is_called_anew_for_every_pass() -> None:
+    calls: list[int] = []
+
+    def numbers(n: int) -> Iterator[int]:
+        calls.append(n)
+        yield from range(n)
+
+    dataset = Dataset.from_generator(numbers, args=(3,), output_signature=TensorSpec((), "int64")).repeat(2)
+
+    assert run(dataset) == [0, 1, 2, 0, 1, 2]
+    assert run(dataset) == [0, 1, 2, 0, 1, 2]
+    assert calls == [3] * 4
+
+
+def test_a_generator_without_a_signature_is_learned_from_its_first_element() -> None:
+    dataset = Dataset.from_generator(lambda: iter([(1, [1.5]), (2, [2.5])]))
+
+    assert run(dataset.map(lambda a, b: {"a": a, "b": b})) == [{"a": 1, "b": [1.5]}, {"a": 2, "b": [2.5]}]
+
+
+def test_the_older_form_with_types_and_shapes() -> None:
+    dataset = Dataset.from_generator(lambda: iter([(1, [1, 2])]), output_types=(np.int32, np.float32), output_shapes=((), (2,)))
+
+    ((number, pair),) = dataset
+
+    assert (number.dtype, pair.dtype) == (np.dtype("int32"), np.dtype("float32"))
+    assert dataset.element_spec == (TensorSpec((), np.int32), TensorSpec((2,), np.float32))
+
+
+def test_a_number_that_does_not_fit_its_type_is_an_error_and_the_rest_goes_on() -> None:
+    dataset = Dataset.from_generator(lambda: iter([1, 1.5, 3]), output_signature=TensorSpec((), "int32"))
+
+    assert outcomes(dataset) == [1, "error", 3]
+
+
+def test_an_exception_in_a_generator_ends_it_and_is_the_cause() -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+        raise KeyError("gone")
+
+    items = iter(Dataset.from_generator(numbers))
+
+    assert next(items) == 1
+    with pytest.raises(gp.DataError, match="from_generator.*KeyError") as caught:
+        next(items)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert list(items) == []
+
+
+def test_an_unfinished_generator_is_closed() -> None:
+    ended: list[bool] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(1000)
+        finally:
+            ended.append(True)
+
+    with Dataset.from_generator(numbers).iterator() as items:
+        next(items)
+
+    assert ended == [True]
+
+
+# ---- list_files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt", "c.dat"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "d.txt").write_bytes(b"")
+    return tmp_path
+
+
+def _names(dataset: Dataset) -> list[str]:
+    return [Path(path.decode()).name for path in dataset]
+
+
+def test_files_are_sorted_without_shuffle(folder: Path) -> None:
+    assert _names(Dataset.list_files(f"{folder}/*.txt", shuffle=False)) == ["a.txt", "b.txt"]
+
+
+def test_a_path_object_and_several_patterns_keep_duplicates(folder: Path) -> None:
+    dataset = Dataset.list_files([folder / "*.txt", str(folder / "a.*"), str(folder / "c.dat").encode()], shuffle=False)
+
+    assert _names(dataset) == ["a.txt", "a.txt", "b.txt", "c.dat"]
+
+
+def test_two_stars_and_braces(folder: Path) -> None:
+    assert sorted(_names(Dataset.list_files(f"{folder}/**/*.txt", shuffle=False))) == ["a.txt", "b.txt", "d.txt"]
+    assert _names(Dataset.list_files(f"{folder}/{{a,b}}.txt", shuffle=False)) == ["a.txt", "b.txt"]
+
+
+def test_files_are_shuffled_unless_told_otherwise_and_reproducibly(tmp_path: Path) -> None:
+    for i in range(40):
+        (tmp_path / f"{i:02}").write_bytes(b"")
+    listed = _names(Dataset.list_files(f"{tmp_path}/*", shuffle=False))
+
+    dataset = Dataset.list_files(f"{tmp_path}/*")
+    first, second = _names(dataset), _names(dataset)
+
+    assert first != listed
+    assert sorted(first) == listed
+    assert first != second
+    assert first == _names(Dataset.list_files(f"{tmp_path}/*"))
+    assert first != _names(Dataset.list_files(f"{tmp_path}/*", seed=5))
+
+
+def test_files_are_listed_when_the_chain_is_written(folder: Path) -> None:
+    dataset = Dataset.list_files(f"{folder}/*.txt", shuffle=False)
+    (folder / "z.txt").write_bytes(b"")
+
+    assert _names(dataset) == ["a.txt", "b.txt"]
+
+
+# ---- TFRecordDataset
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / f"shard-{i}" for i in range(3)]
+    for i, path in enumerate(paths):
+        with gp.io.TFRecordWriter(path) as out:
+            for j in range(3):
+                out.write(b"%d.%d" % (i, j))
+    return paths
+
+
+@pytest.mark.parametrize("how", [str, Path, lambda path: str(path).encode()], ids=["str", "Path", "bytes"])
+def test_file_names_come_in_any_form(shards: list[Path], how: Any) -> None:
+    assert run(TFRecordDataset(how(shards[0]))) == [b"0.0", b"0.1", b"0.2"]
+
+
+def test_file_names_may_be_nested_lists_or_a_dataset(shards: list[Path]) -> None:
+    one_after_the_other = [b"%d.%d" % (i, j) for i in range(3) for j in range(3)]
+
+    assert run(TFRecordDataset([[str(shards[0])], [str(shards[1]), shards[2]]])) == one_after_the_other
+    assert run(TFRecordDataset(Dataset.from_tensor_slices([str(path) for path in shards]))) == one_after_the_other
+    assert run(TFRecordDataset([])) == []
+
+
+def test_parallel_reads_take_one_record_of_each_file_in_turn(shards: list[Path]) -> None:
+    two = run(TFRecordDataset(shards, num_parallel_reads=2))
+    all_of_them = run(TFRecordDataset(shards, num_parallel_reads=gp.AUTOTUNE))
+
+    assert two == [b"0.0", b"1.0", b"0.1", b"1.1", b"0.2", b"1.2", b"2.0", b"2.1", b"2.2"]
+    assert all_of_them == [b"%d.%d" % (i, j) for j in range(3) for i in range(3)]
+
+
+def test_a_missing_file_fails_once_and_the_rest_is_read(shards: list[Path], tmp_path: Path) -> None:
+    items = iter(TFRecordDataset([shards[0], tmp_path / "gone", shards[1]]))
+
+    got = [plain(next(items)) for _ in range(3)]
+    with pytest.raises(MissingFileError, match="gone"):
+        next(items)
+
+    assert [*got, *run(items)] == [b"0.0", b"0.1", b"0.2", b"1.0", b"1.1", b"1.2"]
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DirectoryError, match=str(tmp_path)):
+        next(iter(TFRecordDataset(tmp_path)))
+
+
+def test_errors_about_files_are_python_s_own_too(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        next(iter(TFRecordDataset(tmp_path / "gone")))
+    with pytest.raises(IsADirectoryError):
+        next(iter(TFRecordDataset(tmp_path)))
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_compressed_files(tmp_path: Path, compression: str) -> None:
+    with gp.io.TFRecordWriter(tmp_path / "x", compression) as out:
+        for i in range(20):
+            out.write(b"%d" % i * 100)
+
+    got = run(TFRecordDataset(tmp_path / "x", compression_type=compression))
+
+    assert got == [b"%d" % i * 100 for i in range(20)]
+
+
+def test_a_damaged_record_names_file_and_offset_and_costs_only_itself(shards: list[Path]) -> None:
+    data = bytearray(shards[0].read_bytes())
+    size = len(data) // 3
+    data[size + 12] ^= 1  # the first byte of the second payload
+    shards[0].write_bytes(data)
+
+    items = iter(TFRecordDataset(shards[0]))
+
+    assert next(items) == b"0.0"
+    with pytest.raises(gp.DataError, match=f"shard-0 at offset {size}: read: "):
+        next(items)
+    assert run(items) == [b"0.2"]
+
+
+def test_a_file_cut_in_a_header_is_an_error(shards: list[Path]) -> None:
+    data = shards[0].read_bytes()
+    shards[0].write_bytes(data[: len(data) // 3 + 5])
+
+    assert outcomes(TFRecordDataset(shards[0])) == [b"0.0", "error"]
+
+
+def test_bad_files_are_left_out_where_asked(shards: list[Path], tmp_path: Path) -> None:
+    dataset = TFRecordDataset([shards[0], tmp_path / "gone", shards[1]]).with_options(Options(on_error="skip"))
+
+    assert len(run(dataset)) == 6
+
+
+def test_building_a_chain_reads_nothing(tmp_path: Path) -> None:
+    dataset = TFRecordDataset(tmp_path / "not there yet").map(lambda x: (x, x)).shuffle(10).batch(2)
+
+    assert dataset.element_spec == (TensorSpec((None,), bytes), TensorSpec((None,), bytes))
+    assert dataset.cardinality() == gp.UNKNOWN_CARDINALITY

@@ -1,0 +1,301 @@
+"""Steps on single elements: map, filter, take, skip, repeat, shard, enumerate, flat_map, apply, prefetch, cache."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, TensorSpec
+from tests.behaviour.model import plain, run
+
+Pair = namedtuple("Pair", "left right")
+
+
+# ---- map
+
+
+def test_exactly_a_top_level_tuple_is_unpacked() -> None:
+    pairs = Dataset.zip(Dataset.range(2), Dataset.range(2))
+
+    assert run(pairs.map(lambda a, b: a + b)) == [0, 2]
+    assert run(Dataset.from_tensor_slices({"a": [1]}).map(lambda d: d["a"])) == [1]
+    assert run(Dataset.from_tensor_slices(Pair([1], [2])).map(lambda p: p)) == [Pair(1, 2)]
+    assert run(Dataset.from_tensor_slices(([1, 2],)).map(lambda x: x)) == [1, 2]
+
+
+def test_a_one_tuple_stays_one() -> None:
+    assert run(Dataset.range(2).map(lambda x: (x,))) == [(0,), (1,)]
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_traced_and_python_functions_give_the_same(traced: bool) -> None:
+    dataset = Dataset.range(-4, 5).map(lambda x: (x // 2, x % 3, -x, x * 2 - 1, x > 0), traced=traced)
+
+    assert run(dataset) == [(x // 2, x % 3, -x, x * 2 - 1, x > 0) for x in range(-4, 5)]
+
+
+def test_a_list_deeper_down_is_stacked() -> None:
+    assert run(Dataset.range(2).map(lambda x: (x, [x, x + 1]))) == [(0, [0, 1]), (1, [1, 2])]
+
+
+def test_a_python_function_runs_for_each_element_with_its_state() -> None:
+    seen: list[int] = []
+
+    def remember(x: Any) -> int:
+        seen.append(int(x))
+        return len(seen)
+
+    assert run(Dataset.range(3).map(remember)) == [1, 2, 3]
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("calls", [1, 3, gp.AUTOTUNE])
+def test_parallel_calls_keep_the_order(calls: int) -> None:
+    def slow_first(x: Any) -> Any:
+        time.sleep(0.02 if x == 0 else 0)
+        return np.int64(x * 2)
+
+    assert run(Dataset.range(20).map(slow_first, num_parallel_calls=calls)) == list(range(0, 40, 2))
+
+
+def test_parallel_calls_run_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(x: Any) -> Any:
+        both.wait()
+        return x
+
+    assert run(Dataset.range(4).map(meet, num_parallel_calls=2)) == [0, 1, 2, 3]
+
+
+def test_without_an_order_every_element_still_comes_once() -> None:
+    def slow_first(x: Any) -> Any:
+        time.sleep(0.2 if x == 0 else 0)
+        return x
+
+    got = run(Dataset.range(20).map(slow_first, num_parallel_calls=2, deterministic=False))
+
+    assert sorted(got) == list(range(20))
+    assert got[0] != 0
+
+
+def test_the_spec_of_a_python_function_is_checked() -> None:
+    good = Dataset.range(3).map(lambda x: np.arange(int(x)), spec=TensorSpec((None,), "int64"))
+    bad = Dataset.range(3).map(lambda x: int(x) / 2, spec=TensorSpec((), "int64"))
+
+    assert good.element_spec == TensorSpec((None,), "int64")
+    assert run(good) == [[], [0], [0, 1]]
+    with pytest.raises(gp.DataError, match="map needs int64, got float64"):
+        run(bad)
+
+
+def test_a_generator_handed_in_depends_on_element_and_epoch() -> None:
+    def noisy(x: Any, rng: np.random.Generator) -> tuple[Any, float]:
+        return x, rng.random()
+
+    dataset = Dataset.range(6).map(noisy, rng=True)
+    first, second = run(dataset), run(dataset)
+
+    assert first == run(dataset.iterator(epoch=0))
+    assert first != second
+    assert len({number for _, number in first}) == 6
+    shuffled = dict(run(Dataset.range(6).shuffle(6).map(noisy, rng=True).iterator(epoch=0)))
+    assert shuffled == dict(first)
+
+
+def test_a_function_of_an_unknown_element_is_traced_at_the_first_one() -> None:
+    dataset = Dataset.range(3).map(lambda x: {"a": int(x), "b": [float(x)] * 2}).map(lambda d: d["b"] * 2 + d["a"])
+
+    assert run(dataset) == [[0.0, 0.0], [3.0, 3.0], [6.0, 6.0]]
+
+
+# ---- filter
+
+
+@pytest.mark.parametrize("answer", [bool, np.bool_, lambda x: np.array(bool(x))], ids=["bool", "np.bool_", "0-d array"])
+def test_a_predicate_may_return_any_boolean(answer: Any) -> None:
+    assert run(Dataset.range(6).filter(lambda x: answer(int(x) % 2))) == [1, 3, 5]
+
+
+def test_a_predicate_gets_a_tuple_unpacked() -> None:
+    pairs = Dataset.zip(Dataset.range(4), Dataset.range(4, 0, -1))
+
+    assert run(pairs.filter(lambda a, b: a > b)) == [(3, 1)]
+
+
+# ---- take, skip, repeat, shard, enumerate
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, 0), (2, 2), (5, 5), (9, 5), (-1, 5), (-7, 5)])
+def test_take(count: int, expected: int) -> None:
+    assert run(Dataset.range(5).take(count)) == list(range(expected))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, 5), (2, 3), (5, 0), (9, 0), (-1, 0), (-7, 0)])
+def test_skip(count: int, expected: int) -> None:
+    assert run(Dataset.range(5).skip(count)) == list(range(5))[5 - expected :]
+
+
+def test_take_of_nothing_and_a_full_take_do_not_ask_for_more() -> None:
+    asked: list[int] = []
+    dataset = Dataset.range(100).map(lambda x: asked.append(int(x)) or x)
+
+    assert run(dataset.take(0)) == []
+    assert run(dataset.take(3)) == [0, 1, 2]
+    assert asked == [0, 1, 2]
+
+
+@pytest.mark.parametrize("count", [None, -1, -5])
+def test_endless_repeat(count: int | None) -> None:
+    assert run(Dataset.range(2).repeat(count).take(5)) == [0, 1, 0, 1, 0]
+
+
+def test_repeat_counts() -> None:
+    assert run(Dataset.range(2).repeat(0)) == []
+    assert run(Dataset.range(2).repeat(3)) == [0, 1] * 3
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        Dataset.range(0),
+        Dataset.range(5).take(0),
+        Dataset.range(5).filter(lambda x: x > 9),
+        Dataset.from_generator(lambda: iter(())),
+        Dataset.range(0).shuffle(3),
+        Dataset.range(2).batch(3, drop_remainder=True),
+    ],
+    ids=["range", "take", "filter", "generator", "shuffle", "batch"],
+)
+def test_endless_repeat_of_nothing_ends(empty: Dataset) -> None:
+    assert run(empty.repeat()) == []
+    assert run(empty.repeat().map(lambda x: x).batch(2)) == []
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+def test_shards_are_every_nth_element_and_cover_everything(shards: int) -> None:
+    parts = [run(Dataset.range(5).shard(shards, i)) for i in range(shards)]
+
+    assert parts == [list(range(i, 5, shards)) for i in range(shards)]
+
+
+def test_enumerate_nests_and_may_start_below_zero() -> None:
+    assert run(Dataset.from_tensor_slices(([1, 2], [3, 4])).enumerate(-1)) == [(-1, (1, 3)), (0, (2, 4))]
+    assert Dataset.range(1).enumerate().element_spec == (TensorSpec((), "int64"), TensorSpec((), "int64"))
+
+
+# ---- flat_map, apply
+
+
+def test_flat_map_joins_what_the_function_makes() -> None:
+    assert run(Dataset.range(4).flat_map(lambda x: Dataset.from_tensors(x).repeat(2))) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert run(Dataset.range(4).flat_map(lambda n: Dataset.range(n))) == [0, 0, 1, 0, 1, 2]
+
+
+def test_flat_map_nests() -> None:
+    dataset = Dataset.range(1, 3).flat_map(
+        lambda a: Dataset.range(2).flat_map(lambda b: Dataset.from_tensors((a, b)).repeat(2))
+    )
+
+    assert run(dataset) == [(a, b) for a in (1, 2) for b in (0, 1) for _ in range(2)]
+
+
+def test_apply_is_a_function_of_the_dataset() -> None:
+    assert run(Dataset.range(4).apply(lambda d: d.skip(1).batch(2))) == [[1, 2], [3]]
+
+
+# ---- prefetch
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, None, gp.AUTOTUNE])
+def test_prefetch_changes_nothing(size: int | None) -> None:
+    assert run(Dataset.range(10).prefetch(size)) == list(range(10))
+    assert run(Dataset.range(10).prefetch(size).map(lambda x: x + 1)) == list(range(1, 11))
+
+
+def test_prefetch_starts_with_the_first_next_and_runs_at_most_that_far_ahead() -> None:
+    made: list[int] = []
+    dataset = Dataset.range(100).map(lambda x: made.append(int(x)) or x).prefetch(3)
+
+    with dataset.iterator() as items:
+        time.sleep(0.05)
+        assert made == []
+        next(items)
+        deadline = time.monotonic() + 5
+        while len(made) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert 4 <= len(made) <= 6  # one delivered, three waiting, one in the hands of the thread
+
+
+# ---- cache
+
+
+class Counted:
+    """A Python function that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        return np.int64(x) * 2
+
+
+def test_the_second_pass_comes_from_the_cache() -> None:
+    count = Counted()
+    dataset = Dataset.range(5).map(count).cache()
+
+    assert run(dataset) == run(dataset) == [0, 2, 4, 6, 8]
+    assert count.calls == 5
+
+
+def test_a_partial_pass_does_not_fill_the_cache() -> None:
+    count = Counted()
+    cached = Dataset.range(5).map(count).cache()
+
+    assert run(cached.take(2)) == [0, 2]
+    assert count.calls == 2
+    assert run(cached) == [0, 2, 4, 6, 8]
+    assert count.calls == 7
+    assert run(cached) == [0, 2, 4, 6, 8]
+    assert count.calls == 7
+
+
+def test_a_cache_freezes_the_order_of_a_shuffle_below_it() -> None:
+    frozen = Dataset.range(50).shuffle(50).cache()
+    reshuffled = Dataset.range(50).cache().shuffle(50)
+
+    assert run(frozen) == run(frozen)
+    assert run(reshuffled) != run(reshuffled)
+
+
+def test_repeat_over_a_cache_reads_once() -> None:
+    count = Counted()
+
+    assert run(Dataset.range(4).map(count).cache().repeat(3)) == [0, 2, 4, 6] * 3
+    assert count.calls == 4
+
+
+def test_the_cached_batches_are_not_changed_by_what_a_user_does_to_them() -> None:
+    dataset = Dataset.range(4).batch(2).cache()
+    expected = run(dataset)
+    for batch in dataset:
+        batch += 100
+
+    assert run(dataset) == expected
+
+
+def test_elements_of_two_iterators_do_not_share_a_cache_that_is_being_filled() -> None:
+    count = Counted()
+    dataset = Dataset.range(3).map(count).cache()
+    one, two = iter(dataset), iter(dataset)
+
+    assert [plain(x) for pair in zip(one, two, strict=True) for x in pair] == [0, 0, 2, 2, 4, 4]
+    assert count.calls == 6

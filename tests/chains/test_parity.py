@@ -1,0 +1,333 @@
+"""The same crops and flips everywhere: executors, batch sizes, readers, shards, directories, processes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.transform.choose import has_dali
+from tests.chains.data import BACKENDS, ROOT, Spy, batches, on, parse, records, small_example
+
+needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+
+
+def windows(spy: Spy, ds: gp.Dataset, backend: str, epoch: int | None = 0) -> dict[str, tuple[Any, ...]]:
+    """The crop window and flip of every image, as the executor gets them."""
+    spy.drawn.clear()
+    for _ in batches(ds.with_options(on(backend)), epoch):
+        pass
+    return spy.windows()
+
+
+def reference_windows(spy: Spy, shards: list[Path]) -> dict[str, tuple[Any, ...]]:
+    found = windows(spy, gp.TFRecordDataset(shards).map(small_example).batch(8), "numpy")
+    assert len(found) == len(records(shards))
+    assert len(set(found.values())) > len(found) * 0.9  # images do draw on their own
+    return found
+
+
+def pattern_of(shards: list[Path]) -> str:
+    names = ",".join(path.name for path in shards)
+    return str(shards[0].parent / f"{{{names}}}")
+
+
+Chain = Callable[[list[Path]], gp.Dataset]
+
+
+def interleaved(cycle: int, calls: int | None = None) -> Chain:
+    def make(shards: list[Path]) -> gp.Dataset:
+        files = gp.Dataset.list_files(pattern_of(shards), shuffle=True)
+        ds = files.interleave(gp.TFRecordDataset, cycle_length=cycle, num_parallel_calls=calls)
+        return ds.shuffle(100).map(small_example).batch(16)
+
+    return make
+
+
+def batched(size: int) -> Chain:
+    return lambda shards: gp.TFRecordDataset(shards).map(small_example).batch(size)
+
+
+def reading(readers: int) -> Chain:
+    return lambda shards: gp.TFRecordDataset(shards, num_parallel_reads=readers).map(small_example).batch(16)
+
+
+def sorted_files(shards: list[Path]) -> gp.Dataset:
+    files = gp.Dataset.list_files(pattern_of(shards), shuffle=False)
+    return files.flat_map(gp.TFRecordDataset).map(small_example).batch(16)
+
+
+def mapped_behind_the_batch(shards: list[Path]) -> gp.Dataset:
+    def crop_and_flip(image: Any, label: Any) -> Any:
+        return ops.random_flip_left_right(ops.random_resized_crop(image, (16, 16))), label
+
+    def decoded(record: Any) -> Any:
+        encoded, label = parse(record)
+        return ops.decode_jpeg(encoded, channels=3), label
+
+    return gp.TFRecordDataset(shards).map(decoded).map(crop_and_flip).batch(16)
+
+
+CHAINS: dict[str, Chain] = {
+    **{f"batch-{size}": batched(size) for size in (8, 16, 64)},
+    **{f"cycle-{cycle}": interleaved(cycle) for cycle in (1, 2, 8)},
+    **{f"cycle-{cycle}-parallel": interleaved(cycle, gp.AUTOTUNE) for cycle in (2, 8)},
+    **{f"calls-{calls}": interleaved(8, calls) for calls in (1, 2, 8)},
+    **{f"readers-{readers}": reading(readers) for readers in (1, 2, 8)},
+    "list_files": sorted_files,
+    "two-maps": mapped_behind_the_batch,
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=list(CHAINS))
+def test_windows_do_not_depend_on_how_records_are_read(
+    shards: list[Path], spy: Spy, backend: str, chain: Chain
+) -> None:
+    expected = reference_windows(spy, shards)
+
+    assert windows(spy, chain(shards), backend) == expected
+
+
+def test_windows_do_not_depend_on_shards(shards: list[Path], spy: Spy, backend: str) -> None:
+    expected = reference_windows(spy, shards)
+    by_record = [gp.TFRecordDataset(shards).shard(2, i).map(small_example).batch(8) for i in range(2)]
+    files = gp.Dataset.list_files(pattern_of(shards), shuffle=False)
+    by_file = [files.shard(2, i).interleave(gp.TFRecordDataset).map(small_example).batch(8) for i in range(2)]
+    sliced = [gp.TFRecordDataset(shards[i::2]).map(small_example).batch(8) for i in range(2)]
+
+    for halves in (by_record, by_file, sliced):
+        first, second = (windows(spy, half, backend) for half in halves)
+        assert not first.keys() & second.keys()
+        assert {**first, **second} == expected
+
+
+def test_windows_do_not_depend_on_the_directory(
+    shards: list[Path], elsewhere: list[Path], spy: Spy, backend: str
+) -> None:
+    expected = reference_windows(spy, shards)
+
+    assert windows(spy, gp.TFRecordDataset(elsewhere).map(small_example).batch(8), backend) == expected
+    assert windows(spy, interleaved(4)(elsewhere), backend) == expected
+
+
+PROCESS = """
+import json, sys
+from pathlib import Path
+from tests.chains.data import Spy
+from tests.chains.test_parity import batched, windows
+from _pytest.monkeypatch import MonkeyPatch
+
+spy = Spy().install(MonkeyPatch())
+print(json.dumps(windows(spy, batched(16)([Path(p) for p in sys.argv[2:]]), sys.argv[1])))
+"""
+
+
+def test_windows_are_equal_in_a_new_process(shards: list[Path], spy: Spy, backend: str) -> None:
+    expected = reference_windows(spy, shards)
+    command = [sys.executable, "-c", PROCESS, backend, *map(str, shards)]
+    # Another hash seed: nothing may depend on Python's own hashes.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(json.dumps(expected))
+
+
+# ---- windows read off the pixels
+
+
+def coordinate_files(folder: Path, count: int = 40) -> list[str]:
+    """PNGs whose pixels say where they stand: (row, column, number of the image)."""
+    paths = []
+    for number in range(count):
+        height, width = 60 + number % 7 * 20, 200 - number % 5 * 30
+        rows, columns = np.mgrid[:height, :width]
+        pixels = np.stack([rows, columns, np.full_like(rows, number)], axis=2).astype(np.uint8)
+        paths.append(str(folder / f"{number:03d}.png"))
+        Image.fromarray(pixels).save(paths[-1])
+    return paths
+
+
+def crop_and_flip(path: Any) -> Any:
+    image = ops.random_crop(ops.decode_png(gp.io.read_file(path), channels=3), (24, 17))
+    return ops.random_flip_up_down(ops.random_flip_left_right(image))
+
+
+def read_off(ds: gp.Dataset, backend: str, epoch: int | None = 0) -> dict[int, tuple[int, int, bool, bool]]:
+    """Top, left, mirrored, upside down for each image, as its pixels show."""
+    found = {}
+    for images in batches(ds.with_options(on(backend)), epoch):
+        for image in images.astype(int):
+            flips = image[0, 0, 1] > image[0, -1, 1], image[0, 0, 0] > image[-1, 0, 0]
+            top, left = image[:, :, 0].min(), image[:, :, 1].min()
+            rows, columns = np.mgrid[top : top + 24, left : left + 17]
+            expected = np.stack([rows, columns], axis=2)[:: -1 if flips[1] else 1, :: -1 if flips[0] else 1]
+            np.testing.assert_array_equal(image[:, :, :2], expected)
+            found[int(image[0, 0, 2])] = (int(top), int(left), bool(flips[0]), bool(flips[1]))
+    return found
+
+
+def test_windows_read_off_the_pixels_are_equal(tmp_path: Path) -> None:
+    paths = coordinate_files(tmp_path)
+    source = gp.Dataset.from_tensor_slices(paths)
+    expected = read_off(source.map(crop_and_flip).batch(8), "numpy")
+    backends = [backend for backend in BACKENDS if backend == "numpy" or has_dali()]
+
+    assert len(expected) == len(paths)
+    assert len({window[:2] for window in expected.values()}) > 30
+    for corner in range(2, 4):
+        assert 5 < sum(window[corner] for window in expected.values()) < 35
+    for backend in backends:
+        for size in (8, 16, 64):
+            assert read_off(source.map(crop_and_flip).batch(size), backend) == expected
+        assert read_off(source.shuffle(100).map(crop_and_flip).batch(7), backend) == expected
+        assert read_off(gp.Dataset.from_tensor_slices(paths[::-1]).map(crop_and_flip).batch(8), backend) == expected
+        halves = [read_off(source.shard(2, i).map(crop_and_flip).batch(8), backend) for i in range(2)]
+        assert {**halves[0], **halves[1]} == expected
+        assert read_off(source.map(crop_and_flip).batch(8), backend, epoch=1) != expected
+
+
+# ---- pixels
+
+
+def interior_and_ring(a: Any, b: Any) -> tuple[float, float]:
+    """The largest difference inside, and on the outermost ring of pixels of image batches [..., H, W, C]."""
+    difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    inside = float(difference[..., 1:-1, 1:-1, :].max())
+    difference[..., 1:-1, 1:-1, :] = 0
+    return inside, float(difference.max())
+
+
+def all_of(ds: gp.Dataset, backend: str) -> Any:
+    return np.concatenate([images for images, *_ in batches(ds.with_options(on(backend)), 0)])
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["elements", "one-batches"])
+def test_decoding_equals_pillow_exactly(shards: list[Path], backend: str, grouped: bool) -> None:
+    def decoded(record: Any) -> Any:
+        return ops.decode_jpeg(parse(record)[0], channels=3)
+
+    ds = gp.TFRecordDataset(shards).map(decoded)
+    got = [image[0] if grouped else image for image in batches((ds.batch(1) if grouped else ds).with_options(on(backend)))]
+
+    expected = records(shards)
+    assert len(got) == len(expected)
+    for image, (data, _) in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(image, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+@needs_dali
+def test_antialiased_crops_differ_by_1_inside_and_18_on_the_ring(shards: list[Path], spy: Spy) -> None:
+    def cropped(record: Any) -> Any:
+        encoded, label = parse(record)
+        return ops.random_resized_crop(ops.decode_jpeg(encoded, channels=3), (224, 224)), label
+
+    ds = gp.TFRecordDataset(shards).map(cropped).batch(16)
+    dali, numpy = all_of(ds, "dali"), all_of(ds, "numpy")
+    drawn = spy.windows()
+
+    assert dali.dtype == numpy.dtype == np.uint8
+    inside, ring = interior_and_ring(dali, numpy)
+    assert inside <= 1
+    # DALI repeats edge pixels where Pillow leaves out what lies outside.
+    assert ring <= 18
+    for image, (data, _) in zip(numpy, records(shards), strict=True):
+        numbers = {what.split(".")[1]: rest for what, *rest in drawn[Spy.name_of(data)]}
+        (top, left), (height, width) = numbers["start"], numbers["shape"]
+        window = Image.open(io.BytesIO(data)).convert("RGB").crop((left, top, left + width, top + height))
+        wanted = np.asarray(window.resize((224, 224), Image.Resampling.BILINEAR))
+        assert interior_and_ring(image, wanted)[0] <= 1
+
+
+@needs_dali
+def test_resizing_without_antialias_differs_by_1_everywhere(shards: list[Path]) -> None:
+    def resized(record: Any) -> Any:
+        encoded, label = parse(record)
+        return ops.resize(ops.decode_jpeg(encoded, channels=3), (192, 192), antialias=False), label
+
+    ds = gp.TFRecordDataset(shards).map(resized).batch(16)
+
+    dali, numpy = all_of(ds, "dali"), all_of(ds, "numpy")
+
+    assert dali.dtype == numpy.dtype == np.float32
+    assert max(interior_and_ring(dali, numpy)) <= 1
+
+
+def test_normalising_is_exact_within_1e_6(backend: str) -> None:
+    images = np.random.default_rng(3).integers(0, 256, (12, 31, 45, 3), dtype=np.uint8)
+
+    def normalized(image: Any) -> Any:
+        return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
+
+    source = gp.Dataset.from_generator(lambda: iter(images), output_signature=gp.TensorSpec((31, 45, 3), "uint8", "HWC"))
+    got = np.concatenate(list(batches(source.map(normalized).batch(5).with_options(on(backend)))))
+
+    expected = (images - np.array(ops.IMAGENET_MEAN)) / np.array(ops.IMAGENET_STD)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
+
+
+# ---- epochs
+
+
+def test_another_epoch_gives_other_crops_and_every_way_to_it_the_same(
+    photographs: list[Path], spy: Spy, backend: str
+) -> None:
+    def chain() -> gp.Dataset:
+        return gp.TFRecordDataset(photographs).map(small_example).batch(16).with_options(on(backend))
+
+    def loop(items: Any) -> list[Any]:
+        return [images for images, _ in items]
+
+    ds = chain()
+    first, second = loop(batches(ds)), loop(batches(ds))
+    with chain().epochs(2) as both:
+        epochs = loop(both)
+    twice = loop(batches(gp.TFRecordDataset(photographs).repeat(2).map(small_example).batch(44).with_options(on(backend))))
+
+    def same(a: list[Any], b: list[Any]) -> bool:
+        return np.array_equal(np.concatenate(a), np.concatenate(b))
+
+    assert not same(first, second)
+    assert same(second, loop(batches(chain(), epoch=1)))
+    assert same(first + second, epochs)
+    assert same(first, loop(batches(chain())))  # another source counts for itself
+    assert same(first, twice[:1])
+    assert not same(second, twice[1:])
+    assert not same(first, twice[1:])
+
+
+def test_a_second_pass_draws_other_windows_for_every_image(photographs: list[Path], spy: Spy, backend: str) -> None:
+    ds = gp.TFRecordDataset(photographs).repeat(2).map(small_example).batch(44)
+    one = windows(spy, gp.TFRecordDataset(photographs).map(small_example).batch(16), backend)
+    other = windows(spy, gp.TFRecordDataset(photographs).map(small_example).batch(16), backend, epoch=1)
+    spy.drawn.clear()
+    for _ in batches(ds.with_options(on(backend)), 0):
+        pass
+
+    first, second = dict(spy.drawn[:44]), dict(spy.drawn[44:])
+    assert first == one
+    assert first.keys() == second.keys()
+    assert sum(first[name] == second[name] for name in first) <= 2
+    assert sum(other[name] == second[name] for name in first) <= 2
+
+
+def test_another_seed_gives_other_crops(photographs: list[Path], spy: Spy, backend: str) -> None:
+    ds = gp.TFRecordDataset(photographs).map(small_example).batch(16)
+
+    zero = windows(spy, ds, backend)
+    one = windows(spy, ds.with_options(gp.Options(seed=1)), backend)
+
+    assert zero.keys() == one.keys()
+    assert sum(zero[name] == one[name] for name in zero) <= 2
