@@ -630,7 +630,7 @@ def require_no_symbols(who: str, fn: Any) -> None:
         TraceError: it captured one.
     """
     if _ACTIVE.get() is not None and _holds_symbol(fn, 0):
-        _refuse(f"{who} of {name_of(fn)}, which uses a value of the function around it: the number")
+        _refuse(f"the ordinary Python function of {who}, {name_of(fn)},")
 
 
 def _holds_symbol(value: Any, depth: int) -> bool:

@@ -6,7 +6,7 @@ of the GIL, for many records. A thread pool reads the next block while this one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol
 
@@ -91,6 +91,11 @@ class RecordReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def ready(self) -> bool:
+        """Whether the next block is there without waiting for a thread of the pool."""
+        ahead = self._ahead
+        return ahead is None or ahead.done()
+
     def close(self) -> None:
         """End every iteration at its next block. A read in progress ends by itself; its result is dropped."""
         self._closed = True
@@ -98,7 +103,7 @@ class RecordReader:
         if ahead is not None:
             ahead.cancel()
 
-    def blocks(self) -> Iterator[list[Item]]:
+    def blocks(self) -> Generator[list[Item], None, None]:
         """Iterate over the records in lists of many, as they are read; no list is empty."""
         source: _Source
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -222,39 +223,47 @@ class RecordsFlow:
             path = value[self.column].decode(errors="surrogateescape")
             stream = Stream(mix64(at.key, hash64("records")), path, "offset")
             if self.references and not self.compression:
-                return HoleMarker(HeaderWalker(path), stream)
+                return (element_of(item, stream) for item in HeaderWalker(path))
             readers = at.run.readers if self.ahead else None
             reader = RecordReader(path, compression=self.compression, readers=readers)
-            return HoleMarker(reader, stream)
+            return RecordIterator(reader, stream)
         return iter(())
 
 
-class HoleMarker:
-    """Turns the errors of a reader into holes."""
+class RecordIterator:
+    """The records of a file as elements, damaged ones as holes; reads block by block."""
 
-    __slots__ = ("_next", "_reader", "_stream")
+    __slots__ = ("_blocks", "_items", "_reader", "_stream")
 
-    def __init__(self, reader: Any, stream: Stream) -> None:
+    def __init__(self, reader: RecordReader, stream: Stream) -> None:
         self._reader = reader
-        self._next = iter(reader).__next__
+        self._blocks = reader.blocks()
+        self._items: Iterator[tuple[int, Any]] = iter(())
         self._stream = stream
 
-    def __iter__(self) -> HoleMarker:
+    def __iter__(self) -> RecordIterator:
         return self
 
     def __next__(self) -> Element:
-        offset, value = self._next()
-        if isinstance(value, DataError):
-            return Hole(value.at(self._stream.name, offset, "read", "offset")), self._stream, offset
-        return (value,), self._stream, offset
+        item = next(self._items, None)
+        if item is None:
+            self._items = iter(next(self._blocks))
+            item = next(self._items)
+        return element_of(item, self._stream)
 
     def ready(self) -> bool:
         """Whether the next record is there without waiting."""
-        ready = getattr(self._reader, "ready", None)
-        return True if ready is None else bool(ready())
+        return length_hint(self._items) > 0 or self._reader.ready()
 
     def close(self) -> None:
-        """Close the file."""
-        close = getattr(self._reader, "close", None)
-        if close is not None:
-            close()
+        """End the reader."""
+        self._reader.close()
+        self._blocks.close()
+
+
+def element_of(item: tuple[int, Any], stream: Stream) -> Element:
+    """What a reader gives as an element, an error as a hole."""
+    offset, value = item
+    if isinstance(value, DataError):
+        return Hole(value.at(stream.name, offset, "read", "offset")), stream, offset
+    return (value,), stream, offset

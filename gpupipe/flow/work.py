@@ -9,6 +9,7 @@ have given whose holes were known from the start.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -32,6 +33,11 @@ __all__ = ["IN_FLIGHT", "Work"]
 
 IN_FLIGHT = 2
 """Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
+
+PATIENCE = 10.0
+"""Seconds to wait for a thread at the end. Only a user's function can take that long; the thread is a daemon."""
+
+logger = logging.getLogger("gpupipe")
 
 
 @dataclass(slots=True)
@@ -82,7 +88,9 @@ class Work:
             self._changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
-                thread.join()
+                thread.join(PATIENCE)
+                if thread.is_alive():
+                    logger.warning("%s still runs a function of the chain after %.0f s", thread.name, PATIENCE)
         if self._threads[0].ident is None:
             close(self._source)
 
@@ -362,8 +370,8 @@ def host_copy(result: Any) -> Any:
 
 def _joined(parts: Sequence[Any]) -> Any:
     """The same output of several parts of a batch, as one."""
-    if all(isinstance(part, np.ndarray) for part in parts) and len({part.shape[1:] for part in parts}) == 1:
-        return np.concatenate(parts)
-    if any(isinstance(part, list) for part in parts) or isinstance(parts[0], np.ndarray):
-        return [row for part in parts for row in part]
-    return parts[0].__class__.concatenate(parts)
+    from ..transform.array import concatenate
+
+    if not any(isinstance(part, list) for part in parts) and len({tuple(part.shape[1:]) for part in parts}) == 1:
+        return concatenate(parts)
+    return [row for part in parts for row in part]

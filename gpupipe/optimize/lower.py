@@ -92,7 +92,7 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
             unknown.
     """
     root, fired = rewrite(root, settings.disabled_rules)
-    lowerer = _Lowerer(settings, Placer(settings), at)
+    lowerer = _Lowerer(settings, Placer(settings, dry=at is None), at)
     trailing = 0
     while isinstance(root, Prefetch | WithOptions):
         if isinstance(root, Prefetch):

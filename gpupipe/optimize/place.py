@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..errors import GpupipeError
 from ..evaluate import is_image
 from ..flow.base import Flow
 from ..flow.fetch import FetchFlow
 from ..flow.host import HeaderCheck, HostFlow, HostProgram
 from ..flow.stage import StageFlow
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
-from ..options import Settings
+from ..options import Settings, parse_device
 from ..plan.node import Element
 from ..transform.choose import Choice, make_executor, resolve_device
 from ..transform.program import Program
@@ -46,10 +47,12 @@ class Placer:
 
     Attributes:
         settings: of the run.
+        dry: nothing will run: an executor that this machine does not have is described, not refused.
         notes: one per transform stage, in the order in which they were placed.
     """
 
     settings: Settings
+    dry: bool = False
     notes: list[StageNote] = field(default_factory=list)
     fired: dict[str, int] = field(default_factory=dict)
     _choice: Choice | None = None
@@ -57,7 +60,12 @@ class Placer:
     def choice(self) -> Choice:
         """The executor of this chain, decided when the first image needs one."""
         if self._choice is None:
-            self._choice = resolve_device(self.settings)
+            try:
+                self._choice = resolve_device(self.settings)
+            except GpupipeError as error:
+                if not self.dry:
+                    raise
+                self._choice = wished(self.settings, f"but it cannot run here: {error}")
         return self._choice
 
     def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:
@@ -212,6 +220,14 @@ class _Maker:
 
     def __call__(self, program: Program, size: int) -> Any:
         return make_executor(self.choice, program, size, self.threads)
+
+
+def wished(settings: Settings, why: str) -> Choice:
+    """What the options ask for, on whatever machine has it."""
+    kind, number = parse_device(settings.device)
+    if kind == "gpu":
+        return Choice("dali-gpu", number or 0, why)
+    return Choice("dali-cpu", None, why)
 
 
 def _device_hand_over(choice: Choice, deliver: bool) -> Any:

@@ -142,11 +142,10 @@ def test_skip(count: int, expected: int) -> None:
     assert run(Dataset.range(5).skip(count)) == list(range(5))[5 - expected :]
 
 
-def test_take_of_nothing_and_a_full_take_do_not_ask_for_more() -> None:
+def test_take_does_not_ask_for_more_than_it_gives() -> None:
     asked: list[int] = []
     dataset = Dataset.range(100).map(lambda x: asked.append(int(x)) or x)
 
-    assert run(dataset.take(0)) == []
     assert run(dataset.take(3)) == [0, 1, 2]
     assert asked == [0, 1, 2]
 
@@ -204,6 +203,24 @@ def test_flat_map_nests() -> None:
     )
 
     assert run(dataset) == [(a, b) for a in (1, 2) for b in (0, 1) for _ in range(2)]
+
+
+@pytest.mark.parametrize("method", ["flat_map", "interleave"])
+def test_functions_inside_may_use_the_element_of_the_function_around_them(method: str) -> None:
+    def tens(a: Any) -> Dataset:
+        inner = Dataset.range(4).filter(lambda b: bool(b >= a)).map(lambda b: (a * 10 + b, str(int(a))))
+        return inner.concatenate(Dataset.from_generator(lambda n: iter([(np.int64(n), "end")]), args=(a,)))
+
+    got = run(getattr(Dataset.range(2), method)(tens))
+
+    expected = [[(a * 10 + b, b"%d" % a) for b in range(a, 4)] + [(a, b"end")] for a in range(2)]
+    assert sorted(got) == sorted(expected[0] + expected[1])
+
+
+def test_arithmetic_with_the_outer_element() -> None:
+    dataset = Dataset.range(3).flat_map(lambda a: Dataset.range(2).map(lambda b: b + a * 10))
+
+    assert run(dataset) == [0, 1, 10, 11, 20, 21]
 
 
 def test_apply_is_a_function_of_the_dataset() -> None:
@@ -290,6 +307,16 @@ def test_the_cached_batches_are_not_changed_by_what_a_user_does_to_them() -> Non
         batch += 100
 
     assert run(dataset) == expected
+
+
+def test_delivered_batches_are_writable_and_single_arrays_cannot_change_the_source() -> None:
+    source = np.arange(6).reshape(3, 2)
+    for dataset in (Dataset.from_tensor_slices(source), Dataset.from_tensor_slices(source).cache()):
+        for _ in range(2):
+            assert all(batch.flags.writeable for batch in dataset.batch(2).cache())
+            for row in dataset:
+                with pytest.raises(ValueError, match="read-only"):
+                    row += 1
 
 
 def test_elements_of_two_iterators_do_not_share_a_cache_that_is_being_filled() -> None:
