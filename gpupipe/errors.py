@@ -92,7 +92,10 @@ class DataError(GpupipeError, RuntimeError):
         file: the file or stream the element came from, None where unknown.
         offset: byte offset of the record in the file, or index in the stream; None where unknown.
         stage: the step that failed, as the user wrote it (``"read"``, ``"parse"``, ``"decode_jpeg"``, ...).
+        rows: where one step works on a batch, the rows that it refuses; the others are good.
     """
+
+    rows: tuple[int, ...] = ()
 
     def __init__(
         self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: str = "offset"

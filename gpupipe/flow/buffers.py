@@ -23,11 +23,24 @@ from .stack import pad_rows
 __all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """A full pass.
+
+    Attributes:
+        elements: with their identities.
+        element: their type, for a chain that is built on them.
+    """
+
+    elements: list[Element]
+    element: Any
+
+
 @dataclass(eq=False)
 class CacheStore:
     """The elements of full passes, by what they depend on (the seed)."""
 
-    filled: dict[int, list[Element]] = field(default_factory=dict)
+    filled: dict[int, Filled] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -42,13 +55,22 @@ class CacheFlow:
 
     source: Flow
     store: CacheStore
+    element: Any
 
     def open(self, at: Context) -> Iterator[Element]:
-        filled = self.store.filled.get(at.run.settings.seed)
-        rekey = _Rekey(at.key)
-        if filled is not None:
-            return map(rekey, filled)
-        return _Filling(self, at, rekey)
+        if at.run.settings.seed in self.store.filled:
+            return FilledFlow(self.store).open(at)
+        return _Filling(self, at, _Rekey(at.key))
+
+
+@dataclass(frozen=True, slots=True)
+class FilledFlow:
+    """The elements of a cache that is full."""
+
+    store: CacheStore
+
+    def open(self, at: Context) -> Iterator[Element]:
+        return map(_Rekey(at.key), self.store.filled[at.run.settings.seed].elements)
 
 
 class _Rekey:
@@ -86,6 +108,7 @@ class _Filling:
     def __init__(self, flow: CacheFlow, at: Context, rekey: _Rekey) -> None:
         self._store = flow.store
         self._seed = at.run.settings.seed
+        self._element = flow.element
         self._inner = flow.source.open(at.neutral())
         self._rekey = rekey
         self._kept: list[Element] | None = []
@@ -98,7 +121,7 @@ class _Filling:
         if element is None:
             if self._kept is not None:
                 with self._store.lock:
-                    self._store.filled.setdefault(self._seed, self._kept)
+                    self._store.filled.setdefault(self._seed, Filled(self._kept, self._element))
                 self._kept = None
             raise StopIteration
         element = keep(element)

@@ -137,7 +137,7 @@ class Work:
                 self._counters.busy += time.perf_counter() - started
                 return Job(group, values, feeds)
             except DataError as error:
-                bad = dict.fromkeys(getattr(error, "rows", ()), error)
+                bad = dict.fromkeys(error.rows, error)
                 if not bad or group.order is None:
                     return Job(group, values, [], error, bad)
                 make_holes(group, bad)

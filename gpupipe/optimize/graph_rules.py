@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..graph import Apply, Item, Value, rewrite_values, topological
 from ..io import ParseSingleExample
-from ..op import Op
+from ..ops.composite import Composite
 from ..ops.crop import Crop
 from ..ops.crop_mirror_normalize import CropMirrorNormalize
 from ..ops.decode_crop import DecodeCrop
@@ -27,14 +27,19 @@ Rule = Callable[[Value], Value]
 
 def decompose(value: Value) -> Value:
     """random_resized_crop(x) => resize(crop(x, window)): a composite op as its parts."""
-    if not isinstance(value, Apply):
+    made, result = (value.value, value.index) if isinstance(value, Item) else (value, 0)
+    if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop):
         return value
-    parts = value.op.decompose()
-    if not parts or isinstance(value.op, CropMirrorNormalize | DecodeCrop) or len(value.x) != 1:
+    # An op on several images at once (image and mask) has a row of parts, and a result, for each of them.
+    several = isinstance(made.op, Composite) and made.op.images > 1
+    if several and not isinstance(value, Item):
         return value
-    x: Value = value.x[0]
+    parts = made.op.row(result) if several and isinstance(made.op, Composite) else made.op.decompose()
+    if not parts or (not several and isinstance(value, Item)):
+        return value
+    x: Value = made.x[result]
     for op, taken in parts:
-        x = Apply(op, (x,), tuple(value.params[i] for i in taken), value.line)
+        x = Apply(op, (x,), tuple(made.params[i] for i in taken), made.line)
     return x
 
 
@@ -90,16 +95,10 @@ def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
         decode = value.x[0]
         if not isinstance(decode, Apply) or not decode.op.decodes or decode.params or consumers[decode] != 1:
             return value
-        fused = fused_decoder(decode.op, value.op)
+        fused = DecodeCrop.of(decode.op, value.op)
         return value if fused is None else Apply(fused, decode.x, value.params, value.line)
 
     return fuse_decode_crop
-
-
-def fused_decoder(decode: Op, crop: Crop) -> DecodeCrop | None:
-    """The decoder that decodes a window only."""
-    make = getattr(DecodeCrop, "of", None)
-    return None if make is None else make(decode, crop)
 
 
 def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:

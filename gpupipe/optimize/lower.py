@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import PlanError, PlanTypeError
 from ..evaluate import is_image
 from ..flow.base import Context, Element as FlowElement, Flow
-from ..flow.buffers import CacheFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow
+from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow
 from ..flow.elements import ConcatenateFlow, EnumerateFlow, RepeatFlow, ShardFlow, SkipFlow, TakeFlow, ZipFlow
 from ..flow.host import FilterFlow, HostProgram
 from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
@@ -123,12 +123,16 @@ class _Lowerer:
 
     def run(self, root: Node) -> Pending:
         """Lower a plan and everything below it."""
-        order = walk(root)
+        order = walk(root, self._filled)
         self._mark_references(order)
         for node in order:
             if id(node) not in self.done:
                 self.done[id(node)] = self._node(node)
         return self.done[id(root)]
+
+    def _filled(self, node: Node) -> bool:
+        """Whether a node is a cache that needs its input no more: nothing below it is opened or looked at."""
+        return isinstance(node, Cache) and self.settings.seed in node.store.filled
 
     def _mark_references(self, order: list[Node]) -> None:
         """Find the sources whose records are held or passed over: they yield references, not payloads."""
@@ -366,9 +370,12 @@ class _Lowerer:
         )
 
     def _cache(self, node: Cache) -> Pending:
+        if self._filled(node):
+            element, steps = node.store.filled[self.settings.seed].element, ("a filled cache in memory",)
+            return Pending.columns_of(FilledFlow(node.store), element, steps)
         source = self.placer.place(self.done[id(node.source)], label="cache")
         return Pending.columns_of(
-            CacheFlow(source.flow, node.store), source.element, (*source.steps, "cache in memory")
+            CacheFlow(source.flow, node.store, source.element), source.element, (*source.steps, "cache in memory")
         )
 
     # ---- joins

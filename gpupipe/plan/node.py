@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -141,8 +141,8 @@ def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(merged.items()))
 
 
-def walk(root: Node) -> list[Node]:
-    """Every node of a chain, each once, inputs before users, without recursion."""
+def walk(root: Node, stop: Callable[[Node], bool] = lambda node: False) -> list[Node]:
+    """Every node of a chain, each once, inputs before users, without recursion; none below a node that `stop`s."""
     seen: set[int] = set()
     order: list[Node] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
@@ -153,5 +153,6 @@ def walk(root: Node) -> list[Node]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((source, False) for source in reversed(node.sources))
+            if not stop(node):
+                stack.extend((source, False) for source in reversed(node.sources))
     return order

@@ -1,0 +1,150 @@
+"""shuffle: what must hold whatever the numbers are."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, Options, set_seed
+from tests.behaviour.model import run
+
+CONFIGURATIONS = [(n, b, seed) for n in (0, 1, 2, 7, 30) for b in (1, 2, 5, 30, 100) for seed in (0, 1, 2, 3)]
+
+
+@pytest.mark.parametrize(("n", "b", "seed"), CONFIGURATIONS)
+def test_output_p_holds_an_element_of_input_index_up_to_p_plus_b_minus_1(n: int, b: int, seed: int) -> None:
+    got = run(Dataset.range(n).shuffle(b, seed=seed))
+
+    assert sorted(got) == list(range(n))
+    assert all(index <= p + b - 1 for p, index in enumerate(got))
+
+
+def test_a_buffer_of_one_is_the_identity() -> None:
+    assert run(Dataset.range(50).shuffle(1)) == list(range(50))
+
+
+def test_the_bound_is_reached_and_elements_may_wait_long() -> None:
+    ahead, waited = 0, 0
+    for epoch in range(50):
+        for p, index in enumerate(run(Dataset.range(60).shuffle(10).iterator(epoch=epoch))):
+            ahead, waited = max(ahead, index - p), max(waited, p - index)
+
+    assert ahead == 9
+    assert waited > 30  # there is no lower bound: an element waits for ever with probability (9/10)**k
+
+
+def test_a_buffer_of_everything_is_a_uniform_permutation() -> None:
+    n, epochs = 5, 3000
+    places = np.zeros((n, n))
+    orders: Counter[tuple[int, ...]] = Counter()
+    dataset = Dataset.range(n).shuffle(n)
+    for epoch in range(epochs):
+        order = run(dataset.iterator(epoch=epoch))
+        orders[tuple(order)] += 1
+        places[order, range(n)] += 1
+
+    # Fixed seeds: no flake. 5 standard deviations of a binomial for each place, chi-square (119 degrees of freedom, standard
+    # deviation 15.4) within 5 of them for the orders.
+    expected = epochs / n
+    assert abs(places - expected).max() < 5 * (epochs * (1 / n) * (1 - 1 / n)) ** 0.5
+    mean = epochs / 120
+    chi = sum((orders[order] - mean) ** 2 / mean for order in orders) + (120 - len(orders)) * mean
+    assert abs(chi - 119) < 5 * 15.4
+
+
+def test_every_slot_of_a_small_buffer_is_equally_likely() -> None:
+    first = Counter(run(Dataset.range(40).shuffle(4).iterator(epoch=epoch))[0] for epoch in range(2000))
+
+    assert set(first) == {0, 1, 2, 3}
+    assert all(abs(count - 500) < 5 * (2000 * 0.25 * 0.75) ** 0.5 for count in first.values())
+
+
+def test_reshuffling_gives_another_order_in_every_epoch() -> None:
+    dataset = Dataset.range(30).shuffle(30)
+
+    first, second, third = run(dataset), run(dataset), run(dataset)
+
+    assert len({tuple(first), tuple(second), tuple(third)}) == 3
+
+
+def test_without_reshuffling_every_epoch_and_pass_has_one_order() -> None:
+    dataset = Dataset.range(30).shuffle(30, reshuffle_each_iteration=False)
+
+    first = run(dataset)
+
+    assert run(dataset) == first != list(range(30))
+    assert run(dataset.repeat(2)) == first * 2
+
+
+def test_equal_chains_with_equal_seeds_have_equal_orders() -> None:
+    def chain(seed: int | None) -> list[int]:
+        return run(Dataset.range(30).shuffle(30, seed=seed))
+
+    assert chain(1) == chain(1) != chain(2)
+    assert chain(None) == chain(None) != chain(1)
+
+
+def test_the_seed_of_the_chain_counts() -> None:
+    dataset = Dataset.range(30).shuffle(30, seed=1)
+    default = run(dataset.iterator(epoch=0))
+
+    assert run(dataset.with_options(Options(seed=0)).iterator(epoch=0)) == default
+    assert run(dataset.with_options(Options(seed=5)).iterator(epoch=0)) != default
+    set_seed(5)
+    try:
+        assert run(dataset.iterator(epoch=0)) == run(dataset.with_options(Options(seed=5)).iterator(epoch=0))
+    finally:
+        set_seed(0)
+
+
+@pytest.mark.parametrize("rules", [(), ("shuffle_and_repeat",)], ids=["fused", "not fused"])
+@pytest.mark.parametrize("buffer", [3, 10, 100])
+def test_repeat_never_mixes_passes(buffer: int, rules: tuple[str, ...]) -> None:
+    dataset = Dataset.range(10).shuffle(buffer).repeat(4).with_options(Options(disabled_rules=rules))
+
+    got = run(dataset)
+    passes = [got[i : i + 10] for i in range(0, 40, 10)]
+
+    assert all(sorted(one) == list(range(10)) for one in passes)
+    assert len(set(map(tuple, passes))) == 4
+
+
+def test_shuffle_behind_repeat_mixes_passes() -> None:
+    got = run(Dataset.range(10).repeat(4).shuffle(40))
+
+    assert sorted(got) == sorted([*range(10)] * 4)
+    assert sorted(got[:10]) != list(range(10))
+
+
+def test_equal_shuffles_inside_flat_map_differ_per_outer_element() -> None:
+    got = run(Dataset.range(3).flat_map(lambda _: Dataset.range(20).shuffle(20, seed=1)))
+
+    orders = {tuple(got[i : i + 20]) for i in range(0, 60, 20)}
+    assert len(orders) == 3
+
+
+def test_a_large_buffer_allocates_nothing() -> None:
+    tracemalloc.start()
+    try:
+        started = time.monotonic()
+        assert sorted(run(Dataset.range(5).shuffle(10**12))) == list(range(5))
+        assert sorted(run(Dataset.range(5).shuffle(10**12).repeat(2))) == sorted([*range(5)] * 2)
+        took, (_, peak) = time.monotonic() - started, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5_000_000
+    assert took < 5
+
+
+def test_the_order_does_not_depend_on_what_stands_behind_it() -> None:
+    dataset = Dataset.range(30).shuffle(8, seed=3)
+    expected = run(dataset.iterator(epoch=0))
+
+    assert run(dataset.prefetch(2).iterator(epoch=0)) == expected
+    assert [x for batch in run(dataset.batch(7).iterator(epoch=0)) for x in batch] == expected
+    assert run(dataset.map(lambda x: x).take(9).iterator(epoch=0)) == expected[:9]
