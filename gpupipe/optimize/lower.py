@@ -119,16 +119,24 @@ class _Lowerer:
     at: Context | None
     done: dict[int, Pending] = field(default_factory=dict)
     references: dict[int, bool] = field(default_factory=dict)
+    cached: set[int] = field(default_factory=set)
     ahead: bool = False
 
     def run(self, root: Node) -> Pending:
         """Lower a plan and everything below it."""
         order = walk(root, self._filled)
         self._mark_references(order)
+        self._mark_cached(order)
         for node in order:
             if id(node) not in self.done:
                 self.done[id(node)] = self._node(node)
         return self.done[id(root)]
+
+    def _mark_cached(self, order: list[Node]) -> None:
+        """Find the nodes below a cache, which opens them neutrally."""
+        for node in reversed(order):
+            if isinstance(node, Cache) or id(node) in self.cached:
+                self.cached.update(id(source) for source in node.sources)
 
     def _filled(self, node: Node) -> bool:
         """Whether a node is a cache that needs its input no more: nothing below it is opened or looked at."""
@@ -194,8 +202,8 @@ class _Lowerer:
             case FromGenerator():
                 signature = node.signature
                 structure = signature.structure if signature.structure is not None else None
-                flow = GeneratorFlow(node.generator, node.args, structure, signature.specs)
-                return self._learned(flow, node.element, (text,), lambda: structure or flow.learned())  # type: ignore[attr-defined]
+                flow = generated = GeneratorFlow(node.generator, node.args, structure, signature.specs)
+                return self._learned(node, flow, (text,), lambda: structure or generated.learned())
             case Records():
                 held = self.references.get(id(node), False) and not node.compression
                 inner = self.done[id(node.source)].flow
@@ -206,14 +214,15 @@ class _Lowerer:
                 raise PlanError(f"{text} is no source")
         return Pending.columns_of(flow, node.element, (text,))
 
-    def _learned(self, flow: Flow, element: Element, steps: tuple[str, ...], structure: Callable[[], Any]) -> Pending:
+    def _learned(self, node: Node, flow: Flow, steps: tuple[str, ...], structure: Callable[[], Any]) -> Pending:
         """A chain whose elements only the first one can tell: look at it, and keep it."""
+        element = node.element
         if element.known or (self.at is None and element.structure is not None):
             return Pending.columns_of(flow, element, steps)
         if self.at is None:
             return Pending.columns_of(flow, Element(LEAF, (TensorSpec(None, None),)), steps)
         primed = PrimedFlow(flow)
-        specs = primed.look(self.at)
+        specs = primed.look(self.at.neutral() if id(node) in self.cached else self.at)
         if specs is None:  # there is no element: whatever stands above will never see one
             return Pending.columns_of(primed, Element(LEAF, (TensorSpec(None, None),)), steps)
         learned = Element(structure(), specs)
@@ -248,7 +257,7 @@ class _Lowerer:
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
         flow = PythonMapFlow(placed.flow, function, calls, deterministic)
         text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
-        return self._learned(flow, node.element, (*placed.steps, text), function.learned)
+        return self._learned(node, flow, (*placed.steps, text), function.learned)
 
     def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
         batched = source.element.batched
@@ -309,9 +318,9 @@ class _Lowerer:
         source = self.placer.place(self.done[id(node.source)], label=node.name)
         calls = node.calls if isinstance(node, Interleave) else 0
         if node.inner is None:
-            inner = Inner(_Dynamic(node, self, source.element))
-            flow = self._outer(node, source.flow, inner)
-            return self._learned(flow, node.element, (*source.steps, node.describe()), inner.open.learned)  # type: ignore[attr-defined]
+            dynamic = _Dynamic(node, self, source.element)
+            flow = self._outer(node, source.flow, Inner(dynamic))
+            return self._learned(node, flow, (*source.steps, node.describe()), dynamic.learned)
         below = _Lowerer(self.settings, self.placer, None)
         below.references = {id(node.inner): self.references.get(id(node), False)}
         below.ahead = calls != 0

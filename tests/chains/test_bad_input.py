@@ -1,0 +1,329 @@
+"""Bad input: a clear error that names file, offset and feature or stage. Nothing hangs, no thread is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import (
+    DataError,
+    DecodeError,
+    MissingFileError,
+    ParseError,
+    PlanError,
+    RecordError,
+    ShapeError,
+    SpecError,
+)
+from gpupipe.evaluate import header_size
+from tests.chains import damage
+from tests.chains.damage import decoded, events, example, jpeg, labels_of, no_thread_left, write
+from tests.chains.data import FEATURES, on, parse
+
+COUNT, BAD = 10, 5
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    with no_thread_left():
+        yield
+
+
+def shard(folder: Path, bad: bytes | None = None) -> tuple[Path, list[int]]:
+    """Ten records of which number 5 is `bad`."""
+    records = [example(i) if i != BAD or bad is None else bad for i in range(COUNT)]
+    path = folder / "shard.tfrecord"
+    return path, write(path, records)
+
+
+def flip_byte(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def wrong_crc(folder: Path) -> tuple[Path, int]:
+    path, offsets = shard(folder)
+    flip_byte(path, offsets[BAD] + 40)
+    return path, offsets[BAD]
+
+
+def wrong_length_crc(folder: Path) -> tuple[Path, int]:
+    path, offsets = shard(folder)
+    flip_byte(path, offsets[BAD] + 9)
+    return path, offsets[BAD]
+
+
+def with_record(**changed: Any) -> Callable[[Path], tuple[Path, int]]:
+    def make(folder: Path) -> tuple[Path, int]:
+        path, offsets = shard(folder, example(BAD, **changed))
+        return path, offsets[BAD]
+
+    return make
+
+
+def with_image(change: Callable[[bytes], bytes]) -> Callable[[Path], tuple[Path, int]]:
+    return lambda folder: with_record(data=change(jpeg(BAD)))(folder)
+
+
+def not_an_example(folder: Path) -> tuple[Path, int]:
+    path, offsets = shard(folder, b"\xff" * 50)
+    return path, offsets[BAD]
+
+
+KINDS: dict[str, tuple[Callable[[Path], tuple[Path, int]], type[DataError], list[str]]] = {
+    "wrong CRC": (wrong_crc, RecordError, ["read", "CRC"]),
+    "wrong CRC of the length": (wrong_length_crc, RecordError, ["read"]),
+    "not an Example": (not_an_example, ParseError, ["parse_single_example"]),
+    "missing feature": (with_record(encoded=None), ParseError, ["parse_single_example", "image/encoded"]),
+    "wrong dtype": (with_record(class_label=1.5), ParseError, ["parse_single_example", "image/class/label", "int64"]),
+    "wrong count": (with_record(class_label=[1, 2]), ParseError, ["parse_single_example", "image/class/label"]),
+    "not a JPEG": (with_record(data=b"hello, this is no image"), DecodeError, ["decode_jpeg"]),
+    "empty image": (with_record(data=b""), DecodeError, ["decode_jpeg"]),
+    "truncated JPEG": (with_image(damage.cut), DecodeError, ["decode_jpeg"]),
+    "bomb": (with_image(damage.bomb), DecodeError, ["30000x30000", "max_pixels"]),
+    "bad scan": (with_image(damage.bad_scan), DecodeError, ["decode_jpeg"]),
+    "bad tables": (with_image(damage.bad_tables), DecodeError, ["decode_jpeg"]),
+}
+ORDERS = {
+    "in order": lambda ds: ds,
+    "shuffled": lambda ds: ds.shuffle(100),  # records travel as references, payloads are read behind it
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=list(ORDERS))
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_an_error_names_file_offset_and_stage(
+    tmp_path: Path, backend: str, kind: tuple[Any, type[DataError], list[str]], order: Callable[[Any], Any]
+) -> None:
+    make, expected, words = kind
+    path, offset = make(tmp_path)
+    ds = order(gp.TFRecordDataset(path)).map(decoded).batch(4).with_options(on(backend))
+
+    found = labels_of(events(ds))
+
+    errors = [item for item in found if isinstance(item, Exception)]
+    assert [type(error) for error in errors] == [expected]
+    assert errors[0].file == str(path) and errors[0].offset == offset
+    text = str(errors[0])
+    assert text.startswith(f"{path} at offset {offset}: ")
+    for word in words:
+        assert word in text
+    assert len(text) < 400 and text.isprintable()
+    # Raised once; the iterator goes on with everything else.
+    good = sorted(label for item in found if not isinstance(item, Exception) for label in item)
+    assert good == [i for i in range(COUNT) if i != BAD]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_skip_leaves_it_out_and_replace_keeps_the_count(
+    tmp_path: Path, backend: str, kind: tuple[Any, type[DataError], list[str]]
+) -> None:
+    path, _ = kind[0](tmp_path)
+    ds = gp.TFRecordDataset(path).map(decoded).batch(4)
+
+    skipped = labels_of(events(ds.with_options(on(backend, on_error="skip"))))
+    replaced = labels_of(events(ds.with_options(on(backend, on_error="replace"))))
+
+    assert skipped == [[0, 1, 2, 3], [4, 6, 7, 8], [9]]
+    assert replaced == [[0, 1, 2, 3], [4, 4, 6, 7], [8, 9]]
+
+
+def test_decoder_only_damage_has_a_good_header() -> None:
+    for change in (damage.bad_scan, damage.bad_tables):
+        assert header_size(change(jpeg(1)), oriented=False, max_pixels=10_000) == (24, 32)
+
+
+def test_errors_without_a_batch_keep_their_places(tmp_path: Path, backend: str) -> None:
+    path, offset = with_image(damage.bad_scan)(tmp_path)
+    ds = gp.TFRecordDataset(path).map(decoded).with_options(on(backend))
+
+    found = [item.offset if isinstance(item, Exception) else int(item[1]) for item in events(ds)]
+
+    assert found == [0, 1, 2, 3, 4, offset, 6, 7, 8, 9]
+
+
+# ---- files
+
+
+def test_a_missing_file_is_named(tmp_path: Path, backend: str) -> None:
+    path, _ = shard(tmp_path)
+    missing = tmp_path / "missing.tfrecord"
+    ds = gp.TFRecordDataset([missing, path]).map(decoded).batch(4).with_options(on(backend))
+
+    found = labels_of(events(ds))
+
+    assert isinstance(found[0], MissingFileError) and isinstance(found[0], FileNotFoundError)
+    assert str(missing) in str(found[0]) and "read" in str(found[0])
+    assert found[1:] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_missing_image_file_is_named(tmp_path: Path, backend: str) -> None:
+    paths = [str(tmp_path / f"{i}.jpg") for i in range(3)]
+    for i in (0, 2):
+        Path(paths[i]).write_bytes(jpeg(i))
+
+    def load(path: Any) -> Any:
+        return ops.decode_jpeg(gp.io.read_file(path), channels=3)
+
+    found = events(gp.Dataset.from_tensor_slices(paths).map(load).batch(2).with_options(on(backend)))
+
+    assert isinstance(found[0], MissingFileError)
+    assert paths[1] in str(found[0]) and "read_file" in str(found[0])
+    assert [len(batch) for batch in found[1:]] == [2]
+
+
+def test_an_empty_glob_is_an_error_on_the_users_line(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"nothing-\*\.tfrecord"):
+        gp.Dataset.list_files(str(tmp_path / "nothing-*.tfrecord"))
+
+
+@pytest.mark.parametrize("left", [5, 12, 60], ids=["in the length", "behind the length", "in the payload"])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=list(ORDERS))
+def test_a_truncated_record_is_named(tmp_path: Path, backend: str, left: int, order: Callable[[Any], Any]) -> None:
+    path, offsets = shard(tmp_path)
+    path.write_bytes(path.read_bytes()[: offsets[BAD] + left])
+
+    found = labels_of(events(order(gp.TFRecordDataset(path)).map(decoded).batch(5).with_options(on(backend))))
+
+    errors = [item for item in found if isinstance(item, Exception)]
+    assert [(type(e), e.file, e.offset) for e in errors] == [(RecordError, str(path), offsets[BAD])]
+    assert "truncated" in str(errors[0]) and f"at offset {offsets[BAD]}: read" in str(errors[0])
+    assert [sorted(item) for item in found if not isinstance(item, Exception)] == [[0, 1, 2, 3, 4]]
+
+
+def test_a_file_of_another_format_is_named(tmp_path: Path, backend: str) -> None:
+    path = tmp_path / "photograph.jpg"
+    path.write_bytes(jpeg(0))
+
+    found = events(gp.TFRecordDataset(path).map(decoded).batch(2).with_options(on(backend)))
+
+    assert [type(item) for item in found] == [RecordError]
+    assert str(path) in str(found[0]) and "JPEG" in str(found[0])
+
+
+# ---- batches and ops
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_unequal_shapes_in_a_batch_name_both_elements(tmp_path: Path, backend: str, on_error: str) -> None:
+    records = [example(i, jpeg(i, 24 + 8 * (i == 2), 32)) for i in range(8)]
+    path = tmp_path / "shard.tfrecord"
+    offsets = write(path, records)
+    ds = gp.TFRecordDataset(path).map(decoded).batch(4).with_options(on(backend, on_error=on_error))
+
+    found = labels_of(events(ds))
+
+    assert found[-1] == [4, 5, 6, 7]
+    if on_error == "skip":
+        assert len(found) == 1
+        return
+    error = found[0]
+    assert type(error) is ShapeError and error.file == str(path)
+    text = str(error)
+    assert str(offsets[2]) in text and "24" in text and "32" in text and "batch" in text
+
+
+def test_unequal_labels_in_a_batch_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "shard.tfrecord"
+    write(path, [encode_labels([1, 2]), encode_labels([3, 4, 5])])
+    features = {"image/class/label": gp.io.FixedLenSequenceFeature((), "int64", allow_missing=True)}
+    ds = gp.TFRecordDataset(path).map(lambda x: gp.io.parse_single_example(x, features)).batch(2)
+
+    (error,) = events(ds)
+
+    assert type(error) is ShapeError
+    assert "image/class/label" in str(error) and str(path) in str(error)
+
+
+def encode_labels(labels: list[int]) -> bytes:
+    return gp.io.encode_example({"image/class/label": labels})
+
+
+def test_an_op_of_the_wrong_rank_is_an_error_on_the_users_line() -> None:
+    def wrong(record: Any) -> Any:
+        return ops.resize(parse(record)[1], (8, 8))
+
+    with pytest.raises(SpecError, match="resize needs an image"):
+        gp.TFRecordDataset(["never-read.tfrecord"]).map(wrong)
+
+
+def test_an_op_of_the_wrong_rank_behind_a_python_function_names_the_line(backend: str) -> None:
+    def unknown(x: Any) -> Any:
+        return np.zeros(int(x) + 3, np.uint8)
+
+    ds = gp.Dataset.range(4).map(unknown).map(lambda x: ops.flip_left_right(x)).batch(2).with_options(on(backend))
+
+    with pytest.raises(SpecError, match=r"flip_left_right needs an image.*test_bad_input\.py"), ds.iterator() as items:
+        next(items)
+
+
+def test_the_wrong_feature_type_in_the_spec_is_an_error_on_the_users_line() -> None:
+    def wrong(record: Any) -> Any:
+        x = gp.io.parse_single_example(record, FEATURES)
+        return ops.decode_jpeg(x["image/class/label"])
+
+    with pytest.raises(SpecError, match="decode_jpeg needs the bytes of an encoded image"):
+        gp.TFRecordDataset(["never-read.tfrecord"]).map(wrong)
+
+
+# ---- bombs and budgets
+
+
+def test_max_pixels_can_be_lowered(tmp_path: Path, backend: str) -> None:
+    path, offset = with_record(data=jpeg(BAD, 200, 200))(tmp_path)
+    ds = gp.TFRecordDataset(path).map(decoded).batch(3).with_options(on(backend, max_pixels=24 * 32))
+
+    errors = [item for item in events(ds) if isinstance(item, Exception)]
+
+    assert [type(error) for error in errors] == [DecodeError]
+    assert errors[0].offset == offset
+    assert "768" in str(errors[0]) and "200x200" in str(errors[0])
+
+
+# ---- threads
+
+
+def test_an_abandoned_iterator_leaves_no_thread(tmp_path: Path, backend: str) -> None:
+    path, _ = wrong_crc(tmp_path)
+    ds = (
+        gp.Dataset.list_files(str(path))
+        .repeat()
+        .interleave(gp.TFRecordDataset, cycle_length=4, num_parallel_calls=gp.AUTOTUNE)
+        .shuffle(8)
+        .map(decoded)
+        .batch(3)
+        .prefetch(4)
+        .with_options(on(backend, on_error="skip"))
+    )
+
+    def break_off() -> None:
+        for _ in zip(ds, range(3), strict=False):
+            pass
+
+    with no_thread_left():
+        break_off()
+
+
+def test_an_iterator_that_raised_leaves_no_thread(tmp_path: Path, backend: str) -> None:
+    path, _ = with_image(damage.bad_scan)(tmp_path)
+    ds = gp.TFRecordDataset(path).repeat().map(decoded).batch(3).prefetch(4).with_options(on(backend))
+
+    def fail() -> str:
+        try:
+            for _ in ds:
+                pass
+        except DecodeError as error:
+            return str(error)
+        return ""
+
+    with no_thread_left():
+        assert str(path) in fail()
