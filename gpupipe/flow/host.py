@@ -102,7 +102,8 @@ class HostProgram:
         try:
             return header_size(data, oriented=check.oriented, max_pixels=self.max_pixels)
         except DataError as error:
-            raise error.at(stage=check.stage) from error
+            error.stage = check.stage  # the user wrote a decoder; that its header is read first is our business
+            raise
 
     def _one_by_one(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
         """The same where random numbers are drawn on the host: a batch of one."""
