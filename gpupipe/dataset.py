@@ -5,16 +5,12 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import PlanError, PlanTypeError, TraceError
-from .extract.storage import expand
-from .flow.buffers import CacheStore
-from .load.iterator import DatasetIterator, OwnedIterator
-from .optimize.explain import Explanation, explain
-from .optimize.lower import options_of
+from .extract.patterns import expand
 from .options import AUTOTUNE, Options
 from .plan.joins import Concatenate, Zip
 from .plan.node import INFINITE, UNKNOWN_CARDINALITY, Element, Node
@@ -38,9 +34,16 @@ from .plan.steps import (
     Take,
     Unbatch,
     WithOptions,
+    options_of,
 )
 from .spec import LEAF, TensorSpec, as_leaf, flatten, read_only
 from .trace import Symbol, Traced, active_trace, decide, name_of, require_no_symbols, trace, trace_inner
+
+if TYPE_CHECKING:
+    from .load.iterator import DatasetIterator, OwnedIterator
+    from .optimize.explain import Explanation
+
+# What runs a chain (optimize, flow, transform, load) is imported by the first chain that runs: `import gpupipe` is quick.
 
 __all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "TFRecordDataset"]
 
@@ -295,7 +298,7 @@ class Dataset:
             num_parallel_calls: lets readers run ahead; `AUTOTUNE` or any number >= 1. The order stays the same.
             deterministic: False takes what is ready first.
         """
-        cycle = _positive("interleave", "cycle_length", cycle_length, 16)
+        cycle = _positive("interleave", "cycle_length", None if cycle_length == AUTOTUNE else cycle_length, 16)
         block = _positive("interleave", "block_length", block_length, 1)
         calls = _calls("interleave", num_parallel_calls)
         inner = self._inner("interleave", map_func)
@@ -431,6 +434,8 @@ class Dataset:
             raise PlanTypeError(f"cache needs a file name, got {filename!r}")
         if filename:
             raise PlanError(f"cache keeps elements in memory in this version, got the file name {filename!r}; use cache()")
+        from .flow.buffers import CacheStore
+
         return self._then(Cache(self.plan, CacheStore()))
 
     def concatenate(self, dataset: Dataset) -> Dataset:
@@ -495,6 +500,8 @@ class Dataset:
 
     def explain(self) -> Explanation:
         """Say what the chain is and how it will run: stages, devices, fused ops, buffers. Reads no data, needs no GPU."""
+        from .optimize.explain import explain
+
         return explain(self.plan, self.options().resolve())
 
     # ---- iteration
@@ -511,6 +518,8 @@ class Dataset:
         """
         if epoch is not None and _integer("iterator", "epoch", epoch) < 0:
             raise PlanError(f"iterator needs an epoch >= 0, got {epoch}")
+        from .load.iterator import DatasetIterator
+
         epochs = self._counted() if epoch is None else iter((epoch,))
         return DatasetIterator(self.plan, self.options().resolve(), epochs)
 
@@ -518,6 +527,8 @@ class Dataset:
         """One iterator over `count` epochs, numbered from `start`."""
         if _integer("epochs", "count", count) < 0 or _integer("epochs", "start", start) < 0:
             raise PlanError(f"epochs needs count and start >= 0, got {count} and {start}")
+        from .load.iterator import DatasetIterator
+
         return DatasetIterator(self.plan, self.options().resolve(), iter(range(start, start + count)))
 
     def _counted(self) -> Iterator[int]:
@@ -529,6 +540,8 @@ class Dataset:
 
     def as_numpy_iterator(self) -> OwnedIterator:
         """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes."""
+        from .load.iterator import OwnedIterator
+
         return OwnedIterator(self.plan, self.options().resolve(), self._counted())
 
     def first(self) -> Any:
@@ -637,11 +650,11 @@ def _size(who: str, value: Any) -> int:
 
 
 def _positive(who: str, name: str, value: Any, default: int) -> int:
-    if value is None or value == AUTOTUNE:
+    if value is None:
         return default
     number = _integer(who, name, value)
     if number < 1:
-        raise PlanError(f"{who} needs {name} >= 1 or AUTOTUNE, got {number}")
+        raise PlanError(f"{who} needs {name} >= 1, got {number}")
     return number
 
 

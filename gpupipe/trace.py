@@ -23,7 +23,7 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .errors import PlanError, PlanTypeError, SpecError, TraceError
 from .extract.headers import read_header
-from .graph import Apply, Const, Draw, Input, Item, Value, topological
+from .graph import Apply, Const, Draw, Input, Item, Value
 from .op import Arg, Array, Op
 from .random import BatchRng, hash64
 from .spec import Structure, TensorSpec, as_leaf, byte_array, flatten, spec_of
@@ -671,9 +671,4 @@ def call_site() -> str:
 def name_of(fn: Any) -> str:
     """A function's name for people."""
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
-    return f"{name}()" if name != "<lambda>" else "the lambda"
-
-
-def random_calls(outputs: Sequence[Value]) -> int:
-    """How many random calls a graph holds."""
-    return sum(isinstance(value, Draw) and value.site != "" for value in topological(outputs))
+    return "the lambda" if name.endswith("<lambda>") else f"{name}()"

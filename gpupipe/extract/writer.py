@@ -10,7 +10,6 @@ import zlib
 from typing import Protocol
 
 from gpupipe.errors import PlanError, PlanTypeError
-from gpupipe.extract.crc import masked_crc32c
 from gpupipe.extract.inflate import checked_compression
 
 __all__ = ["TFRecordWriter"]
@@ -42,7 +41,10 @@ class TFRecordWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
+        from gpupipe.extract.crc import masked_crc32c  # its library takes 20 ms to import; `import gpupipe` needs it not
+
         compression = checked_compression(compression_type)
+        self._crc = masked_crc32c
         self._file: _File | None
         self._raw = io.BufferedWriter(io.FileIO(path, "wb"), 1 << 20)
         if compression == "GZIP":
@@ -65,7 +67,7 @@ class TFRecordWriter:
             raise PlanTypeError(f"TFRecordWriter.write needs bytes, got {type(record).__name__}; encode it first")
         payload = bytes(record)
         length = struct.pack("<Q", len(payload))
-        self._file.write(_header(len(payload), masked_crc32c(length)) + payload + _word(masked_crc32c(payload)))
+        self._file.write(_header(len(payload), self._crc(length)) + payload + _word(self._crc(payload)))
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system."""

@@ -58,7 +58,6 @@ class BatchFormer:
         self._rows: list[Element] = []
         self._early: list[Element] = []  # holes before the first good element, under "replace"
         self._last: Any = None
-        self.holes: list[Element] = []
 
     def next(self) -> Group | Element | None:
         """The next group; an element that is a raised hole; None at the end."""
@@ -76,15 +75,12 @@ class BatchFormer:
             elif value.raised:
                 return element
             elif self._on_error == "raise":
-                self.holes.append(element)
                 return raised(element)
             elif self._on_error == "skip":
-                self.holes.append(element)
+                continue
             elif self._last is None:
-                self.holes.append(element)
                 self._early.append(element)
             else:
-                self.holes.append(element)
                 rows.append((self._last, element[1], element[2]))
         if len(rows) >= self._size:
             group, self._rows = rows[: self._size], rows[self._size :]
@@ -108,7 +104,6 @@ class RowFormer:
     def __init__(self, source: Iterator[Element], size: int) -> None:
         self._source = source
         self._size = size
-        self.holes: list[Element] = []
 
     def next(self) -> Group | Element | None:
         """The next group, None at the end."""
@@ -141,7 +136,6 @@ class UnstackFormer:
         self._compute = compute
         self._on_error = on_error
         self._ready: deque[Group | Element] = deque()
-        self.holes: list[Element] = []
 
     def next(self) -> Group | Element | None:
         """The next batch as a group; a hole as it is; None at the end."""
@@ -159,7 +153,6 @@ class UnstackFormer:
                 rows.append((self._compute(columns, stream, position), stream, position))
             except DataError as error:
                 hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
-                self.holes.append(hole)
                 if self._on_error == "raise":
                     yield raised(hole)
                 elif self._on_error == "replace" and rows:

@@ -20,7 +20,7 @@ from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
 from ..flow.shuffle import ShuffleFlow
 from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, failed
 from ..graph import Identity, Input, Value, substitute, topological
-from ..options import Options, Settings
+from ..options import Settings
 from ..plan.joins import Concatenate, Zip, graft
 from ..plan.node import Element, Node, walk
 from ..plan.padding import padded_shapes, padding_values
@@ -51,7 +51,7 @@ from .pending import Pending, renumber
 from .place import Placer
 from .rules import ShuffleRepeat, rewrite
 
-__all__ = ["Lowered", "lower", "options_of"]
+__all__ = ["Lowered", "lower"]
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,6 @@ class Lowered:
     steps: tuple[str, ...]
     placer: Placer
     fired: dict[str, int]
-
-
-def options_of(root: Node) -> Options:
-    """The options of a chain, merged along it; the last one wins."""
-    merged = Options()
-    for node in walk(root):
-        if isinstance(node, WithOptions):
-            merged = merged.merge(node.options)
-    return merged
 
 
 def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..graph import Const
 from ..options import Options
 from ..spec import Structure, TensorSpec
 from ..trace import Traced, name_of
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node, walk
 
 __all__ = [
     "Batch",
@@ -376,6 +375,10 @@ class WithOptions(Step):
         return f"with_options({given})"
 
 
-def constants(traced: Traced | None) -> bool:
-    """Whether a traced function gives the same for every element."""
-    return traced is not None and all(isinstance(value, Const) for value in traced.outputs)
+def options_of(root: Node) -> Options:
+    """The options of a chain, merged along it; the last one wins."""
+    merged = Options()
+    for node in walk(root):
+        if isinstance(node, WithOptions):
+            merged = merged.merge(node.options)
+    return merged

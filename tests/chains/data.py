@@ -66,10 +66,12 @@ class Spy:
 
     Attributes:
         decoded: images decoded, counted once for each run of the graph that a row takes part in.
+        sizes: rows of each run of the graph.
         drawn: for each row the name of its image (a hash of its bytes) and its drawn parameters.
     """
 
     decoded: int = 0
+    sizes: list[int] = field(default_factory=list)
     drawn: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
     def install(self, monkeypatch: Any) -> Spy:
@@ -86,6 +88,7 @@ class Spy:
 
     def note(self, program: Program, feed: Feed) -> None:
         """Note one run of the graph."""
+        self.sizes.append(feed.size)
         self.decoded += feed.size * sum(isinstance(value, Apply) and value.op.decodes for value in program.values)
         columns = dict(zip(program.inputs, feed.values, strict=True))
         images = next(rows for value, rows in columns.items() if value.spec.dtype is bytes)

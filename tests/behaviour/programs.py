@@ -1,0 +1,319 @@
+"""Random chains, and what they mean in plain Python: one description, run by gpupipe, by tf.data and by generators.
+
+Elements are integers, or batches of them. Where a step may fail, the model follows the law of holes: a hole keeps its place and
+counts like an element until a batch or the delivery decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gpupipe import Dataset
+from tests.behaviour.model import plain
+
+Op = tuple[Any, ...]
+Program = tuple[int, tuple[Op, ...]]
+
+_SMALL = st.integers(-1, 6)
+_ANYWHERE: list[st.SearchStrategy[Op]] = [
+    st.tuples(st.just("take"), _SMALL),
+    st.tuples(st.just("skip"), _SMALL),
+    st.tuples(st.just("repeat"), st.integers(0, 2)),
+    st.integers(1, 3).flatmap(lambda n: st.tuples(st.just("shard"), st.just(n), st.integers(0, n - 1))),
+    st.tuples(st.just("prefetch"), st.integers(-1, 2)),
+    st.just(("cache",)),
+]
+_NUMBERS = [
+    *_ANYWHERE,
+    st.tuples(st.just("add"), st.integers(1, 3)),
+    st.tuples(st.just("python"), st.integers(1, 3), st.sampled_from([0, 2])),
+    st.tuples(st.just("filter"), st.integers(2, 3)),
+    st.tuples(st.just("python filter"), st.integers(2, 3)),
+    st.tuples(st.just("zip"), st.integers(0, 9)),
+    st.tuples(st.just("concatenate"), st.integers(0, 4)),
+    st.tuples(st.just("enumerate"), st.integers(-1, 1)),
+    st.just(("flat_map",)),
+    st.tuples(st.just("interleave"), st.integers(1, 3), st.integers(1, 2)),
+    st.tuples(st.just("batch"), st.integers(1, 4), st.booleans()),
+]
+_BATCHES = [*_ANYWHERE, st.just(("unbatch",)), st.just(("unbatch",)), st.tuples(st.just("add"), st.integers(1, 3))]
+_FAILING_NUMBERS = [
+    st.integers(2, 4).flatmap(lambda m: st.tuples(st.just("fail"), st.just(m), st.integers(0, m - 1))),
+    st.integers(2, 5).flatmap(lambda m: st.tuples(st.just("filter fails"), st.just(m), st.integers(0, m - 1))),
+]
+_FAILING_BATCHES = [st.tuples(st.just("batch fails"), st.integers(0, 2))]
+
+
+@st.composite
+def programs(draw: st.DrawFn, failing: bool = False, most: int = 7) -> Program:
+    """A source of up to 9 numbers and up to `most` steps; with `failing`, steps that raise for some elements."""
+    ops: list[Op] = []
+    batched = False
+    for _ in range(draw(st.integers(1, most))):
+        choices = list(_BATCHES if batched else _NUMBERS)
+        if failing:
+            choices += _FAILING_BATCHES if batched else _FAILING_NUMBERS * 2
+        op = draw(st.one_of(choices))
+        batched = batched != (op[0] in ("batch", "unbatch"))
+        ops.append(op)
+    return draw(st.integers(0, 9)), tuple(ops)
+
+
+# ---- as plain Python
+
+
+class Hole:
+    """An element that failed. It counts like one until it is `raised`."""
+
+    def __init__(self, raised: bool = False) -> None:
+        self.raised = raised
+
+
+Stream = Callable[[], Iterator[Any]]
+
+
+def model(program: Program, on_error: str = "raise") -> list[Any]:
+    """What every `next` gives; "error" where it raises."""
+    count, ops = program
+    stream: Stream = lambda: iter(range(count))  # noqa: E731
+    for op in ops:
+        stream = _step(stream, op, on_error)
+    return list(_delivered(stream(), on_error))
+
+
+def _delivered(items: Iterator[Any], on_error: str) -> Iterator[Any]:
+    last, early = None, 0
+    for item in items:
+        if not isinstance(item, Hole):
+            yield from [item] * (1 + early)
+            last, early = item, 0
+        elif item.raised or on_error == "raise":
+            yield "error"
+        elif on_error == "replace":
+            if last is None:
+                early += 1
+            else:
+                yield last
+
+
+def _counts(item: Any) -> bool:
+    return not isinstance(item, Hole) or not item.raised
+
+
+def _each(source: Stream, fn: Callable[[Any], Any]) -> Stream:
+    def run() -> Iterator[Any]:
+        for item in source():
+            if isinstance(item, Hole):
+                yield item
+                continue
+            try:
+                yield fn(item)
+            except ZeroDivisionError:
+                yield Hole()
+
+    return run
+
+
+def _kept(source: Stream, keep: Callable[[Any], bool]) -> Stream:
+    def run() -> Iterator[Any]:
+        for item in source():
+            try:
+                if isinstance(item, Hole) or keep(item):
+                    yield item
+            except ZeroDivisionError:
+                yield Hole()
+
+    return run
+
+
+def _slice(source: Stream, chosen: Callable[[int], bool], end: int | None = None) -> Stream:
+    """The elements whose number is chosen; errors on their way to the user pass. Stops asking after `end` elements."""
+
+    def run() -> Iterator[Any]:
+        number = 0
+        if end == 0:
+            return
+        for item in source():
+            if not _counts(item):
+                yield item
+                continue
+            if chosen(number):
+                yield item
+            number += 1
+            if number == end:
+                return
+
+    return run
+
+
+def _zipped(left: Stream, right: Stream, join: Callable[[Any, Any], Any]) -> Stream:
+    def run() -> Iterator[Any]:
+        inputs = left(), right()
+        while True:
+            parts = []
+            for items in inputs:
+                for item in items:
+                    if _counts(item):
+                        parts.append(item)
+                        break
+                    yield item
+                else:
+                    return
+            bad = [part for part in parts if isinstance(part, Hole)]
+            yield bad[0] if bad else join(*parts)
+
+    return run
+
+
+def _batched(source: Stream, size: int, drop: bool, on_error: str) -> Stream:
+    def run() -> Iterator[Any]:
+        rows: list[Any] = []
+        last, early = None, 0
+        for item in source():
+            if not isinstance(item, Hole):
+                rows += [item] * (1 + early)
+                last, early = item, 0
+            elif item.raised or on_error == "raise":
+                yield Hole(raised=True)
+            elif on_error == "replace" and last is None:
+                early += 1
+            elif on_error == "replace":
+                rows.append(last)
+            while len(rows) >= size:
+                yield rows[:size]
+                rows = rows[size:]
+        if rows and not drop:
+            yield rows
+
+    return run
+
+
+def _interleaved(source: Stream, cycle: int, block: int, inner: Callable[[Any], list[Any]]) -> Stream:
+    from tests.behaviour.test_interleave import model as order
+
+    def run() -> Iterator[Any]:
+        return iter(order([[item] if isinstance(item, Hole) else inner(item) for item in source()], cycle, block))
+
+    return run
+
+
+def _unbatched(source: Stream) -> Stream:
+    def run() -> Iterator[Any]:
+        for item in source():
+            yield from [item] if isinstance(item, Hole) else item
+
+    return run
+
+
+def _step(source: Stream, op: Op, on_error: str) -> Stream:
+    match op:
+        case ("take", n):
+            return source if n < 0 else _slice(source, lambda i: True, n)
+        case ("skip", n):
+            return _slice(source, lambda i: True, 0) if n < 0 else _slice(source, lambda i: i >= n)
+        case ("repeat", n):
+            return lambda: itertools.chain.from_iterable(source() for _ in range(n))
+        case ("shard", n, index):
+            return _slice(source, lambda i: i % n == index)
+        case ("prefetch", _) | ("cache",):
+            return source
+        case ("add", k):
+            return _each(source, lambda x: [v + k for v in x] if isinstance(x, list) else x + k)
+        case ("python", k, _):
+            return _each(source, lambda x: x * 2 + k)
+        case ("fail", m, r):
+            return _each(source, lambda x: x if x % m != r else 1 // 0)
+        case ("batch fails", k):
+            return _each(source, lambda x: x if x[0] % 3 != k else 1 // 0)
+        case ("filter", m) | ("python filter", m):
+            return _kept(source, lambda x: x % m != 0)
+        case ("filter fails", m, r):
+            return _kept(source, lambda x: (x % m != r or 1 // 0) and x % 2 == 0)
+        case ("zip", n):
+            return _zipped(source, lambda: iter(range(n)), lambda a, b: a * 7 + b)
+        case ("concatenate", n):
+            return lambda: itertools.chain(source(), range(100, 100 + n))
+        case ("enumerate", start):
+            return _zipped(source, lambda: itertools.count(start), lambda x, i: i * 1000 + x)
+        case ("flat_map",):
+            return _interleaved(source, 1, 1, lambda x: [x, x + 1])
+        case ("interleave", cycle, block):
+            return _interleaved(source, cycle, block, lambda x: list(range(x % 4)))
+        case ("batch", size, drop):
+            return _batched(source, size, drop, on_error)
+        case ("unbatch",):
+            return _unbatched(source)
+    raise AssertionError(op)
+
+
+# ---- as gpupipe
+
+
+def _unless(bad: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    def fn(x: Any) -> Any:
+        if bad(x):
+            raise ZeroDivisionError("on purpose")
+        return x
+
+    return fn
+
+
+def _even_unless(m: int, r: int) -> Callable[[Any], bool]:
+    def fn(x: Any) -> bool:
+        if x % m == r:
+            raise ZeroDivisionError("on purpose")
+        return int(x) % 2 == 0
+
+    return fn
+
+
+def _append(d: Dataset, op: Op) -> Dataset:
+    match op:
+        case ("take" | "skip" | "repeat" | "shard" | "prefetch" | "cache" | "batch" | "unbatch", *args):
+            return getattr(d, op[0])(*args)  # type: ignore[no-any-return]
+        case ("add", k):
+            return d.map(lambda x: x + k)
+        case ("python", k, calls):
+            return d.map(lambda x: np.int64(int(x) * 2 + k), num_parallel_calls=calls or None)
+        case ("fail", m, r):
+            return d.map(_unless(lambda x: int(x) % m == r))
+        case ("batch fails", k):
+            return d.map(_unless(lambda x: int(x[0]) % 3 == k))
+        case ("filter", m):
+            return d.filter(lambda x: x % m != 0)
+        case ("python filter", m):
+            return d.filter(lambda x: bool(int(x) % m))
+        case ("filter fails", m, r):
+            return d.filter(_even_unless(m, r))
+        case ("zip", n):
+            return Dataset.zip(d, Dataset.range(n)).map(lambda a, b: a * 7 + b)
+        case ("concatenate", n):
+            return d.concatenate(Dataset.range(100, 100 + n))
+        case ("enumerate", start):
+            return d.enumerate(start).map(lambda i, x: i * 1000 + x)
+        case ("flat_map",):
+            return d.flat_map(lambda x: Dataset.range(2).map(lambda i: i + x))
+        case ("interleave", cycle, block):
+            return d.interleave(lambda x: Dataset.range(x % 4), cycle, block)
+    raise AssertionError(op)
+
+
+def build(program: Program) -> Dataset:
+    """The chain."""
+    count, ops = program
+    dataset = Dataset.range(count)
+    for op in ops:
+        dataset = _append(dataset, op)
+    return dataset
+
+
+def elements(dataset: Dataset) -> list[Any]:
+    """What every `next` gives; "error" where it raises."""
+    from tests.behaviour.model import outcomes
+
+    return [plain(value) for value in outcomes(dataset)]

@@ -1,0 +1,152 @@
+"""Epochs: another iterator is another epoch; equal (seed, epoch) gives equal numbers, passes of repeat differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TFRecordDataset
+from tests.behaviour.model import plain, run
+
+
+def _drawn(x: Any, rng: np.random.Generator) -> Any:
+    return x, int(rng.integers(1 << 40))
+
+
+CHAINS: dict[str, Callable[[], Dataset]] = {
+    "shuffle": lambda: Dataset.range(20).shuffle(20),
+    "rng": lambda: Dataset.range(20).map(_drawn, rng=True),
+    "shuffle and rng": lambda: Dataset.range(20).shuffle(7).map(_drawn, rng=True).batch(3),
+    "rng behind a cache": lambda: Dataset.range(20).cache().map(_drawn, rng=True),
+    "rng in parallel": lambda: Dataset.range(20).map(_drawn, num_parallel_calls=3, rng=True),
+    "interleave": lambda: Dataset.range(4).interleave(lambda i: Dataset.range(i * 9, i * 9 + 5).shuffle(5)),
+    "zip": lambda: Dataset.zip(Dataset.range(9).shuffle(9), Dataset.range(9).shuffle(9)),
+}
+
+
+@pytest.fixture(params=CHAINS.values(), ids=CHAINS.keys())
+def make(request: pytest.FixtureRequest) -> Callable[[], Dataset]:
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_the_second_iterator_of_epochs_and_a_numbered_one_agree(make: Callable[[], Dataset]) -> None:
+    looped = make()
+    first, second = run(looped), run(looped)
+    both = run(make().epochs(2))
+
+    assert first != second
+    assert both == first + second
+    assert run(make().iterator(epoch=0)) == first
+    assert run(make().iterator(epoch=1)) == second
+    assert run(make().epochs(1, start=1)) == second
+
+
+def test_the_second_pass_of_repeat_is_something_else(make: Callable[[], Dataset]) -> None:
+    dataset = make()
+    first, second = run(dataset.iterator(epoch=0)), run(dataset.iterator(epoch=1))
+
+    passes = run(dataset.repeat(2).iterator(epoch=0))
+
+    assert passes[: len(first)] == first  # the first pass is the chain itself
+    assert passes[len(first) :] not in (first, second)
+    assert run(dataset.repeat(2).iterator(epoch=0)) == passes
+    assert run(dataset.repeat(2).iterator(epoch=1)) != passes
+
+
+def test_a_number_depends_on_its_element_not_on_its_place() -> None:
+    dataset = Dataset.range(20).map(_drawn, rng=True)
+    expected = dict(run(dataset.iterator(epoch=3)))
+
+    assert dict(run(Dataset.range(20).shuffle(20).map(_drawn, rng=True).iterator(epoch=3))) == expected
+    assert dict(run(Dataset.range(20).skip(11).map(_drawn, rng=True).iterator(epoch=3))) == dict(
+        list(expected.items())[11:]
+    )
+    halves = [run(Dataset.range(20).shard(2, i).map(_drawn, rng=True).iterator(epoch=3)) for i in range(2)]
+    assert dict(halves[0] + halves[1]) == expected
+
+
+def test_two_steps_draw_different_numbers() -> None:
+    dataset = Dataset.range(5).map(_drawn, rng=True).map(lambda x, a, rng: (a, int(rng.integers(1 << 40))), rng=True)
+
+    assert all(a != b for a, b in run(dataset))
+
+
+def test_the_seed_decides() -> None:
+    dataset = Dataset.range(20).map(_drawn, rng=True)
+
+    assert run(dataset.with_options(Options(seed=0)).iterator(epoch=0)) == run(dataset.iterator(epoch=0))
+    assert run(dataset.with_options(Options(seed=1)).iterator(epoch=0)) != run(dataset.iterator(epoch=0))
+
+
+def test_a_chain_written_in_a_loop_counts_its_epochs() -> None:
+    source = Dataset.range(20)
+    expected = [run(Dataset.range(20).shuffle(20).map(lambda x: x + 1).iterator(epoch=i)) for i in range(3)]
+
+    got = [run(source.shuffle(20).map(lambda x: x + 1)) for _ in range(3)]
+
+    assert got == expected
+
+
+def test_another_chain_over_the_same_source_counts_by_itself() -> None:
+    source = Dataset.range(20)
+    run(source.shuffle(20))
+
+    assert run(source.shuffle(19)) == run(Dataset.range(20).shuffle(19).iterator(epoch=0))
+
+
+def test_an_iterator_that_never_starts_is_no_epoch() -> None:
+    dataset = Dataset.range(20).shuffle(20)
+    unused = iter(dataset)
+
+    assert run(dataset) == run(dataset.iterator(epoch=0))
+    assert unused.epoch is None
+
+
+def test_an_iterator_knows_its_epoch() -> None:
+    dataset = Dataset.range(2)
+    items = dataset.epochs(2, start=5)
+    seen = []
+    for _ in items:
+        seen.append(items.epoch)
+
+    assert seen == [5, 5, 6, 6]
+
+
+def test_validation_as_often_as_wanted_does_not_move_the_training_epochs() -> None:
+    data = Dataset.range(20)
+    train, check = data.shuffle(20), data.batch(5)
+    run(train)
+    for _ in range(3):
+        run(check)
+
+    assert run(train) == run(train.iterator(epoch=1))
+
+
+def test_numbers_of_records_do_not_depend_on_folder_readers_or_batches(tmp_path: Path) -> None:
+    def files(folder: str) -> str:
+        (tmp_path / folder).mkdir()
+        for i in range(3):
+            with gp.io.TFRecordWriter(tmp_path / folder / f"part-{i}") as out:
+                for j in range(4):
+                    out.write(b"%d" % (i * 10 + j))
+        return f"{tmp_path / folder}/part-*"
+
+    one, two = files("one"), files("two")
+
+    def numbers(pattern: str, cycle: int, calls: int | None, shuffle: bool) -> dict[Any, Any]:
+        names = Dataset.list_files(pattern, shuffle=shuffle)
+        records = names.interleave(TFRecordDataset, cycle, num_parallel_calls=calls)
+        return dict(run(records.map(_drawn, rng=True).iterator(epoch=0)))
+
+    expected = numbers(one, 1, None, False)
+    assert len(set(expected.values())) == 12
+    assert numbers(two, 3, 2, True) == expected
+    assert numbers(one, 2, gp.AUTOTUNE, False) == expected
+    in_batches = Dataset.list_files(one).interleave(TFRecordDataset).map(_drawn, rng=True).batch(5)
+    pairs = [pair for x, r in in_batches.iterator(epoch=0) for pair in zip(plain(x), plain(r), strict=True)]
+    assert dict(pairs) == expected

@@ -1,0 +1,341 @@
+"""Iterators: independent of each other, and no thread outlives them, however they end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec
+from tests.behaviour.model import plain, run
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe")}
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    assert _threads() == set()
+    yield
+    deadline = time.monotonic() + 5
+    while _threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _threads() == set()
+
+
+def _busy() -> Dataset:
+    """A chain with every kind of thread that needs no image: prefetch, and a pool of Python maps."""
+    return Dataset.range(10_000).prefetch(3).map(lambda x: np.int64(x) + 0, num_parallel_calls=2).batch(2).prefetch(2)
+
+
+def test_iterators_are_independent() -> None:
+    dataset = Dataset.range(4).map(lambda x: int(x))
+    one, two = iter(dataset), iter(dataset)
+
+    assert [plain(next(one)), plain(next(one)), plain(next(two)), plain(next(one))] == [0, 1, 0, 2]
+    assert run(two) == [1, 2, 3]
+    assert run(one) == [3]
+
+
+def test_after_the_end_it_stays_at_the_end() -> None:
+    items = iter(Dataset.range(1))
+    next(items)
+
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            next(items)
+
+
+def test_a_closed_iterator_has_no_more() -> None:
+    items = iter(_busy())
+    next(items)
+    items.close()
+    items.close()
+
+    assert list(items) == []
+    assert _threads() == set()
+
+
+def test_leaving_a_with_block_stops_the_threads() -> None:
+    with _busy().iterator() as items:
+        next(items)
+        assert _threads()
+
+    assert _threads() == set()
+
+
+def test_an_exception_in_a_with_block_stops_them_too() -> None:
+    with pytest.raises(KeyError), _busy().iterator() as items:
+        next(items)
+        raise KeyError
+
+    assert _threads() == set()
+
+
+def test_break_stops_the_threads() -> None:
+    def first() -> Any:
+        for batch in _busy():
+            assert _threads()
+            return plain(batch)
+
+    assert first() == [0, 1]
+    gc.collect()
+    assert _threads() == set()
+
+
+def test_garbage_collection_stops_the_threads() -> None:
+    items = iter(_busy())
+    next(items)
+    assert _threads()
+
+    del items
+    gc.collect()
+
+    assert _threads() == set()
+
+
+def test_an_iterator_in_a_cycle_is_collected() -> None:
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.items = iter(_busy())  # type: ignore[attr-defined]
+    holder.self = holder  # type: ignore[attr-defined]
+    next(holder.items)  # type: ignore[attr-defined]
+
+    del holder
+    gc.collect()
+
+    assert _threads() == set()
+
+
+def test_nothing_starts_before_the_first_next() -> None:
+    calls: list[int] = []
+    items = iter(Dataset.range(3).map(lambda x: calls.append(1) or x).prefetch(2))
+    time.sleep(0.02)
+
+    assert calls == []
+    assert _threads() == set()
+    items.close()
+
+
+def _flaky(x: Any) -> Any:
+    return 1 // (int(x) % 3)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda d: d.map(_flaky),
+        lambda d: d.map(_flaky, num_parallel_calls=2),
+        lambda d: d.map(_flaky).prefetch(2),
+        lambda d: d.map(_flaky).prefetch(2).map(lambda x: x),
+        lambda d: d.map(_flaky).cache(),
+        lambda d: d.map(_flaky, spec=TensorSpec((), "int64")),
+    ],
+    ids=["map", "pool", "prefetch", "prefetch inside", "cache", "spec"],
+)
+def test_next_goes_on_after_an_error(chain: Callable[[Dataset], Dataset]) -> None:
+    items = iter(chain(Dataset.range(1, 6)))
+
+    assert [plain(next(items)), plain(next(items))] == [1, 0]
+    with pytest.raises(gp.DataError, match="ZeroDivisionError"):
+        next(items)
+    assert run(items) == [1, 0]
+
+
+def test_every_error_is_raised_once() -> None:
+    items = iter(Dataset.range(7).map(_flaky).batch(2))
+    seen: list[Any] = []
+    for _ in range(20):
+        try:
+            seen.append(plain(next(items)))
+        except StopIteration:
+            break
+        except gp.DataError:
+            seen.append("error")
+
+    assert seen.count("error") == 3  # 0, 3 and 6
+    assert sorted(x for batch in seen if batch != "error" for x in batch) == [0, 0, 1, 1]
+
+
+def test_the_thread_that_takes_may_change() -> None:
+    items = iter(_busy())
+    got: list[Any] = [plain(next(items))]
+    thread = threading.Thread(target=lambda: got.append(plain(next(items))))
+    thread.start()
+    thread.join()
+    items.close()
+
+    assert got == [[0, 1], [2, 3]]
+
+
+def test_closing_from_another_thread_ends_a_waiting_next() -> None:
+    gate = threading.Event()
+
+    def wait(x: Any) -> Any:
+        gate.wait(0.2)
+        return x
+
+    items = iter(Dataset.range(1000).map(wait).prefetch(1))
+    next(items)
+    closer = threading.Timer(0.05, items.close)
+    closer.start()
+    started = time.monotonic()
+
+    assert len(list(items)) < 1000
+    closer.join()
+    assert time.monotonic() - started < 5
+
+
+def test_as_numpy_iterator_gives_host_values() -> None:
+    ((array, number, data),) = Dataset.from_tensors(([1, 2], 3, b"x")).as_numpy_iterator()
+
+    assert isinstance(array, np.ndarray)
+    assert isinstance(number, np.int64)
+    assert data == b"x"
+
+
+def test_first_looks_without_counting_an_epoch() -> None:
+    dataset = Dataset.range(30).shuffle(30)
+    expected = run(dataset.iterator(epoch=0))
+
+    assert plain(dataset.first()) == expected[0]
+    assert run(dataset) == expected
+    with pytest.raises(IndexError, match="empty"):
+        Dataset.range(0).first()
+
+
+def test_many_iterators_leave_nothing_behind() -> None:
+    dataset = _busy()
+    for _ in range(30):
+        with dataset.iterator() as items:
+            next(items)
+    gc.collect()
+
+    assert _threads() == set()
+
+
+# ---- signals and processes
+
+
+def _child(body: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        **options,
+    )
+
+
+CHAINS = {
+    "a slow map": "gp.Dataset.range(10**6).map(slow)",
+    "a pool": "gp.Dataset.range(10**6).map(slow, num_parallel_calls=2)",
+    "a prefetch": "gp.Dataset.range(10**6).map(slow).prefetch(2)",
+    "a filter that lets nothing through": "gp.Dataset.range(1).repeat().filter(lambda x: x > 3)",
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS.keys())
+def test_control_c_ends_the_program(chain: str) -> None:
+    child = _child(
+        f"""
+        import time
+        import gpupipe as gp
+
+        def slow(x):
+            time.sleep(0.05)
+            return x
+
+        dataset = {chain}
+        print("ready", flush=True)
+        for x in dataset:
+            pass
+        """
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=10)
+    finally:
+        child.kill()
+
+    assert "KeyboardInterrupt" in errors
+    assert child.returncode != 0
+
+
+def test_a_program_may_end_in_the_middle_of_an_iteration() -> None:
+    child = _child(
+        """
+        import gpupipe as gp
+        items = iter(gp.Dataset.range(10**6).map(lambda x: int(x), num_parallel_calls=2).prefetch(2).batch(2).prefetch(2))
+        print(next(items))
+        """
+    )
+    try:
+        out, errors = child.communicate(timeout=20)
+    finally:
+        child.kill()
+
+    assert (child.returncode, out, errors) == (0, "[0 1]\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_in_a_forked_child_the_iterator_says_so_and_a_new_one_works() -> None:
+    child = _child(
+        """
+        import os, warnings
+        warnings.simplefilter("ignore")  # Python itself warns about fork with threads
+        import gpupipe as gp
+        dataset = gp.Dataset.range(100).map(lambda x: int(x), num_parallel_calls=2).prefetch(2)
+        items = iter(dataset)
+        next(items)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                next(items)
+            except gp.ClosedError as error:
+                print("child:", error, flush=True)
+            print("child:", len(list(dataset)), flush=True)
+            del items
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print("parent:", len(list(items)), flush=True)
+        """
+    )
+    try:
+        out, errors = child.communicate(timeout=20)
+    finally:
+        child.kill()
+
+    assert errors == ""
+    assert out.splitlines() == [
+        "child: this iterator was created before a fork; make a new one in this process",
+        "child: 100",
+        "parent: 99",
+    ]
+
+
+def test_options_do_not_leak_between_iterators() -> None:
+    dataset = Dataset.range(5).map(_flaky)
+
+    assert run(dataset.with_options(Options(on_error="skip"))) == [1, 0, 1]
+    with pytest.raises(gp.DataError):
+        run(dataset)

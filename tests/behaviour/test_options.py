@@ -1,0 +1,105 @@
+"""Options: merged along the chain, immutable, and what each of them does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from tests.behaviour.model import run
+
+
+def test_the_last_one_wins_and_the_rest_stays() -> None:
+    dataset = (
+        Dataset.range(3)
+        .with_options(Options(threads=1, seed=5))
+        .map(lambda x: x + 1)
+        .with_options(Options(threads=2, on_error="skip"))
+    )
+
+    assert dataset.options() == Options(threads=2, seed=5, on_error="skip")
+    assert run(dataset) == [1, 2, 3]
+
+
+def test_options_of_every_input_count() -> None:
+    left, right = (Dataset.range(2).with_options(Options(threads=n, seed=s)) for n, s in ((1, None), (None, 7)))
+
+    assert Dataset.zip(left, right).options() == Options(threads=1, seed=7)
+
+
+def test_options_cannot_be_changed() -> None:
+    options = Dataset.range(1).options()
+
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.threads = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"device": "tpu"},
+        {"device": "gpu:x"},
+        {"backend": "torch"},
+        {"threads": 0},
+        {"on_error": "ignore"},
+        {"max_pixels": -1},
+        {"host_memory": 0},
+        {"device_memory": 0},
+        {"deterministic": 1},
+        {"seed": 1.5},
+        {"disabled_rules": "merge_takes"},
+    ],
+    ids=str,
+)
+def test_a_value_that_means_nothing_is_refused_by_name(given: dict[str, Any]) -> None:
+    with pytest.raises(gp.PlanError, match=f"Options.{next(iter(given))} needs"):
+        Options(**given)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_do_not_depend_on_threads(threads: int) -> None:
+    def noisy(x: Any, rng: Any) -> Any:
+        return x, rng.random()
+
+    dataset = Dataset.range(20).shuffle(5).map(noisy, num_parallel_calls=gp.AUTOTUNE, rng=True).batch(3)
+
+    assert run(dataset.with_options(Options(threads=threads)).iterator(epoch=0)) == run(dataset.iterator(epoch=0))
+
+
+def test_a_tiny_host_memory_slows_down_and_changes_nothing() -> None:
+    dataset = Dataset.range(50).batch(7).prefetch(4).map(lambda x: x + 1).prefetch(gp.AUTOTUNE)
+
+    assert run(dataset.with_options(Options(host_memory=1))) == run(dataset)
+
+
+@pytest.mark.parametrize("dataset", [Dataset.range(3), Dataset.range(3).map(str), Dataset.range(9).shuffle(2).repeat()])
+def test_explain_reads_nothing_and_shows_plan_and_options(dataset: Dataset) -> None:
+    text = dataset.with_options(Options(threads=3, seed=11, on_error="skip")).explain()
+
+    assert "range(0, " in text
+    assert "seed 11, on_error='skip', threads 3" in text
+
+
+def test_explain_names_rules_that_fired_and_rules_that_are_off() -> None:
+    dataset = Dataset.range(9).take(5).take(3).shuffle(2).repeat(2)
+
+    assert "merge_takes x1" in dataset.explain()
+    assert "shuffle_and_repeat x1" in dataset.explain()
+    off = dataset.with_options(Options(disabled_rules=("merge_takes",))).explain()
+    assert "merge_takes x1" not in off
+    assert "disabled: merge_takes" in off
+
+
+def test_explain_calls_no_function_and_opens_no_generator() -> None:
+    calls: list[int] = []
+
+    def seen(x: Any = 0) -> Any:
+        calls.append(1)
+        return iter([1])
+
+    Dataset.from_generator(seen).map(seen).filter(seen).batch(2).map(seen).explain()
+
+    assert calls == []

@@ -1,0 +1,222 @@
+"""Repair: delivered batches are those of a stream whose bad records were known from the start, whoever notices them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from tests.chains import damage
+from tests.chains.damage import events, example, jpeg, labels_of, no_thread_left, write
+from tests.chains.data import Spy, on, parse
+
+COUNT = 40
+# Neighbours, more than a batch in a row, the first and the last.
+DECODER_ONLY = {3: damage.bad_scan, 9: damage.bad_tables, 10: damage.bad_scan, 11: damage.bad_scan, 12: damage.bad_tables}
+DECODER_ONLY |= {13: damage.bad_scan, 25: damage.bad_tables, 39: damage.bad_scan}
+EVERY_KIND = {0: damage.bad_scan, 1: damage.cut, 7: damage.bad_tables, 8: damage.cut, 9: damage.bomb, 20: damage.cut}
+EVERY_KIND |= {21: damage.bad_scan, 22: damage.bad_scan, 30: damage.bad_scan, 31: damage.cut, 32: damage.bad_tables}
+MOSTLY = {i: damage.bad_scan for i in range(COUNT) if i % 5}
+SETS = {"decoder-only": DECODER_ONLY, "every-kind": EVERY_KIND, "mostly": MOSTLY, "all": dict.fromkeys(range(COUNT), damage.bad_scan)}
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    with no_thread_left():
+        yield
+
+
+def shard(folder: Path, bad: dict[int, Any]) -> tuple[Path, list[int]]:
+    path = folder / "shard.tfrecord"
+    return path, write(path, [example(i, bad[i](jpeg(i)) if i in bad else None) for i in range(COUNT)])
+
+
+def model(bad: Sequence[int], size: int, on_error: str, drop: bool = False) -> list[Any]:
+    """What `on_error` means: batches as lists of labels, errors as the numbers of their records."""
+    out: list[Any] = []
+    rows: list[int] = []
+    last, early = -1, 0
+    for i in range(COUNT):
+        if i not in bad:
+            rows += [i] * early
+            early = 0
+            last = i
+            rows.append(i)
+        elif on_error == "raise":
+            out.append(f"bad {i}")
+        elif on_error == "replace":
+            if last < 0:
+                early += 1
+            else:
+                rows.append(last)
+        while len(rows) >= size:
+            out.append(rows[:size])
+            rows = rows[size:]
+    return [*out, rows] if rows and not drop else out
+
+
+def flipped(record: Any) -> Any:
+    """A random op, so that it is seen under whose key a stand-in is drawn."""
+    encoded, label = parse(record)
+    return ops.random_crop(ops.decode_jpeg(encoded, channels=3), (12, 16)), label
+
+
+def named(found: Sequence[Any], offsets: list[int]) -> list[Any]:
+    """Batches as labels, errors as the numbers of their records."""
+    return [f"bad {offsets.index(x.offset)}" if isinstance(x, Exception) else x for x in labels_of(found)]
+
+
+@pytest.mark.parametrize("bad", SETS.values(), ids=list(SETS))
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("size", [1, 3, 8, 16])
+def test_batches_equal_the_plain_model(
+    tmp_path: Path, backend: str, size: int, on_error: str, bad: dict[int, Any]
+) -> None:
+    path, offsets = shard(tmp_path, bad)
+    ds = gp.TFRecordDataset(path).map(flipped).batch(size).with_options(on(backend, on_error=on_error))
+
+    found = events(ds)
+
+    assert named(found, offsets) == model(list(bad), size, on_error)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_images_are_those_of_their_records(tmp_path: Path, backend: str, on_error: str) -> None:
+    """Also a stand-in's: the last good record, cropped under the key of the bad one."""
+    path, _ = shard(tmp_path, DECODER_ONLY)
+    good = tmp_path / "good"
+    good.mkdir()
+    whole, offsets = shard(good, {})
+    assert whole.name == path.name
+    crops = {}
+    for images, labels in events(gp.TFRecordDataset(whole).map(flipped).batch(8).with_options(on(backend))):
+        crops.update(zip(labels.tolist(), images, strict=True))
+    ds = gp.TFRecordDataset(path).map(flipped).batch(8).with_options(on(backend, on_error=on_error))
+
+    rows = [(image, int(label)) for x in events(ds) if isinstance(x, tuple) for image, label in zip(*x, strict=True)]
+
+    assert len(rows) == (COUNT if on_error == "replace" else COUNT - len(DECODER_ONLY))
+    for place, (image, label) in enumerate(rows):
+        if on_error != "replace" or place == label:
+            np.testing.assert_array_equal(image, crops[label])
+        else:
+            assert place in DECODER_ONLY
+            assert is_a_crop_of(image, decoded_pixels(label))
+    if on_error == "replace":  # two stand-ins of one record are not cropped alike
+        assert len({image.tobytes() for image, label in rows if label == 8}) > 2
+
+
+def decoded_pixels(label: int) -> Any:
+    return ops.decode_jpeg(jpeg(label), channels=3)
+
+
+def is_a_crop_of(image: Any, whole: Any) -> bool:
+    h, w = image.shape[:2]
+    places = [(y, x) for y in range(whole.shape[0] - h + 1) for x in range(whole.shape[1] - w + 1)]
+    return any(np.array_equal(whole[y : y + h, x : x + w], image) for y, x in places)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_drop_remainder_counts_what_is_left(tmp_path: Path, backend: str, on_error: str) -> None:
+    path, offsets = shard(tmp_path, DECODER_ONLY)
+    ds = gp.TFRecordDataset(path).map(flipped).batch(7, drop_remainder=True)
+
+    found = events(ds.with_options(on(backend, on_error=on_error)))
+
+    assert named(found, offsets) == model(list(DECODER_ONLY), 7, on_error, drop=True)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_both_executors_shuffle_alike_around_bad_records(tmp_path: Path, on_error: str) -> None:
+    pytest.importorskip("nvidia.dali")
+    path, _ = shard(tmp_path, EVERY_KIND)
+    ds = gp.TFRecordDataset(path).shuffle(13, seed=5).repeat(2).map(flipped).batch(8).prefetch(3)
+
+    dali, numpy = (events(ds.with_options(on(backend, on_error=on_error))) for backend in ("dali", "numpy"))
+
+    assert labels_of(dali) == labels_of(numpy)
+    assert len(dali) == (10 if on_error == "replace" else -(-2 * (COUNT - len(EVERY_KIND)) // 8))
+    for (left, _), (right, _) in zip(dali, numpy, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_counting_steps_count_bad_records(tmp_path: Path, backend: str, on_error: str) -> None:
+    """take, skip, enumerate and zip see a bad record as an element, whoever finds it, and whenever."""
+    path, offsets = shard(tmp_path, DECODER_ONLY)
+    numbers = gp.Dataset.range(100)
+    ds = gp.Dataset.zip(gp.TFRecordDataset(path).map(flipped), numbers).skip(2).take(12).enumerate().batch(4)
+    ds = ds.map(lambda i, pair: (pair[0][0], i, pair[0][1], pair[1])).with_options(on(backend, on_error=on_error))
+
+    found = [item for item in events(ds) if not isinstance(item, Exception)]
+
+    columns = [np.concatenate([item[k] for item in found]).tolist() for k in (1, 2, 3)]
+    good = [i for i in range(2, 14) if i not in DECODER_ONLY]
+    assert columns == [[i - 2 for i in good], good, good]
+
+
+def test_rows_of_a_batch_that_the_user_made(tmp_path: Path, backend: str) -> None:
+    """Decoding behind `batch().cache()`: nothing can fill the batch up, so it gets shorter."""
+    path, _ = shard(tmp_path, DECODER_ONLY)
+
+    def later(encoded: Any, label: Any) -> Any:
+        return ops.decode_jpeg(encoded, channels=3), label
+
+    ds = gp.TFRecordDataset(path).map(parse).batch(8).cache().map(later).with_options(on(backend, on_error="skip"))
+
+    found = labels_of(events(ds))
+
+    assert found == [[i for i in range(k, k + 8) if i not in DECODER_ONLY] for k in range(0, COUNT, 8)]
+
+
+# ---- budgets
+
+
+def test_a_small_device_memory_runs_batches_in_parts_with_equal_results(
+    tmp_path: Path, backend: str, spy: Spy
+) -> None:
+    path, _ = shard(tmp_path, {})
+    ds = gp.TFRecordDataset(path).map(flipped).batch(16).with_options(on(backend))
+    one = 24 * 32 * 3
+
+    whole = events(ds)
+    runs = len(spy.sizes)
+    parts = events(ds.with_options(gp.Options(device_memory=5 * one)))
+    sizes = spy.sizes[runs:]
+    single = events(ds.with_options(gp.Options(device_memory=1)))
+
+    assert spy.sizes[:runs] == [16, 16, 8]
+    assert sizes == [5, 5, 5, 1, 5, 5, 5, 1, 5, 3]
+    for other in (parts, single):
+        assert labels_of(other) == labels_of(whole)
+        for (a, _), (b, _) in zip(whole, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_repair_works_in_parts_too(tmp_path: Path, backend: str, on_error: str) -> None:
+    path, offsets = shard(tmp_path, DECODER_ONLY)
+    options = on(backend, on_error=on_error, device_memory=5 * 24 * 32 * 3)
+
+    found = events(gp.TFRecordDataset(path).map(flipped).batch(16).with_options(options))
+
+    assert named(found, offsets) == model(list(DECODER_ONLY), 16, on_error)
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_a_small_host_memory_still_delivers_everything(tmp_path: Path, backend: str, ahead: int) -> None:
+    path, offsets = shard(tmp_path, DECODER_ONLY)
+    options = on(backend, on_error="skip", host_memory=1)
+
+    found = events(gp.TFRecordDataset(path).map(flipped).batch(8).prefetch(ahead).with_options(options))
+    plain = events(gp.TFRecordDataset(path).map(parse).batch(8).prefetch(ahead).with_options(options))
+
+    assert named(found, offsets) == model(list(DECODER_ONLY), 8, "skip")
+    assert labels_of(plain) == model([], 8, "skip")
