@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DataError
@@ -29,12 +29,13 @@ class Group:
         rows: good elements.
         order: what to deliver: an index into `rows`, or a hole. None delivers all rows as one batch.
         whole: the element that the rows were taken from, if they were.
+        taken: what a batch was made of, as it came: an element for each row, and holes that were raised in between.
     """
 
     rows: list[Element]
     order: list[int | Element] | None = None
     whole: Element | None = None
-    parts: Any = field(default=None)
+    taken: Sequence[Element] = ()
 
 
 class BatchFormer:
@@ -56,12 +57,13 @@ class BatchFormer:
         self._on_error = on_error
         self._pending: deque[Element] = deque()
         self._rows: list[Element] = []
+        self._taken: list[Element] = []  # what they were made of: holes too
         self._early: list[Element] = []  # holes before the first good element, under "replace"
         self._last: Any = None
 
     def next(self) -> Group | Element | None:
         """The next group; an element that is a raised hole; None at the end."""
-        rows = self._rows
+        rows, taken = self._rows, self._taken
         while len(rows) < self._size:
             element = self._pending.popleft() if self._pending else next(self._source, None)
             if element is None:
@@ -69,29 +71,36 @@ class BatchFormer:
             value = element[0]
             if type(value) is not Hole:
                 rows.extend((value, stream, position) for _, stream, position in self._early)
+                taken.extend(self._early)
                 self._early.clear()
                 self._last = value
                 rows.append(element)
-            elif value.raised:
-                return element
-            elif self._on_error == "raise":
-                return raised(element)
+                taken.append(element)
+            elif value.raised or self._on_error == "raise":
+                taken.append(element if value.raised else raised(element))
+                return taken[-1]
             elif self._on_error == "skip":
                 continue
             elif self._last is None:
                 self._early.append(element)
             else:
                 rows.append((self._last, element[1], element[2]))
-        if len(rows) >= self._size:
-            group, self._rows = rows[: self._size], rows[self._size :]
-            return Group(group)
-        self._rows = []
-        return Group(rows) if rows and not self._drop else None
+                taken.append(element)
+        if len(rows) < self._size and (self._drop or not rows):
+            return None  # what is left stays here: a repair may still fill it up
+        # Stand-ins for early holes may be more rows than one group takes; then rows and elements taken correspond.
+        cut = self._size if len(rows) > self._size else len(taken)
+        self._rows, self._taken = rows[self._size :], taken[cut:]
+        return Group(rows[: self._size], taken=taken[:cut])
+
+    def take_back(self) -> list[Element]:
+        """Everything taken that is in no group yet, as it came; it is forgotten here."""
+        taken = [*self._taken, *self._early]
+        self._rows, self._taken, self._early = [], [], []
+        return taken
 
     def put_back(self, elements: Sequence[Element], last: Any) -> None:
-        """Put elements in front of everything that was not delivered; `last` is the last good one before them."""
-        self._pending.extendleft(reversed(self._rows))
-        self._rows = []
+        """Put elements in front of everything that was not taken; `last` is the last good one before them."""
         self._pending.extendleft(reversed(elements))
         self._last = last
 

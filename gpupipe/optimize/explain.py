@@ -6,7 +6,7 @@ from ..options import Settings
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node
 from ..spec import describe
 from .lower import lower
-from .place import StageNote
+from .notes import StageNote
 
 __all__ = ["Explanation", "explain"]
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ..errors import PlanError, PlanTypeError
+from ..errors import PlanError
 from ..evaluate import is_image
-from ..flow.base import Context, Element as FlowElement, Flow
+from ..flow.base import Context, Flow
 from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow
-from ..flow.elements import ConcatenateFlow, EnumerateFlow, RepeatFlow, ShardFlow, SkipFlow, TakeFlow, ZipFlow
+from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
 from ..flow.host import FilterFlow, HostProgram
 from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
 from ..flow.prime import PrimedFlow
 from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
-from ..flow.shuffle import ShuffleFlow
-from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, failed
+from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow
 from ..graph import Identity, Input, Value, substitute, topological
 from ..options import Settings
 from ..plan.joins import Concatenate, Zip, graft
@@ -35,21 +34,21 @@ from ..plan.steps import (
     Map,
     PaddedBatch,
     Prefetch,
-    Repeat,
     Shard,
     Shuffle,
     Skip,
-    Take,
     Unbatch,
     WithOptions,
     enumerated,
 )
-from ..spec import LEAF, TensorSpec, as_leaf
-from ..trace import Traced, call_with, trace
+from ..spec import LEAF, TensorSpec
+from ..trace import Traced, trace
 from .graph_rules import optimize_values
+from .inner import DynamicInner, StaticInner
 from .pending import Pending, renumber
 from .place import Placer
 from .rules import ShuffleRepeat, rewrite
+from .transparent import held, transparent_step
 
 __all__ = ["Lowered", "lower"]
 
@@ -254,10 +253,8 @@ class _Lowerer:
         batched = source.element.batched
         if batched and source.batch is None and not source.unstack:
             rows = source.element.rows()
-            source = replace(
-                source, values=tuple(replace_spec(v, s) for v, s in zip(source.values, rows, strict=True)), unstack=True
-            )
-        values = substitute_values(traced, source)
+            source = replace(source, values=tuple(Input(i, spec) for i, spec in enumerate(rows)), unstack=True)
+        values = substitute(traced.outputs, source.values)
         size = next((spec.shape[0] for spec in source.element.specs if spec.shape), None) if batched else None
         specs = tuple(value.spec.batched(size) if batched else value.spec for value in traced.outputs)
         element = Element(traced.structure, specs, batched)
@@ -291,10 +288,10 @@ class _Lowerer:
             structure = placed.element.structure or LEAF
             function = PythonFunction(node.fn, structure, "filter")
             return replace(placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe()))
-        predicate = substitute_values(node.traced, source)
+        predicate = substitute(node.traced.outputs, source.values)
         if any(map(is_image, topological(predicate))):  # it looks at pixels: they are computed first
             placed = self.placer.place(source, label="filter")
-            predicate = substitute_values(node.traced, placed)
+            predicate = substitute(node.traced.outputs, placed.values)
             if any(map(is_image, topological(predicate))):
                 function = PythonFunction(node.fn, placed.element.structure or LEAF, "filter")
                 return replace(
@@ -309,7 +306,7 @@ class _Lowerer:
         source = self.placer.place(self.done[id(node.source)], label=node.name)
         calls = node.calls if isinstance(node, Interleave) else 0
         if node.inner is None:
-            dynamic = _Dynamic(node, self, source.element)
+            dynamic = DynamicInner(node, source.element, self._lower_inner)
             flow = self._outer(node, source.flow, Inner(dynamic))
             return self._learned(node, flow, (*source.steps, node.describe()), dynamic.learned)
         below = _Lowerer(self.settings, self.placer, None)
@@ -318,9 +315,16 @@ class _Lowerer:
         pending = below.run(node.inner)
         if pending.batch is not None or pending.unstack or not node.inner.element.known:
             pending = self.placer.place(pending, label=node.name)
-        flow = self._outer(node, source.flow, Inner(_Static(pending.flow)))
+        flow = self._outer(node, source.flow, Inner(StaticInner(pending.flow)))
         steps = (*source.steps, node.describe(), *(f"  each: {step}" for step in pending.steps))
         return replace(pending, flow=flow, steps=steps)
+
+    def _lower_inner(self, node: FlatMap, plan: Node, at: Context) -> Pending:
+        """Lower a dataset that was made while running. Its stages are its own: nobody explains them."""
+        below = _Lowerer(self.settings, Placer(self.settings), at)
+        below.ahead = isinstance(node, Interleave) and node.calls != 0
+        plan, _ = rewrite(plan, self.settings.disabled_rules)
+        return below.placer.place(below.run(plan), label=node.name)
 
     def _outer(self, node: FlatMap, source: Flow, inner: Inner) -> Flow:
         if not isinstance(node, Interleave):
@@ -426,7 +430,7 @@ class _Lowerer:
         source = self._flat(self.done[id(node.source)], "enumerate")
         spec = TensorSpec((), "int64")
         element = enumerated(source.element)
-        values = (input_of(0, spec), *renumber(source.values, 1))
+        values = (Input(0, spec), *renumber(source.values, 1))
         references = frozenset(column + 1 for column in source.references)
         return replace(
             source,
@@ -440,103 +444,10 @@ class _Lowerer:
 
     def _transparent(self, node: Node) -> Pending:
         source = self.done[id(node.sources[0])]
-        step: Callable[[Flow], Flow]
-        match node:
-            case Take(count=count):
-                step = lambda flow: TakeFlow(flow, count)  # noqa: E731
-            case Skip(count=count):
-                step = (lambda flow: TakeFlow(flow, 0)) if count < 0 else (lambda flow: SkipFlow(flow, count))
-            case Shard(shards=shards, index=index):
-                step = lambda flow: ShardFlow(flow, shards, index)  # noqa: E731
-            case Repeat(count=count, number=number):
-                step = lambda flow: RepeatFlow(flow, count, number)  # noqa: E731
-            case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
-                step = lambda flow: ShuffleFlow(flow, size, seed, reshuffle)  # noqa: E731
-            case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
-                step = lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count, number)  # noqa: E731
-            case Prefetch(size=size):
-                ahead = 2 if size < 0 else size
-                if source.batch is not None and not source.above:
-                    return replace(source, ready=max(source.ready, ahead), steps=(*source.steps, node.describe()))
-                step = lambda flow: PrefetchFlow(flow, ahead)  # noqa: E731
-            case _:
-                raise PlanError(f"{node.describe()} cannot be lowered")
-        text = node.describe()
-        if isinstance(node, Shuffle | ShuffleRepeat):
-            text += held_text(source, node.size)
-        return source.through(step, text)
-
-
-def held_text(source: Pending, size: int) -> str:
-    """What a shuffle buffer holds, for `explain()`."""
-    if source.batch is not None or source.unstack:
-        return f" holding {size} batches"
-    if source.references:
-        return f" holding {size} references, about {size * 250:,} bytes"
-    return f" holding {size} elements"
-
-
-@dataclass(frozen=True)
-class _Static:
-    """Opens the traced inner plan for an outer element."""
-
-    flow: Flow
-
-    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
-        return self.flow.open(at.with_param(outer[0]))
-
-
-class _Dynamic:
-    """Calls the user's function for every outer element and opens the dataset it makes."""
-
-    def __init__(self, node: FlatMap, lowerer: _Lowerer, element: Element) -> None:
-        self._node = node
-        self._lowerer = lowerer
-        self._structure = element.structure or LEAF
-        self._element: Element | None = None
-
-    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
-        name = self._node.name
-        argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
-        try:
-            dataset = call_with(self._node.fn, argument)
-        except Exception as error:
-            raise failed(name, error, outer[1], outer[2]) from error
-        plan = getattr(dataset, "plan", None)
-        if not isinstance(plan, Node):
-            raise PlanTypeError(
-                f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}"
-            )
-        below = _Lowerer(self._lowerer.settings, self._lowerer.placer, at)
-        below.ahead = isinstance(self._node, Interleave) and self._node.calls != 0
-        pending = below.placer.place(below.run(rewrite(plan, below.settings.disabled_rules)[0]), label=name)
-        if self._element is None:
-            self._element = pending.element
-        elif pending.element.structure != self._element.structure:
-            raise PlanTypeError(
-                f"{name} needs datasets of one structure, got {pending.element.structure} after "
-                f"{self._element.structure}, at {self._node.line}"
-            )
-        return pending.flow.open(at)
-
-    def learned(self) -> Any:
-        """The structure of what the datasets hold, once one was made."""
-        return LEAF if self._element is None else self._element.structure
-
-
-def input_of(index: int, spec: TensorSpec) -> Any:
-    """Column `index` as a value."""
-    return Input(index, spec)
-
-
-def replace_spec(value: Any, spec: TensorSpec) -> Any:
-    """A column seen as rows."""
-    return input_of(value.index, spec)
-
-
-def substitute_values(traced: Traced, source: Pending) -> Any:
-    """A traced function over what flows."""
-    return substitute(traced.outputs, source.values)
+        if isinstance(node, Prefetch) and source.batch is not None and not source.above:
+            ready = max(source.ready, 2 if node.size < 0 else node.size)
+            return replace(source, ready=ready, steps=(*source.steps, node.describe()))
+        return source.through(transparent_step(node), node.describe() + held(node, source))
 
 
 def padding(node: PaddedBatch, element: Element) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[Any, ...]]:

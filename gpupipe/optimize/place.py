@@ -10,35 +10,21 @@ from ..errors import GpupipeError
 from ..evaluate import is_image
 from ..flow.base import Flow
 from ..flow.fetch import FetchFlow
-from ..flow.host import HeaderCheck, HostFlow, HostProgram
+from ..flow.host import HostFlow, HostProgram
 from ..flow.stage import StageFlow
-from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ..graph import Apply, Input, Value, topological
 from ..options import Settings, parse_device
-from ..plan.node import Element
 from ..transform.choose import Choice, make_executor, resolve_device
 from ..transform.program import Program
 from .graph_rules import optimize_values
+from .notes import StageNote
 from .pending import Pending
+from .prepare import columns_read, input_of, loose, needed_on_host, passes, prepare, replaced
 
-__all__ = ["MICRO_BATCH", "Placer", "StageNote"]
+__all__ = ["MICRO_BATCH", "Placer"]
 
 MICRO_BATCH = 32
 """Rows of a group where no batch ends the stage."""
-
-
-@dataclass(frozen=True)
-class StageNote:
-    """What `explain()` says of one transform stage."""
-
-    label: str
-    where: str
-    why: str
-    size: str
-    ops: tuple[str, ...]
-    reads: tuple[str, ...]
-    gives: tuple[str, ...]
-    rules: tuple[str, ...]
-    buffers: str
 
 
 @dataclass
@@ -105,16 +91,16 @@ class Placer:
     def _cut(self, pending: Pending) -> Pending:
         """Make columns of image values that host work needs (`py_function` on an image), in a stage of their own."""
         while True:
-            needed = _needed_on_host(pending.values)
+            needed = needed_on_host(pending.values)
             if not needed:
                 return pending
-            kept = sorted(_columns_read(pending.values))
-            outputs = (*needed, *(_input(pending.values, i) for i in kept))
-            inner = replace(pending, values=outputs, batch=None, above=(), element=_loose(outputs))
+            kept = sorted(columns_read(pending.values))
+            outputs = (*needed, *(input_of(pending.values, i) for i in kept))
+            inner = replace(pending, values=outputs, batch=None, above=(), element=loose(outputs))
             staged = self._stage(inner, False, "py_function", kept=len(kept))
-            moved: dict[Value, Value] = {value: Input(i, _as_column(value)) for i, value in enumerate(needed)}
+            moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
             places = {i: len(needed) + n for n, i in enumerate(kept)}
-            values = _replaced(pending.values, moved, places)
+            values = replaced(pending.values, moved, places)
             pending = replace(
                 pending,
                 flow=staged.flow,
@@ -126,17 +112,14 @@ class Placer:
 
     def _stage(self, pending: Pending, deliver: bool, label: str, kept: int = 0) -> Pending:
         """A transform stage: host work in front of it, the graph in it, the nodes above it on top."""
-        prepared = _prepare(pending.values)
+        prepared = prepare(pending.values)
         images = tuple(dict.fromkeys(value for value in prepared.values if is_image(value)))
         # Images that are computed but not delivered need no output; those delivered need one each.
         program = Program(images) if images else None
         flow = self.fetched(pending, prepared.host_values)
-        if pending.unstack:
-            how = "unstack"
-        else:
-            how = "rows" if pending.batch is None else "batch"
+        how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
         host = HostProgram(prepared.columns, self.settings.max_pixels)
-        if how != "unstack" and not _passes(prepared.columns, pending.columns):
+        if how != "unstack" and not passes(prepared.columns, pending.columns):
             flow = HostFlow(flow, host)
         choice = self.choice() if program else None
         size, drop = pending.batch or (MICRO_BATCH, False)
@@ -168,7 +151,7 @@ class Placer:
         )
         steps = pending.steps
         if program is not None and choice is not None:
-            self._note(choice, label, how, size, program, prepared, pending)
+            self.notes.append(StageNote.of(choice, program, how, size, pending.ready))
             steps = (*steps, f"stage {len(self.notes)}: {choice.label}")
         element = pending.element
         for step in pending.above:
@@ -176,39 +159,6 @@ class Placer:
         if kept:
             return Pending(stage, len(prepared.values), prepared.values, element, steps=steps)
         return Pending.columns_of(stage, element, steps)
-
-    def _note(
-        self, choice: Choice, label: str, how: str, size: int, program: Program, prepared: Prepared, pending: Pending
-    ) -> None:
-        ops = tuple(
-            f"{value.op.name}{describe_params(value)} -> {value.spec}"
-            for value in program.values
-            if isinstance(value, Apply)
-        )
-        gives = tuple(str(value.spec) for value in program.outputs)
-        per = sum(_bytes(value) or 0 for value in program.outputs)
-        known = all(_bytes(value) is not None for value in program.outputs)
-        buffers = (
-            f"{size * per * (pending.ready + 1):,} bytes in {pending.ready + 1} finished batches"
-            if known
-            else "unknown sizes"
-        )
-        what = {"batch": f"batches of {size}", "rows": f"micro-batches of {size}", "unstack": "the rows of each batch"}[
-            how
-        ]
-        self.notes.append(
-            StageNote(
-                label,
-                choice.label,
-                choice.why,
-                what,
-                ops,
-                tuple(_text(value) for value in program.inputs),
-                gives,
-                tuple(sorted(self.fired)),
-                buffers,
-            )
-        )
 
 
 @dataclass(frozen=True)
@@ -246,173 +196,3 @@ class _ToDevice:
 
     def __call__(self, array: Any) -> Any:
         return self.put(array, self.device_id)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A pending graph with its host part moved in front of the stage.
-
-    Attributes:
-        values: the leaves, over the new columns.
-        columns: what the host computes for each element.
-        headers: for each (bytes, oriented) the column of image sizes.
-        host_values: what the host reads, over the old columns.
-    """
-
-    values: tuple[Value, ...]
-    columns: tuple[Value | HeaderCheck, ...]
-    headers: tuple[tuple[tuple[Value, bool], int], ...]
-    host_values: tuple[Value, ...]
-
-
-def _prepare(values: tuple[Value, ...]) -> Prepared:
-    """Move host work in front of the stage: one column for each host value that the graph, a draw or a leaf reads."""
-    order = topological(values)
-    late = _drawn(order)
-    used: dict[Value, None] = {}
-
-    def note(value: Value) -> None:
-        if not isinstance(value, (Const, Draw, Identity)) and not is_image(value) and value not in late:
-            used[value] = None
-
-    for value in order:
-        if is_image(value) or isinstance(value, Draw) or value in late:
-            for below in value.inputs:
-                note(below)
-    for value in values:
-        note(value)
-    columns: list[Value | HeaderCheck] = list(used)
-    moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(used)}
-    identities: dict[int, int] = {}
-    for value in order:
-        if isinstance(value, Identity) and value.index >= 0 and value.index not in identities:
-            identities[value.index] = len(columns)
-            columns.append(Input(value.index, value.spec))
-    checks: dict[tuple[Value, bool], HeaderCheck] = {}
-    for value in order:
-        if isinstance(value, Apply) and value.op.decodes and value.x[0] not in late:
-            oriented = bool(getattr(value.op, "exif_orientation", False))
-            checks.setdefault((value.x[0], oriented), HeaderCheck(value.x[0], oriented, value.op.name))
-    new = _replaced(values, moved, {}, identities)
-    headers = []
-    for (data, oriented), check in checks.items():
-        headers.append(((moved.get(data, data), oriented), len(columns)))
-        columns.append(check)
-    return Prepared(new, tuple(columns), tuple(headers), tuple(used))
-
-
-def _drawn(order: Sequence[Value]) -> set[Value]:
-    """Host values that depend on a draw or on an image: computed when the batch is there."""
-    late: set[Value] = set()
-    for value in order:
-        if isinstance(value, Item) and isinstance(value.value, Draw):
-            late.add(value)
-        elif not isinstance(value, Draw) and not is_image(value):
-            if any(below in late or isinstance(below, (Draw, Identity)) or is_image(below) for below in value.inputs):
-                late.add(value)
-    return late
-
-
-def _replaced(
-    values: Sequence[Value],
-    moved: dict[Value, Value],
-    places: dict[int, int],
-    identities: dict[int, int] | None = None,
-) -> tuple[Value, ...]:
-    """Replace values by columns, top-down: what is below a replaced value disappears."""
-    done: dict[Value, Value] = {}
-    for value in topological(values):
-        if value in moved:
-            done[value] = moved[value]
-        elif isinstance(value, Input) and value.index in places:
-            done[value] = Input(places[value.index], value.spec)
-        elif isinstance(value, Identity) and value.index >= 0:
-            table = places if identities is None else identities
-            done[value] = Identity(table.get(value.index, value.index))
-        else:
-            inputs = value.inputs
-            new = tuple(done[below] for below in inputs)
-            done[value] = value if new == inputs else value.rebuild(new)
-    return tuple(done[value] for value in values)
-
-
-def _passes(columns: Sequence[Value | HeaderCheck], count: int) -> bool:
-    """Whether the new columns are the old ones."""
-    return len(columns) == count and all(isinstance(c, Input) and c.index == i for i, c in enumerate(columns))
-
-
-def _needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:
-    """Image values that host ops read, lowest first: those below which there is no such op."""
-    order = topological(values)
-    tainted: set[Value] = set()  # depends on a host op that read an image
-    needed: dict[Value, None] = {}
-    for value in order:
-        if any(below in tainted for below in value.inputs):
-            tainted.add(value)
-            continue
-        if isinstance(value, Apply) and not is_image(value):
-            images = [below for below in value.x if is_image(below)]
-            if images:
-                tainted.add(value)
-                needed.update(dict.fromkeys(images))
-    return tuple(needed)
-
-
-def _columns_read(values: Sequence[Value]) -> set[int]:
-    read = {value.index for value in topological(values) if isinstance(value, Input)}
-    return read | {value.index for value in topological(values) if isinstance(value, Identity) and value.index >= 0}
-
-
-def _input(values: Sequence[Value], index: int) -> Value:
-    for value in topological(values):
-        if isinstance(value, Input) and value.index == index:
-            return value
-    return Input(index, Identity(index).spec)
-
-
-def _as_column(value: Value) -> Any:
-    return value.spec
-
-
-def _loose(values: Sequence[Value]) -> Element:
-    from ..spec import Structure
-
-    structure = Structure(tuple, (), tuple(Structure() for _ in values), len(values))
-    return Element(structure, tuple(value.spec for value in values))
-
-
-def describe_params(apply: Apply) -> str:
-    """The static parameters of an op, those that differ from their defaults."""
-    from dataclasses import MISSING, fields
-
-    shown = []
-    for f in fields(apply.op):
-        value = getattr(apply.op, f.name)
-        if f.default is not MISSING and value == f.default:
-            continue
-        text = repr(value)
-        shown.append(f"{f.name}={text if len(text) < 60 else text[:57] + '...'}")
-    return f"({', '.join(shown)})" if shown else ""
-
-
-def _text(value: Value) -> str:
-    match value:
-        case Item(value=Draw() as draw, index=i):
-            kind = "drawn" if draw.site else "computed"
-            return f"{draw.op.name}.{draw.op.parameters[i]} ({kind} on the host)"
-        case Input():
-            return f"{value.spec}"
-        case Const():
-            return f"constant {value.spec}"
-        case _:
-            return str(value.spec)
-
-
-def _bytes(value: Value) -> int | None:
-    shape = value.spec.shape
-    if shape is None or None in shape:
-        return None
-    size = value.spec.dtype.itemsize
-    for n in shape:
-        size *= n or 0
-    return int(size)

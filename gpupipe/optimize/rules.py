@@ -1,5 +1,4 @@
-"""rules: rewrites of plans. Each docstring is the equation; what stands on the left is replaced by what stands on the
-right.
+"""rules: rewrites of plans. Each docstring is the equation: what stands on the left becomes what stands on the right.
 
 They hold with holes (which keep their places until a batch), with `repeat` (numbers of nodes are kept) and with
 random ops (draws depend on identity only).
@@ -8,7 +7,6 @@ random ops (draws depend on identity only).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-
 from dataclasses import dataclass, replace
 
 from ..errors import GpupipeError
@@ -82,7 +80,7 @@ def merge_prefetches(node: Node) -> Node | None:
 
 
 def shuffle_and_repeat(node: Node) -> Node | None:
-    """Turn shuffle(n).repeat(m) into shuffle_and_repeat(n, m): the same order, without a stall between passes."""
+    """``.shuffle(n).repeat(m) => .shuffle_and_repeat(n, m)``: the same order, without a stall between passes."""
     match node:
         case Repeat(source=Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if (
             count != 0

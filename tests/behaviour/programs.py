@@ -1,20 +1,22 @@
 """Random chains, and what they mean in plain Python: one description, run by gpupipe, by tf.data and by generators.
 
-Elements are integers, or batches of them. Where a step may fail, the model follows the law of holes: a hole keeps its place and
-counts like an element until a batch or the delivery decides what becomes of it.
+Elements are integers, or batches of them. Where a step may fail, the model follows the law of holes: a hole keeps its
+place and counts like an element until a batch or the delivery decides what becomes of it.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from PIL import Image
 
-from gpupipe import Dataset
-from tests.behaviour.model import plain
+from gpupipe import Dataset, ops
+from tests.behaviour.model import interleaved, outcomes
 
 Op = tuple[Any, ...]
 Program = tuple[int, tuple[Op, ...]]
@@ -46,11 +48,19 @@ _FAILING_NUMBERS = [
     st.integers(2, 4).flatmap(lambda m: st.tuples(st.just("fail"), st.just(m), st.integers(0, m - 1))),
     st.integers(2, 5).flatmap(lambda m: st.tuples(st.just("filter fails"), st.just(m), st.integers(0, m - 1))),
 ]
+# A number as a picture and back. `batch(n).map(decode)` means `map(decode).batch(n)`: a batch is filled up from what
+# follows. A batch that is there already, in a cache, cannot be. Pictures are damaged in the header or behind it.
+_DAMAGE = st.tuples(st.sampled_from(["none", "header", "body"]), st.integers(2, 4), st.integers(0, 3))
+_PICTURES = [
+    st.tuples(st.just("picture"), _DAMAGE),
+    st.tuples(st.sampled_from(["picture batch", "batch of pictures"]), st.integers(1, 4), st.booleans(), _DAMAGE),
+    st.tuples(st.just("cached batch"), st.integers(1, 4), st.booleans(), _DAMAGE),
+]
 _FAILING_BATCHES = [st.tuples(st.just("batch fails"), st.integers(0, 2))]
 
 
 @st.composite
-def programs(draw: st.DrawFn, failing: bool = False, most: int = 7) -> Program:
+def programs(draw: st.DrawFn, failing: bool = False, most: int = 7, pictures: bool = False) -> Program:
     """A source of up to 9 numbers and up to `most` steps; with `failing`, steps that raise for some elements."""
     ops: list[Op] = []
     batched = False
@@ -58,8 +68,10 @@ def programs(draw: st.DrawFn, failing: bool = False, most: int = 7) -> Program:
         choices = list(_BATCHES if batched else _NUMBERS)
         if failing:
             choices += _FAILING_BATCHES if batched else _FAILING_NUMBERS * 2
+        if pictures and not batched:
+            choices += _PICTURES * 4
         op = draw(st.one_of(choices))
-        batched = batched != (op[0] in ("batch", "unbatch"))
+        batched = batched != (op[0] in ("batch", "unbatch", "picture batch", "batch of pictures", "cached batch"))
         ops.append(op)
     return draw(st.integers(0, 9)), tuple(ops)
 
@@ -194,10 +206,30 @@ def _batched(source: Stream, size: int, drop: bool, on_error: str) -> Stream:
 
 
 def _interleaved(source: Stream, cycle: int, block: int, inner: Callable[[Any], list[Any]]) -> Stream:
-    from tests.behaviour.test_interleave import model as order
+    def run() -> Iterator[Any]:
+        return iter(interleaved([[item] if isinstance(item, Hole) else inner(item) for item in source()], cycle, block))
+
+    return run
+
+
+def _redone(source: Stream, bad: Callable[[Any], bool], on_error: str) -> Stream:
+    """A map over the rows of batches: nothing fills up a batch that loses a row."""
 
     def run() -> Iterator[Any]:
-        return iter(order([[item] if isinstance(item, Hole) else inner(item) for item in source()], cycle, block))
+        for item in source():
+            if isinstance(item, Hole):
+                yield item
+                continue
+            good = [x for x in item if not bad(x)]
+            if on_error == "raise":
+                yield from (Hole(raised=True) for x in item if bad(x))
+            if on_error == "replace" and good:
+                last = good[0]
+                for i, x in enumerate(item):
+                    last = item[i] = last if bad(x) else x
+                yield item
+            elif good:
+                yield good
 
     return run
 
@@ -233,7 +265,7 @@ def _step(source: Stream, op: Op, on_error: str) -> Stream:
         case ("filter", m) | ("python filter", m):
             return _kept(source, lambda x: x % m != 0)
         case ("filter fails", m, r):
-            return _kept(source, lambda x: (x % m != r or 1 // 0) and x % 2 == 0)
+            return _kept(source, lambda x: bool(x % m != r or 1 // 0) and x % 2 == 0)
         case ("zip", n):
             return _zipped(source, lambda: iter(range(n)), lambda a, b: a * 7 + b)
         case ("concatenate", n):
@@ -248,6 +280,13 @@ def _step(source: Stream, op: Op, on_error: str) -> Stream:
             return _batched(source, size, drop, on_error)
         case ("unbatch",):
             return _unbatched(source)
+        case ("picture", damage):
+            return _each(source, lambda x: 1 // 0 if _damaged(x, damage) else x)
+        case ("picture batch" | "batch of pictures", size, drop, damage):
+            good = _each(source, lambda x: 1 // 0 if _damaged(x, damage) else x)
+            return _batched(good, size, drop, on_error)
+        case ("cached batch", size, drop, damage):
+            return _redone(_batched(source, size, drop, on_error), lambda x: _damaged(x, damage), on_error)
     raise AssertionError(op)
 
 
@@ -270,6 +309,33 @@ def _even_unless(m: int, r: int) -> Callable[[Any], bool]:
         return int(x) % 2 == 0
 
     return fn
+
+
+def _damaged(x: int, damage: tuple[str, int, int]) -> bool:
+    kind, m, r = damage
+    return kind != "none" and x % m == r
+
+
+def _drawn(damage: tuple[str, int, int]) -> Callable[[Any], bytes]:
+    """A PNG of one pixel whose colour is the number."""
+
+    def encode(x: Any) -> bytes:
+        colour = [int(x) >> shift & 255 for shift in (16, 8, 0)]
+        out = io.BytesIO()
+        Image.fromarray(np.array([[colour]], np.uint8)).save(out, "PNG")
+        data = out.getvalue()
+        if not _damaged(int(x), damage):
+            return data
+        return b"no picture" if damage[0] == "header" else data[:33] + b"IDATnonsense" * 3
+
+    return encode
+
+
+def _number(pixels: Any) -> Any:
+    """The number of each picture: int64[...] of uint8[..., 1, 1, 3]."""
+    a, b, c = np.moveaxis(np.asarray(pixels)[..., 0, 0, :].astype(np.int64), -1, 0)
+    value = (a << 16) + (b << 8) + c
+    return np.where(value >= 1 << 23, value - (1 << 24), value)[()]
 
 
 def _append(d: Dataset, op: Op) -> Dataset:
@@ -300,7 +366,19 @@ def _append(d: Dataset, op: Op) -> Dataset:
             return d.flat_map(lambda x: Dataset.range(2).map(lambda i: i + x))
         case ("interleave", cycle, block):
             return d.interleave(lambda x: Dataset.range(x % 4), cycle, block)
+        case ("picture", damage):
+            return d.map(_drawn(damage)).map(_decoded).map(_number, traced=False)
+        case ("picture batch", size, drop, damage):
+            return d.map(_drawn(damage)).map(_decoded).batch(size, drop).map(_number, traced=False)
+        case ("batch of pictures", size, drop, damage):
+            return d.map(_drawn(damage)).batch(size, drop).map(_decoded).map(_number, traced=False)
+        case ("cached batch", size, drop, damage):
+            return d.map(_drawn(damage)).batch(size, drop).cache().map(_decoded).map(_number, traced=False)
     raise AssertionError(op)
+
+
+def _decoded(data: Any) -> Any:
+    return ops.decode_png(data, channels=3)
 
 
 def build(program: Program) -> Dataset:
@@ -314,6 +392,4 @@ def build(program: Program) -> Dataset:
 
 def elements(dataset: Dataset) -> list[Any]:
     """What every `next` gives; "error" where it raises."""
-    from tests.behaviour.model import outcomes
-
-    return [plain(value) for value in outcomes(dataset)]
+    return outcomes(dataset)

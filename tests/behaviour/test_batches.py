@@ -122,7 +122,7 @@ def test_the_spec_of_a_padded_batch_shows_what_is_known() -> None:
 
 
 def test_padding_behind_an_unknown_element_is_checked_at_the_first_one() -> None:
-    with pytest.raises(gp.PlanError, match="padded_batch needs a padded shape of rank 1.*in the padded_batch at "):
+    with pytest.raises(gp.PlanError, match=r"padded_batch needs a padded shape of rank 1.*in the padded_batch at "):
         next(iter(_ragged(1, 2).padded_batch(2, padded_shapes=[2, 2])))
     with pytest.raises(TypeError, match="padded_batch needs a value of dtype int64"):
         next(iter(_ragged(1, 2).padded_batch(2, padding_values=0.5)))

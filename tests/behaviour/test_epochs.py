@@ -29,7 +29,7 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
 }
 
 
-@pytest.fixture(params=CHAINS.values(), ids=CHAINS.keys())
+@pytest.fixture(params=list(CHAINS.values()), ids=list(CHAINS))
 def make(request: pytest.FixtureRequest) -> Callable[[], Dataset]:
     return request.param  # type: ignore[no-any-return]
 

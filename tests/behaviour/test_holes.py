@@ -24,6 +24,15 @@ def test_random_chains_give_what_the_model_says(on_error: str, program: Program)
     assert elements(dataset) == model(program, on_error)
 
 
+@pytest.mark.parametrize("on_error", POLICIES)
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@given(program=programs(failing=True, pictures=True, most=4))
+def test_random_chains_of_pictures_do_too(on_error: str, program: Program) -> None:
+    dataset = build(program).with_options(Options(on_error=on_error, backend="numpy", device="cpu"))  # type: ignore[arg-type]
+
+    assert elements(dataset) == model(program, on_error)
+
+
 @settings(max_examples=250, deadline=None, database=None, derandomize=True)
 @given(program=programs())
 def test_random_chains_without_failures_do_too(program: Program) -> None:
@@ -47,7 +56,11 @@ WRITTEN: list[tuple[str, Callable[[Dataset], Dataset], tuple[list[Any], list[Any
     ("delivery", lambda d: d, (["error", 1, "error", 3, "error"], [1, 3], [1, 1, 1, 3, 3])),
     ("take counts holes", lambda d: d.take(3), (["error", 1, "error"], [1], [1, 1, 1])),
     ("skip counts holes", lambda d: d.skip(2), (["error", 3, "error"], [3], [3, 3, 3])),
-    ("a batch is filled from what follows", lambda d: d.batch(2), (["error"] * 2 + ["error?"], [[1, 3]], [[1, 1], [1, 3], [3]])),
+    (
+        "a batch is filled from what follows",
+        lambda d: d.batch(2),
+        (["error"] * 2 + ["error?"], [[1, 3]], [[1, 1], [1, 3], [3]]),
+    ),
     (
         "a zip with a hole is a hole",
         lambda d: Dataset.zip(d, Dataset.range(5)),
@@ -77,8 +90,8 @@ def test_only_failures_give_nothing() -> None:
 
     assert outcomes(chain) == ["error"] * 5
     for on_error in ("skip", "replace"):
-        assert outcomes(chain.with_options(Options(on_error=on_error))) == []  # type: ignore[arg-type]
-        assert outcomes(chain.batch(2).with_options(Options(on_error=on_error))) == []  # type: ignore[arg-type]
+        assert outcomes(chain.with_options(Options(on_error=on_error))) == []
+        assert outcomes(chain.batch(2).with_options(Options(on_error=on_error))) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,35 +12,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TFRecordDataset
-from tests.behaviour.model import run
-
-
-def model(inputs: list[list[int]], cycle: int, block: int) -> list[int]:
-    """The order of tf.data: an exhausted slot is refilled, in place, when the cycle returns to it."""
-    slots: list[Iterator[int] | None] = [None] * cycle
-    waiting, out = iter(inputs), []
-    at = taken = 0
-    more = True
-    while more or any(slot is not None for slot in slots):
-        slot = slots[at]
-        if slot is not None:
-            value = next(slot, None)
-            if value is not None:
-                out.append(value)
-                taken += 1
-            else:
-                slots[at] = None
-            if value is None or taken == block:
-                taken, at = 0, (at + 1) % cycle
-        elif more:
-            following = next(waiting, None)
-            if following is None:
-                more = False
-            else:
-                slots[at] = iter(following)
-        else:
-            taken, at = 0, (at + 1) % cycle
-    return out
+from tests.behaviour.model import interleaved, run
 
 
 def _configurations() -> list[Any]:
@@ -49,12 +20,14 @@ def _configurations() -> list[Any]:
     made = []
     for i in range(120):
         lengths = [rng.choice((0, 0, 1, 2, 3, 5, 8)) for _ in range(rng.randrange(0, 9))]
-        made.append(pytest.param(lengths, rng.randrange(1, 10), rng.randrange(1, 5), rng.choice((None, 1, 3)), id=str(i)))
+        made.append(
+            pytest.param(lengths, rng.randrange(1, 10), rng.randrange(1, 5), rng.choice((None, 1, 3)), id=str(i))
+        )
     return made
 
 
 @pytest.mark.parametrize(("lengths", "cycle", "block", "calls"), _configurations())
-def test_the_order_is_that_of_the_model(lengths: list[int], cycle: int, block: int, calls: int | None) -> None:
+def test_the_order_is_that_of_the_interleaved(lengths: list[int], cycle: int, block: int, calls: int | None) -> None:
     inputs = [[100 * i + j for j in range(n)] for i, n in enumerate(lengths)]
     ends = np.array([(100 * i, 100 * i + n) for i, n in enumerate(lengths)], np.int64).reshape(-1, 2)
 
@@ -62,7 +35,7 @@ def test_the_order_is_that_of_the_model(lengths: list[int], cycle: int, block: i
         lambda end: Dataset.range(end[0], end[1]), cycle_length=cycle, block_length=block, num_parallel_calls=calls
     )
 
-    assert run(dataset) == model(inputs, cycle, block)
+    assert run(dataset) == interleaved(inputs, cycle, block)
 
 
 @pytest.mark.parametrize("cycle", [None, gp.AUTOTUNE, 16])
@@ -70,7 +43,7 @@ def test_the_order_is_that_of_the_model(lengths: list[int], cycle: int, block: i
 def test_the_default_cycle_length_is_16_on_every_machine(cycle: int | None, calls: int | None) -> None:
     dataset = Dataset.range(20).interleave(lambda i: Dataset.range(i * 10, i * 10 + 3), cycle, None, calls)
 
-    assert run(dataset) == model([[i * 10 + j for j in range(3)] for i in range(20)], 16, 1)
+    assert run(dataset) == interleaved([[i * 10 + j for j in range(3)] for i in range(20)], 16, 1)
 
 
 @pytest.mark.parametrize("calls", [None, 1, 8])
@@ -86,7 +59,7 @@ def test_files_come_in_the_same_order(tmp_path: Any, cycle: int, calls: int | No
         TFRecordDataset, cycle_length=cycle, block_length=2, num_parallel_calls=calls
     )
 
-    expected = model([[i * 100 + j for j in range(n)] for i, n in enumerate(sizes)], cycle, 2)
+    expected = interleaved([[i * 100 + j for j in range(n)] for i, n in enumerate(sizes)], cycle, 2)
     assert [int(record) for record in dataset] == expected
 
 
@@ -112,7 +85,7 @@ def test_a_function_that_has_to_be_called_is_called_once_for_each_element() -> N
         calls.append(int(n))
         return Dataset.from_tensor_slices(list(range(int(n))))
 
-    assert run(Dataset.range(4).interleave(numbers, cycle_length=2)) == model([[], [0], [0, 1], [0, 1, 2]], 2, 1)
+    assert run(Dataset.range(4).interleave(numbers, cycle_length=2)) == interleaved([[], [0], [0, 1], [0, 1, 2]], 2, 1)
     assert sorted(calls) == [0, 1, 2, 3]
 
 

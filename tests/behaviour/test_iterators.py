@@ -123,7 +123,12 @@ def test_an_iterator_in_a_cycle_is_collected() -> None:
 
 def test_nothing_starts_before_the_first_next() -> None:
     calls: list[int] = []
-    items = iter(Dataset.range(3).map(lambda x: calls.append(1) or x).prefetch(2))
+
+    def noted(x: Any) -> Any:
+        calls.append(1)
+        return x
+
+    items = iter(Dataset.range(3).map(noted).prefetch(2))
     time.sleep(0.02)
 
     assert calls == []
@@ -204,7 +209,7 @@ def test_as_numpy_iterator_gives_host_values() -> None:
     ((array, number, data),) = Dataset.from_tensors(([1, 2], 3, b"x")).as_numpy_iterator()
 
     assert isinstance(array, np.ndarray)
-    assert isinstance(number, np.int64)
+    assert number.dtype == np.int64
     assert data == b"x"
 
 
@@ -285,7 +290,8 @@ def test_a_program_may_end_in_the_middle_of_an_iteration() -> None:
     child = _child(
         """
         import gpupipe as gp
-        items = iter(gp.Dataset.range(10**6).map(lambda x: int(x), num_parallel_calls=2).prefetch(2).batch(2).prefetch(2))
+        dataset = gp.Dataset.range(10**6).map(lambda x: int(x), num_parallel_calls=2).prefetch(2).batch(2).prefetch(2)
+        items = iter(dataset)
         print(next(items))
         """
     )

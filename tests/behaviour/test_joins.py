@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gpupipe import Dataset, TensorSpec
@@ -30,7 +32,11 @@ def test_inputs_are_pulled_in_order() -> None:
     seen: list[str] = []
 
     def note(name: str, n: int) -> Dataset:
-        return R(n).map(lambda x: seen.append(name) or x, spec=TensorSpec((), "int64"))
+        def noted(x: Any) -> Any:
+            seen.append(name)
+            return x
+
+        return R(n).map(noted, spec=TensorSpec((), "int64"))
 
     assert len(run(Dataset.zip(note("a", 3), note("b", 2), note("c", 3)))) == 2
     assert seen == ["a", "b", "c", "a", "b", "c", "a"]  # the first loses one more, the third is not asked

@@ -47,8 +47,8 @@ def test_a_buffer_of_everything_is_a_uniform_permutation() -> None:
         orders[tuple(order)] += 1
         places[order, range(n)] += 1
 
-    # Fixed seeds: no flake. 5 standard deviations of a binomial for each place, chi-square (119 degrees of freedom, standard
-    # deviation 15.4) within 5 of them for the orders.
+    # Fixed seeds: no flake. 5 standard deviations of a binomial for each place; for the orders a chi-square (119
+    # degrees of freedom, standard deviation 15.4) within 5 of them.
     expected = epochs / n
     assert abs(places - expected).max() < 5 * (epochs * (1 / n) * (1 - 1 / n)) ** 0.5
     mean = epochs / 120

@@ -123,7 +123,9 @@ def test_a_generator_without_a_signature_is_learned_from_its_first_element() -> 
 
 
 def test_the_older_form_with_types_and_shapes() -> None:
-    dataset = Dataset.from_generator(lambda: iter([(1, [1, 2])]), output_types=(np.int32, np.float32), output_shapes=((), (2,)))
+    dataset = Dataset.from_generator(
+        lambda: iter([(1, [1, 2])]), output_types=(np.int32, np.float32), output_shapes=((), (2,))
+    )
 
     ((number, pair),) = dataset
 
@@ -145,7 +147,7 @@ def test_an_exception_in_a_generator_ends_it_and_is_the_cause() -> None:
     items = iter(Dataset.from_generator(numbers))
 
     assert next(items) == 1
-    with pytest.raises(gp.DataError, match="from_generator.*KeyError") as caught:
+    with pytest.raises(gp.DataError, match=r"from_generator.*KeyError") as caught:
         next(items)
     assert isinstance(caught.value.__cause__, KeyError)
     assert list(items) == []

@@ -17,6 +17,11 @@ from tests.behaviour.model import plain, run
 Pair = namedtuple("Pair", "left right")
 
 
+def _noted(calls: list[int], x: Any) -> Any:
+    calls.append(int(x))
+    return x
+
+
 # ---- map
 
 
@@ -144,7 +149,7 @@ def test_skip(count: int, expected: int) -> None:
 
 def test_take_does_not_ask_for_more_than_it_gives() -> None:
     asked: list[int] = []
-    dataset = Dataset.range(100).map(lambda x: asked.append(int(x)) or x)
+    dataset = Dataset.range(100).map(lambda x: _noted(asked, x))
 
     assert run(dataset.take(3)) == [0, 1, 2]
     assert asked == [0, 1, 2]
@@ -238,7 +243,7 @@ def test_prefetch_changes_nothing(size: int | None) -> None:
 
 def test_prefetch_starts_with_the_first_next_and_runs_at_most_that_far_ahead() -> None:
     made: list[int] = []
-    dataset = Dataset.range(100).map(lambda x: made.append(int(x)) or x).prefetch(3)
+    dataset = Dataset.range(100).map(lambda x: _noted(made, x)).prefetch(3)
 
     with dataset.iterator() as items:
         time.sleep(0.05)

@@ -24,7 +24,7 @@ EVERY_KIND |= {21: damage.bad_scan, 22: damage.bad_scan, 30: damage.bad_scan, 31
 MOSTLY = {i: damage.bad_scan for i in range(COUNT) if i % 5}
 SETS = {"decoder-only": DECODER_ONLY, "every-kind": EVERY_KIND, "mostly": MOSTLY, "all": dict.fromkeys(range(COUNT), damage.bad_scan)}
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(20)
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ def test_a_pipeline_is_reused_after_failures_and_with_batches_in_flight() -> Non
     program = chain()
     first, second = DaliExecutor(program, 4, 2), DaliExecutor(program, 4, 2)
     pipeline = run_once(first)
-    for files in ([*FILES[:3], damaged(FILES[3])], FILES, [damaged(FILES[0]), *FILES[1:]], FILES):
+    for files in ([*FILES[:3], damaged(FILES[3])], FILES, [damaged(FILES[0]), *FILES[1:]], FILES[::-1]):
         first.submit(feed_of(program, files))
     with pytest.raises(BatchFailed):
         first.collect()
@@ -138,7 +138,7 @@ def test_a_batch_may_be_collected_on_another_thread_than_it_was_submitted_on() -
 def in_a_new_process(code: str) -> subprocess.CompletedProcess[str]:
     """Run code that has `program`, `FILES` and an `executor` with one batch done and three in flight."""
     head = """
-import os, sys
+import os, sys, time
 from gpupipe.transform.dali import DaliExecutor
 from gpupipe.transform.numpy import NumpyExecutor
 from tests.transform.tiny import *
@@ -172,6 +172,7 @@ def test_a_forked_child_ends_whatever_it_does_with_the_parents_pipelines(state: 
     done = in_a_new_process(f"""DaliExecutor;
 import gc
 {state}
+time.sleep(1)  # CPython 3.11 itself may hang in a child if another thread is just entering Python when it forks
 child = os.fork()
 if child == 0:
     {end}

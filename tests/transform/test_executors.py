@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -136,6 +137,24 @@ def test_results_are_owned_writable_and_never_overwritten(make: Make) -> None:
         np.testing.assert_array_equal(images, expected(FILES[start : start + 4]) + 1)
 
 
+def test_rows_of_different_shapes_are_owned_too(make: Make) -> None:
+    same = Apply(TinySame(), (IMAGE,))
+    program = Program((same, Apply(TinySame(), (same,))))
+    fed = [np.full((4 + n, 5, 3), n, np.uint8) for n in range(3)]
+    executor = make(program, 4)
+
+    executor.submit(Feed(3, (fed,)))
+    one, other = executor.collect()
+
+    for source, a, b in zip(fed, one, other, strict=True):
+        np.testing.assert_array_equal(a, source)
+        assert a.flags.writeable
+        assert b.flags.writeable
+        assert not np.may_share_memory(a, source)
+        assert not np.may_share_memory(b, source)
+        assert not np.may_share_memory(a, b)
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_results_share_memory_neither_with_the_feed_nor_with_each_other(make: Make, size: int) -> None:
     same = Apply(TinySame(), (IMAGE,))
@@ -266,6 +285,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(make: Make) -> None:
     program = chain()
     executor = make(program, 8)
     executor.submit(feed_of(program, FILES))
+    time.sleep(0.2)  # CPython 3.11 itself may hang in a child if another thread is just entering Python when it forks
 
     child = os.fork()
     if child == 0:

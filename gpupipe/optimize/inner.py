@@ -1,0 +1,65 @@
+"""inner: how `flat_map` and `interleave` open the dataset that belongs to an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import PlanTypeError
+from ..flow.base import Context, Flow
+from ..flow.base import Element as FlowElement
+from ..flow.sources import failed
+from ..plan.node import Element, Node
+from ..plan.steps import FlatMap
+from ..spec import LEAF, as_leaf
+from ..trace import call_with
+from .pending import Pending
+
+__all__ = ["DynamicInner", "StaticInner"]
+
+
+@dataclass(frozen=True)
+class StaticInner:
+    """Opens the traced inner plan for an outer element."""
+
+    flow: Flow
+
+    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
+        return self.flow.open(at.with_param(outer[0]))
+
+
+class DynamicInner:
+    """Calls the user's function for every outer element and opens the dataset it makes."""
+
+    def __init__(self, node: FlatMap, element: Element, lower: Callable[[FlatMap, Node, Context], Pending]) -> None:
+        self._node = node
+        self._lower = lower
+        self._structure = element.structure or LEAF
+        self._element: Element | None = None
+
+    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
+        name = self._node.name
+        argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
+        try:
+            dataset = call_with(self._node.fn, argument)
+        except Exception as error:
+            raise failed(name, error, outer[1], outer[2]) from error
+        plan = getattr(dataset, "plan", None)
+        if not isinstance(plan, Node):
+            raise PlanTypeError(
+                f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}"
+            )
+        pending = self._lower(self._node, plan, at)
+        if self._element is None:
+            self._element = pending.element
+        elif pending.element.structure != self._element.structure:
+            raise PlanTypeError(
+                f"{name} needs datasets of one structure, got {pending.element.structure} after "
+                f"{self._element.structure}, at {self._node.line}"
+            )
+        return pending.flow.open(at)
+
+    def learned(self) -> Any:
+        """The structure of what the datasets hold, once one was made."""
+        return LEAF if self._element is None else self._element.structure

@@ -1,0 +1,55 @@
+"""transparent: nodes that do not look at values, as steps to be put above a flow or a batch."""
+
+from __future__ import annotations
+
+from ..errors import PlanError
+from ..flow.buffers import PrefetchFlow
+from ..flow.elements import RepeatFlow, ShardFlow, SkipFlow, TakeFlow
+from ..flow.shuffle import ShuffleFlow
+from ..plan.node import Node
+from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from .pending import Pending, Step
+from .rules import ShuffleRepeat
+
+__all__ = ["held", "transparent_step"]
+
+REFERENCE = 250
+"""Bytes of one buffered reference to a record, its tuple and numbers included."""
+
+
+def transparent_step(node: Node) -> Step:
+    """What a node does to a flow.
+
+    Raises:
+        PlanError: the node looks at values.
+    """
+    match node:
+        case Take(count=count):
+            return lambda flow: TakeFlow(flow, count)
+        case Skip(count=count) if count < 0:
+            return lambda flow: TakeFlow(flow, 0)
+        case Skip(count=count):
+            return lambda flow: SkipFlow(flow, count)
+        case Shard(shards=shards, index=index):
+            return lambda flow: ShardFlow(flow, shards, index)
+        case Repeat(count=count, number=number):
+            return lambda flow: RepeatFlow(flow, count, number)
+        case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
+            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle)
+        case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
+            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count, number)
+        case Prefetch(size=size):
+            return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
+        case _:
+            raise PlanError(f"{node.describe()} cannot be lowered")
+
+
+def held(node: Node, source: Pending) -> str:
+    """What the buffer of a shuffle holds, for `explain()`; nothing for other nodes."""
+    if not isinstance(node, Shuffle | ShuffleRepeat):
+        return ""
+    if source.batch is not None or source.unstack:
+        return f" holding {node.size} batches"
+    if source.references:
+        return f" holding {node.size} references, about {node.size * REFERENCE:,} bytes"
+    return f" holding {node.size} elements"
