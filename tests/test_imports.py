@@ -168,14 +168,11 @@ def test_import_gpupipe_loads_no_heavy_library() -> None:
     assert _in_a_new_process(code) == ""
 
 
-def test_import_gpupipe_costs_little_beside_numpy() -> None:
-    # The goal is 0.15 s where NumPy takes 0.04 s; as a ratio it holds on slow machines too. The best of five runs, in
-    # CPU time, because other processes may be at work.
-    clock = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
+def test_import_gpupipe_leaves_what_runs_a_chain_for_later() -> None:
+    later = ["gpupipe.optimize", "gpupipe.flow", "gpupipe.transform", "gpupipe.load", "crc32c", "PIL", "simplejpeg"]
+    code = f"import sys, gpupipe; print(*sorted(set({later!r}) & set(sys.modules)))"
 
-    numpy, gpupipe = (min(float(_in_a_new_process(clock.format(m))) for _ in range(5)) for m in ("numpy", "gpupipe"))
-
-    assert gpupipe < numpy * 0.15 / 0.04
+    assert _in_a_new_process(code) == ""
 
 
 def test_the_folder_ops_is_not_a_package_of_its_own() -> None:
