@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import PlanError, PlanTypeError, TraceError
+from .extract.compression import checked_compression
 from .extract.patterns import expand
 from .options import AUTOTUNE, Options
 from .plan.joins import Concatenate, Zip
@@ -573,11 +574,9 @@ class TFRecordDataset(Dataset):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        if compression_type not in (None, "", "GZIP", "ZLIB"):
-            raise PlanError(f'TFRecordDataset needs compression_type "", "GZIP" or "ZLIB", got {compression_type!r}')
         if buffer_size is not None and _integer("TFRecordDataset", "buffer_size", buffer_size) < 0:
             raise PlanError(f"TFRecordDataset needs buffer_size >= 0, got {buffer_size}")
-        compression = compression_type or ""
+        compression = checked_compression(compression_type)
         if isinstance(filenames, Symbol):
             super().__init__(_symbolic_records(filenames, compression))
             return

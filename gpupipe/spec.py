@@ -267,6 +267,8 @@ def as_leaf(value: Any) -> Any:
         return byte_array([as_leaf(item) for item in value])
     try:
         array = np.asarray(value)
+        if array.dtype.kind in "SU" and array.ndim:
+            array = np.asarray(value, object)  # nested lists of strings: the same with every trailing NUL
     except ValueError as error:
         raise PlanError(f"a leaf needs a rectangular array, got {_short(value)}; pad it or use a tuple") from error
     except Exception as error:  # an array-like of a foreign library may raise anything
@@ -299,7 +301,7 @@ def _as_array(array: Array) -> Array:
         for place, value in np.ndenumerate(array):
             out[place] = value.encode() if isinstance(value, str) else bytes(value)
         return out
-    if array.dtype == object and any(isinstance(v, int) for v in array.flat):
+    if array.dtype == object and any(isinstance(v, int) and not -(2**63) <= v < 2**64 for v in array.flat):
         raise PlanError(f"a leaf needs integers that fit 64 bits, got {_short(array)}")
     raise PlanTypeError(f"a leaf needs booleans, integers, floats or bytes, got {_short(array)} of dtype {array.dtype}")
 

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from typing import Literal
 
-from gpupipe.errors import PlanError, RecordError
+from gpupipe.errors import RecordError
+from gpupipe.extract.compression import Compression
 from gpupipe.extract.framing import sniff
 from gpupipe.extract.storage import LocalStorage
 
-__all__ = ["COMPRESSIONS", "Compression", "Inflater", "checked_compression"]
-
-Compression = Literal["", "GZIP", "ZLIB"]
-COMPRESSIONS: tuple[Compression, ...] = ("", "GZIP", "ZLIB")
+__all__ = ["Inflater"]
 
 # A byte of deflate stands for 1032 bytes at most: the longest a stream can get.
 MOST = 1032
 _CHUNK = 256 << 10
 _WINDOW = {"GZIP": 31, "ZLIB": 15}
-
-
-def checked_compression(name: str | None) -> Compression:
-    """Turn TensorFlow's names of compressions into one of "", "GZIP" and "ZLIB".
-
-    Raises:
-        PlanError: any other name. TensorFlow would read such a file as if it were not compressed.
-    """
-    for known in COMPRESSIONS:
-        if (name or "") == known:
-            return known
-    raise PlanError(f'compression_type is one of None, "", "GZIP" and "ZLIB" (upper case), got {name!r}')
 
 
 class Inflater:

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
+from gpupipe.extract.compression import Compression, checked_compression
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
-from gpupipe.extract.inflate import Compression, Inflater, checked_compression
+from gpupipe.extract.inflate import Inflater
 from gpupipe.extract.reference import HeaderWalker, Reference
 from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.writer import TFRecordWriter

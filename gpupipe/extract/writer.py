@@ -10,7 +10,7 @@ import zlib
 from typing import Protocol
 
 from gpupipe.errors import PlanError, PlanTypeError
-from gpupipe.extract.inflate import checked_compression
+from gpupipe.extract.compression import checked_compression
 
 __all__ = ["TFRecordWriter"]
 
@@ -41,7 +41,9 @@ class TFRecordWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
-        from gpupipe.extract.crc import masked_crc32c  # its library takes 20 ms to import; `import gpupipe` needs it not
+        from gpupipe.extract.crc import (
+            masked_crc32c,  # its library takes 20 ms to import; `import gpupipe` needs it not
+        )
 
         compression = checked_compression(compression_type)
         self._crc = masked_crc32c

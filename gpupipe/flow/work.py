@@ -266,17 +266,33 @@ class Work:
                 self._jobs.extendleft(reversed([*again, *later]))
                 self._changed.notify_all()
                 return
-            back = [
-                (Hole(self._blamed(row, bad[i])), row[1], row[2]) if i in bad else row
-                for i, row in enumerate(job.group.rows)
-            ]
-            for other in (*later, *self._jobs):
-                back.extend(other.group.rows if isinstance(other, Job) else [_unraised(other)])
-            self._jobs.clear()
             assert isinstance(self._former, BatchFormer)
+            back = self._returned(job, bad, [*later, *self._jobs], self._former.take_back())
+            self._jobs.clear()
             self._former.put_back(back, self._last)
             self._finished = False
             self._changed.notify_all()
+
+    def _returned(
+        self, job: Job, bad: dict[int, DataError], later: Sequence[Job | Element], rest: Sequence[Element]
+    ) -> list[Element]:
+        """Everything that was not delivered, as it came, with new holes: what goes back in front of the former."""
+        jobs = [job, *(other for other in later if isinstance(other, Job))]
+        waiting = {id(other) for other in later}
+        taken = [element for other in jobs for element in other.group.taken] + list(rest)
+        # Bad is what a row was made of: a stand-in's own hole is known, what it stood in with is not.
+        causes = {id(job.group.rows[i][0]): error for i, error in bad.items()}
+        back: list[Element] = []
+        for element in taken:
+            value, stream, position = element
+            if type(value) is not Hole:
+                error = causes.get(id(value))
+                back.append(element if error is None else (Hole(self._blamed(element, error)), stream, position))
+            elif not value.raised:
+                back.append(element)
+            elif id(element) in waiting:  # the others were raised already
+                back.append(_unraised(element))
+        return back
 
     def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
         """A group that keeps its places, to be run again without its bad rows."""

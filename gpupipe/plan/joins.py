@@ -36,8 +36,9 @@ class Zip(Node):
         if len(structures) < len(elements):
             return ANYTHING
         structure = graft(self.structure, structures)
-        batched = all(element.batched for element in elements)
-        return Element(structure, tuple(spec for element in elements for spec in element.specs), batched)
+        specs = tuple(spec for element in elements for spec in element.specs)
+        rows = {spec.shape[0] for spec in specs if spec.shape}
+        return Element(structure, specs, all(element.batched for element in elements) and len(rows) <= 1)
 
     def _cardinality(self) -> int:
         sizes = [node.cardinality for node in self.inputs]

@@ -85,24 +85,17 @@ class _Code:
         slots: dict[Value, int] = {v: n for n, v in enumerate((*program.inputs, *program.values))}
         self.slots = len(slots)
         self.inputs = len(program.inputs)
-        direct = self._direct(program)
         self.outputs: list[_Output] = []
         targets: dict[Value, int] = {}
         for value in program.outputs:
             shape = _static_shape(value)
-            if shape is not None and value in direct:
+            if shape is not None:
                 targets[value] = self.slots
                 self.slots += 1
             self.outputs.append(_Output(slots[value], targets.get(value), shape, value.spec.dtype))
         self.steps: list[tuple[Step, str]] = []
         for value in program.values:
             self.steps.append(_step(value, slots, targets.get(value), scratch))
-
-    @staticmethod
-    def _direct(program: Program) -> set[Value]:
-        """Outputs that nothing inside reads, and that are delivered once: their op may write to the batch itself."""
-        read = {below for value in program.values for below in value.inputs}
-        return {v for v in program.outputs if isinstance(v, Apply) and v not in read and program.outputs.count(v) == 1}
 
 
 def _static_shape(value: Value) -> tuple[int, ...] | None:

@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TFRecordDataset
+from gpupipe import Dataset, Options, TFRecordDataset, ops
 from tests.behaviour.model import plain, run
 
 
 def _drawn(x: Any, rng: np.random.Generator) -> Any:
     return x, int(rng.integers(1 << 40))
+
+
+def _flipped() -> Dataset:
+    images = np.arange(20 * 2 * 3 * 3, dtype=np.uint8).reshape(20, 2, 3, 3)
+    dataset = Dataset.from_tensor_slices(images).map(lambda x: ops.random_flip_left_right(ops.random_crop(x, (1, 2, 3))))
+    return dataset.batch(6).with_options(Options(device="cpu", backend="numpy"))
 
 
 CHAINS: dict[str, Callable[[], Dataset]] = {
@@ -25,6 +31,8 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
     "rng behind a cache": lambda: Dataset.range(20).cache().map(_drawn, rng=True),
     "rng in parallel": lambda: Dataset.range(20).map(_drawn, num_parallel_calls=3, rng=True),
     "interleave": lambda: Dataset.range(4).interleave(lambda i: Dataset.range(i * 9, i * 9 + 5).shuffle(5)),
+    "random crop and flip": _flipped,
+    "random crop and flip behind a shuffle": lambda: _flipped().unbatch().shuffle(9).batch(4),
     "zip": lambda: Dataset.zip(Dataset.range(9).shuffle(9), Dataset.range(9).shuffle(9)),
 }
 

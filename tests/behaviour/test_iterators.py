@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import subprocess
@@ -15,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec
+from gpupipe import Dataset, Options, TensorSpec, ops
 from tests.behaviour.model import plain, run
 
 
@@ -38,6 +40,46 @@ def _no_thread_is_left() -> Iterator[None]:
 def _busy() -> Dataset:
     """A chain with every kind of thread that needs no image: prefetch, and a pool of Python maps."""
     return Dataset.range(10_000).prefetch(3).map(lambda x: np.int64(x) + 0, num_parallel_calls=2).batch(2).prefetch(2)
+
+
+def _pictures() -> Dataset:
+    """A chain with a transform stage, micro-batches below it and a prefetch."""
+    out = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(out, "PNG")
+    dataset = Dataset.from_tensor_slices([out.getvalue()] * 300).map(lambda x: ops.decode_png(x, channels=3))
+    dataset = dataset.map(lambda x: x + np.uint8(1), traced=False).map(lambda x: ops.flip_left_right(x)).batch(4)
+    return dataset.prefetch(2).with_options(Options(device="cpu", backend="numpy"))
+
+
+@pytest.mark.parametrize("end", ["break", "with", "garbage", "exhausted", "close before next", "error"])
+def test_a_chain_of_pictures_leaves_no_thread_behind(end: str) -> None:
+    dataset = _pictures()
+    match end:
+        case "break":
+            for _ in dataset:
+                assert _threads()
+                break
+        case "with":
+            with dataset.iterator() as items:
+                next(items)
+        case "garbage":
+            held = iter(dataset)
+            next(held)
+            del held
+        case "exhausted":
+            assert sum(len(batch) for batch in dataset) == 300
+        case "close before next":
+            iter(dataset).close()
+        case "error":
+            with pytest.raises(KeyError):
+                for _ in dataset:
+                    raise KeyError
+
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while _threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _threads() == set()
 
 
 def test_iterators_are_independent() -> None:

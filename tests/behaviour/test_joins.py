@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpupipe import Dataset, TensorSpec
-from tests.behaviour.model import run
+from tests.behaviour.model import outcomes, run
 
 R = Dataset.range
 
@@ -52,6 +52,15 @@ def test_zip_of_one_dataset_with_itself() -> None:
 
 def test_zip_with_an_endless_dataset() -> None:
     assert run(Dataset.zip(R(3), R(2).repeat())) == [(0, 0), (1, 1), (2, 0)]
+
+
+def test_a_map_over_batches_side_by_side() -> None:
+    batches, wider = R(5).batch(2), R(6).batch(3)
+
+    assert run(Dataset.zip(batches, batches).map(lambda a, b: a + b)) == [[0, 2], [4, 6], [8]]
+    exact = Dataset.zip(R(4).batch(2, drop_remainder=True), R(6).batch(3, drop_remainder=True))
+    assert run(exact.map(lambda a, b: (a + 1, b))) == [([1, 2], [0, 1, 2]), ([3, 4], [3, 4, 5])]
+    assert outcomes(Dataset.zip(batches, wider).map(lambda a, b: (a + 1, b))) == ["error", "error"]
 
 
 def test_zip_keeps_structures_apart() -> None:

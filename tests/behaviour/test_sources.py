@@ -69,6 +69,11 @@ def test_bytes_keep_trailing_zeros_also_in_a_batch() -> None:
     assert batch.tolist() == [b"ab\0", b"\0\0", b""]
 
 
+def test_nested_lists_of_bytes_keep_them_too() -> None:
+    assert run(Dataset.from_tensor_slices([[b"a\0", b"b"], [b"c", "\0\0"]])) == [[b"a\0", b"b"], [b"c", b"\0\0"]]
+    assert run(Dataset.from_tensors([(b"a\0",)])) == [[[b"a\0"]]]
+
+
 def test_text_becomes_utf8() -> None:
     assert run(Dataset.from_tensor_slices(["ä", "b"])) == ["ä".encode(), b"b"]
 

@@ -12,7 +12,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from tests.chains import damage
-from tests.chains.damage import events, example, jpeg, labels_of, no_thread_left, write
+from tests.chains.damage import decoded, events, example, jpeg, labels_of, no_thread_left, write
 from tests.chains.data import Spy, on, parse
 
 COUNT = 40
@@ -73,6 +73,17 @@ def named(found: Sequence[Any], offsets: list[int]) -> list[Any]:
     return [f"bad {offsets.index(x.offset)}" if isinstance(x, Exception) else x for x in labels_of(found)]
 
 
+def in_place(found: Sequence[Any]) -> list[Any]:
+    """The same with the errors between two batches in one order: a bad header is noticed before a bad scan."""
+    out: list[Any] = [[]]
+    for item in found:
+        if isinstance(item, str):
+            out[-1].append(item)
+        else:
+            out += [item, []]
+    return [sorted(item) if item and isinstance(item[0], str) else item for item in out]
+
+
 @pytest.mark.parametrize("bad", SETS.values(), ids=list(SETS))
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
 @pytest.mark.parametrize("size", [1, 3, 8, 16])
@@ -84,7 +95,7 @@ def test_batches_equal_the_plain_model(
 
     found = events(ds)
 
-    assert named(found, offsets) == model(list(bad), size, on_error)
+    assert in_place(named(found, offsets)) == in_place(model(list(bad), size, on_error))
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
@@ -183,7 +194,7 @@ def test_a_small_device_memory_runs_batches_in_parts_with_equal_results(
     tmp_path: Path, backend: str, spy: Spy
 ) -> None:
     path, _ = shard(tmp_path, {})
-    ds = gp.TFRecordDataset(path).map(flipped).batch(16).with_options(on(backend))
+    ds = gp.TFRecordDataset(path).map(decoded).batch(16).with_options(on(backend))
     one = 24 * 32 * 3
 
     whole = events(ds)
@@ -205,7 +216,7 @@ def test_repair_works_in_parts_too(tmp_path: Path, backend: str, on_error: str) 
     path, offsets = shard(tmp_path, DECODER_ONLY)
     options = on(backend, on_error=on_error, device_memory=5 * 24 * 32 * 3)
 
-    found = events(gp.TFRecordDataset(path).map(flipped).batch(16).with_options(options))
+    found = events(gp.TFRecordDataset(path).map(decoded).batch(16).with_options(options))
 
     assert named(found, offsets) == model(list(DECODER_ONLY), 16, on_error)
 

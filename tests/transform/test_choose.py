@@ -120,7 +120,7 @@ def test_a_rank_without_a_gpu_is_refused(machine: Any, rank: str, text: str) -> 
         ("0", 1),
         ("3, 1", 2),
         ("0,9,1", 1),  # CUDA stops at the first entry that is not valid
-        ("0,0", 1),
+        ("0,0,1", 1),
         ("GPU-1,GPU-2", 2),
         ("MIG-1,MIG-2", 1),  # CUDA shows a process one MIG instance
         ("NoDevFiles", 0),

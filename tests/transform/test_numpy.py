@@ -56,14 +56,18 @@ def test_an_op_that_can_writes_its_result_into_the_batch() -> None:
     np.testing.assert_array_equal(images, np.stack(ROWS) * np.float32(2))
 
 
-def test_a_result_that_is_needed_inside_or_has_no_fixed_shape_is_not_written_into_the_batch() -> None:
+def test_a_result_that_is_needed_inside_is_written_into_the_batch_too_but_not_one_without_a_fixed_shape() -> None:
     inside, open_shape = Spy(), Spy(spec=TensorSpec((None, 4, 3), "float32"))
     first = Apply(inside, (FIXED,))
 
-    run(Program((first, Apply(TinyScale(), (first,)))), ROWS)
+    doubled, fourfold, again = run(Program((first, Apply(TinyScale(), (first,)), first)), ROWS)
     run(Program((Apply(open_shape, (FIXED,)),)), ROWS)
 
-    assert {out is None for out in (*inside.seen, *open_shape.seen)} == {True}
+    assert all(np.shares_memory(out, doubled) or np.shares_memory(out, again) for out in inside.seen)
+    np.testing.assert_array_equal(fourfold, 2 * doubled)
+    np.testing.assert_array_equal(again, doubled)
+    assert not np.shares_memory(again, doubled)
+    assert open_shape.seen == [None] * 6
 
 
 def test_scratch_memory_is_one_growing_block_per_thread_and_value() -> None:

@@ -1,0 +1,108 @@
+"""A shuffle buffer larger than the data does not hold the data: records travel as references."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chains.data import ROOT
+
+RECORD = 110_000
+LIMIT = 50 * 1024 * 1024
+FULL = "GPUPIPE_FULL_MEMORY"
+
+# Counts VmRSS: anonymous memory and file pages. Read between records, so that the peak is seen, not what is left.
+PROGRAM = """
+import json, sys
+import gpupipe as gp
+
+order, pattern, buffer = sys.argv[1], sys.argv[2], int(sys.argv[3])
+FEATURES = {"data": gp.io.FixedLenFeature((), bytes), "number": gp.io.FixedLenFeature((), "int64")}
+
+def parse(record):
+    x = gp.io.parse_single_example(record, FEATURES)
+    return x["data"], x["number"]
+
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+def chain(buffer):
+    ds = gp.Dataset.list_files(pattern, seed=1).interleave(gp.TFRecordDataset, cycle_length=8, num_parallel_calls=-1)
+    ds = ds.shuffle(buffer, seed=1).map(parse) if order == "shuffle-parse" else ds.map(parse).shuffle(buffer, seed=1)
+    return ds.batch(16)
+
+with chain(64).iterator(0) as warm:  # modules, threads and blocks of a chain without a buffer to speak of
+    for _ in zip(warm, range(8)):
+        pass
+before = resident()
+peak, first, seen = 0, None, set()
+for data, numbers in chain(buffer):
+    peak = max(peak, resident())
+    assert all(len(row) == %d for row in data)
+    seen.update(numbers.tolist())
+    if first is None:
+        first = numbers.tolist()
+print(json.dumps({"before": before, "rise": peak - before, "records": len(seen), "first": first}))
+""" % RECORD
+
+
+def write_shards(folder: Path, count: int, shards: int) -> str:
+    """Synthetic shards of records of 110 KB; answer their pattern."""
+    import gpupipe as gp
+
+    payload = os.urandom(RECORD)
+    for shard in range(shards):
+        with gp.io.TFRecordWriter(str(folder / f"part-{shard:02d}")) as writer:
+            for number in range(shard * count // shards, (shard + 1) * count // shards):
+                writer.write(gp.io.encode_example({"data": payload, "number": number}))
+    return str(folder / "part-*")
+
+
+def measure(order: str, pattern: str, buffer: int) -> dict[str, int]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM, order, pattern, str(buffer)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def check(order: str, pattern: str, count: int) -> None:
+    found = measure(order, pattern, 10_000)
+    print(f"\n{order}: VmRSS {found['before'] / 1e6:.1f} MB, + {found['rise'] / 1e6:.1f} MB, {found['records']} records")
+
+    assert found["records"] == count
+    first = found["first"]
+    assert first != sorted(first)  # type: ignore[call-overload]  # it was shuffled
+    assert found["rise"] < LIMIT
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="VmRSS is read from /proc")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_shards(tmp_path_factory.mktemp("small"), 1400, 8)
+
+
+@pytest.mark.parametrize("order", ["shuffle-parse", "parse-shuffle"])
+def test_a_buffer_of_154_MB_of_records_takes_less_than_50_MB(small: str, order: str) -> None:
+    check(order, small, 1400)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get(FULL), reason=f"writes 1.3 GB; set {FULL}=1")
+def test_a_buffer_of_10_000_records_of_110_KB_takes_less_than_50_MB(tmp_path: Path) -> None:
+    pattern = write_shards(tmp_path, 12_000, 8)
+    try:
+        for order in ("shuffle-parse", "parse-shuffle"):
+            check(order, pattern, 12_000)
+    finally:
+        shutil.rmtree(tmp_path)
