@@ -22,6 +22,9 @@ COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a benchmark; return 0, or 2 if contestants' work is unequal or one of them failed."""
+    if not Path("/proc/self/status").exists():
+        print("benchmarks need Linux, got a system without /proc; CPU time and memory are read there", file=sys.stderr)
+        return 2
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or (words[0] not in COMMANDS and words[0] not in ("-h", "--help")):
         words.insert(0, "chain")

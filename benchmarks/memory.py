@@ -34,7 +34,14 @@ def write_records(folder: Path, count: int, size: int = _BYTES) -> list[Path]:
 
 
 def shuffle_memory(
-    folder: Path, out: Path, *, contestants: tuple[str, ...] = (), records: int, shuffle: int, threads: int
+    folder: Path,
+    out: Path,
+    *,
+    contestants: tuple[str, ...] = (),
+    records: int,
+    shuffle: int,
+    threads: int,
+    size: int = _BYTES,
 ) -> Path:
     """Run every shuffle contestant once, each in its own process; print a table and return the result file.
 
@@ -45,12 +52,13 @@ def shuffle_memory(
         records: in one pass.
         shuffle: records in the buffer.
         threads: for the contestants.
+        size: bytes of a record's payload.
 
     Raises:
         ContestantFailed: if one of them ends without a report.
     """
-    _say(f"writing {records} records of {_BYTES} bytes ...")
-    paths = write_records(folder, records)
+    _say(f"writing {records} records of {size} bytes ...")
+    paths = write_records(folder, records, size)
     job = Job("", tuple(map(str, paths)), "memory", batch=50, threads=threads, warmup=20, shuffle=shuffle)
     found: dict[str, Any] = {}
     absent: dict[str, str] = {}
@@ -67,7 +75,7 @@ def shuffle_memory(
         for path in paths:
             path.unlink()
     print(_table(found, absent, shuffle))
-    settings = {"records": records, "bytes": _BYTES, "shuffle": shuffle, "threads": threads, "batch": job.batch}
+    settings = {"records": records, "bytes": size, "shuffle": shuffle, "threads": threads, "batch": job.batch}
     document = {**report.header("shuffle-memory", settings), "not_measured": absent, "runs": found, "goal_mb": GOAL_MB}
     return report.write(document, out)
 

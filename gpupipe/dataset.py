@@ -14,7 +14,7 @@ from .extract.compression import checked_compression
 from .extract.patterns import expand
 from .options import AUTOTUNE, Options
 from .plan.joins import Concatenate, Zip
-from .plan.node import INFINITE, UNKNOWN_CARDINALITY, Element, Node
+from .plan.node import INFINITE, UNKNOWN_CARDINALITY, Element, Node, epoch_key
 from .plan.padding import padded_shapes as checked_shapes
 from .plan.padding import padding_values as checked_values
 from .plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
@@ -534,7 +534,7 @@ class Dataset:
 
     def _counted(self) -> Iterator[int]:
         """The number of an iterator, taken when it starts."""
-        key = self.plan.fingerprint, self.options().resolve().seed
+        key = epoch_key(self.plan), self.options().resolve().seed
         number = self._passes.get(key, 0)
         self._passes[key] = number + 1
         yield number

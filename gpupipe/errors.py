@@ -118,6 +118,18 @@ class DataError(GpupipeError, RuntimeError):
             self.stage = stage
         return self
 
+    def again(self) -> DataError:
+        """An equal error, to be raised; the one that steps and caches keep never gets a traceback.
+
+        It would hold the frames of whoever catches it, with them the iterator, whose threads then would never stop.
+        """
+        base = OSError if isinstance(self, OSError) else Exception  # whose memory it has; subclasses differ in __init__
+        other: DataError = base.__new__(type(self), *self.args)
+        other.args = self.args
+        other.__dict__.update(self.__dict__)
+        other.__cause__ = self.__cause__
+        return other
+
     def __str__(self) -> str:
         where = str(Place(self.file, self.offset, self.unit)) if self.file is not None else ""
         head = ": ".join(part for part in (where, self.stage) if part)

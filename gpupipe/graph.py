@@ -13,6 +13,7 @@ for a graph of any depth, shared parts included. The line of user code that made
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,10 +35,17 @@ CONST_LIMIT = 1 << 20
 """Captured arrays up to this many bytes are copied and frozen."""
 
 
-def digest_of(*parts: Any) -> bytes:
-    """A 16-byte digest of nested plain data, ops, arrays and values; equal in every process."""
+def digest_of(*parts: Any, loose: bool = False) -> bytes:
+    """A 16-byte digest of nested plain data, ops, arrays and values; equal in every process where all is plain.
+
+    Args:
+        parts: what is digested.
+        loose: take two objects that are neither plain nor functions for equal if their types are. Otherwise they are
+            told apart by which object they are, so whoever keeps the digest has to keep them alive.
+    """
     hasher = hashlib.blake2b(digest_size=16)
     stack: list[Any] = [parts]
+    seen: set[int] = set()
     while stack:
         part = stack.pop()
         if isinstance(part, Value):
@@ -51,33 +59,47 @@ def digest_of(*parts: Any) -> bytes:
             hasher.update(b"D%d:" % len(part))
             stack.extend(item for pair in reversed(part.items()) for item in reversed(pair))
         elif isinstance(part, np.ndarray):
-            hasher.update(f"A{part.dtype.str}{part.shape}:".encode())
-            if part.nbytes > CONST_LIMIT:  # a data set, not a constant: the same memory is the same data
-                hasher.update(f"{part.__array_interface__['data'][0]}{part.strides}".encode())
-            elif part.dtype == object:
-                hasher.update(repr(part.tolist()).encode())
-            else:
-                hasher.update(np.ascontiguousarray(part).tobytes())
+            _add_array(hasher, part)
         elif is_dataclass(part) and not isinstance(part, type):
             hasher.update(f"O{type(part).__module__}.{type(part).__qualname__}:".encode())
             stack.extend(getattr(part, f.name) for f in reversed(fields(part)) if f.compare)
         elif isinstance(part, types.FunctionType):
-            # Re-evaluated lambdas share their code: `ds.map(lambda ...)` written in a loop is one chain.
             hasher.update(f"F{part.__module__}.{part.__qualname__}:".encode())
-            cells = [cell.cell_contents for cell in part.__closure__ or () if not _empty(cell)]
-            stack.append((part.__code__, part.__defaults__, tuple(map(_comparable, cells))))
+            if id(part) not in seen:  # a function may capture itself
+                seen.add(id(part))
+                stack.append(_function_parts(part, loose))
         elif isinstance(part, types.CodeType):
             hasher.update(b"C" + part.co_code + repr(part.co_names).encode())
             stack.append(part.co_consts)
         elif isinstance(part, types.MethodType):
-            stack.append((part.__func__, _comparable(part.__self__)))
+            stack.append((part.__func__, _comparable(part.__self__, loose)))
+        elif isinstance(part, functools.partial):
+            captured = [_comparable(value, loose) for value in (*part.args, *part.keywords.values())]
+            stack.append(("partial", part.func, captured, list(part.keywords)))
         elif isinstance(part, type):
             hasher.update(f"K{part.__module__}.{part.__qualname__}:".encode())
         elif callable(part):
-            hasher.update(f"I{type(part).__module__}.{type(part).__qualname__}{id(part)}:".encode())
+            hasher.update(f"I{type(part).__module__}.{_comparable(part, loose)}:".encode())
         else:
             hasher.update(f"{type(part).__name__}={part!r};".encode())
     return hasher.digest()
+
+
+def _add_array(hasher: Any, array: Array) -> None:
+    hasher.update(f"A{array.dtype.str}{array.shape}:".encode())
+    if array.nbytes > CONST_LIMIT:  # a data set, not a constant: the same memory is the same data
+        hasher.update(f"{array.__array_interface__['data'][0]}{array.strides}".encode())
+    elif array.dtype == object:
+        hasher.update(repr(array.tolist()).encode())
+    else:
+        hasher.update(np.ascontiguousarray(array).tobytes())
+
+
+def _function_parts(fn: types.FunctionType, loose: bool) -> tuple[Any, ...]:
+    """What a function does: re-evaluated lambdas share their code, so `ds.map(lambda ...)` in a loop is one chain."""
+    cells = [cell.cell_contents for cell in fn.__closure__ or () if not _empty(cell)]
+    captured = [*cells, *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    return (fn.__code__, [_comparable(value, loose) for value in captured])
 
 
 def _empty(cell: Any) -> bool:
@@ -88,13 +110,15 @@ def _empty(cell: Any) -> bool:
     return False
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: Any, loose: bool) -> Any:
     """What tells a captured object from another: its value if it is plain, else which object it is."""
     if isinstance(value, (bool, int, float, str, bytes, type(None), np.ndarray, np.generic, types.FunctionType, type)):
         return value
+    if isinstance(value, (types.MethodType, functools.partial)):
+        return value
     if isinstance(value, tuple):
-        return tuple(map(_comparable, value))
-    return f"{type(value).__qualname__} {id(value)}"
+        return tuple(_comparable(item, loose) for item in value)
+    return f"{type(value).__qualname__}" if loose else f"{type(value).__qualname__} {id(value)}"
 
 
 class Value:

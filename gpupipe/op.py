@@ -50,6 +50,7 @@ class Op:
         domain: "image" runs in the executor's graph, "host" on the host for each element, "any" wherever its input is.
         rows: "each" means the same on every row of a batch; "batch" needs all rows at once.
         random: whether `draw` uses its generator; such a call has a site of its own.
+        stateful: whether two calls with equal inputs may differ: each call has its own number in the field `call`.
         decodes: whether the first input is encoded bytes, so that sizes come from its header.
         parameters: names of the arrays that `draw` returns.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
@@ -59,6 +60,7 @@ class Op:
     rows: ClassVar[Literal["each", "batch"]] = "each"
     random: ClassVar[bool] = False
     decodes: ClassVar[bool] = False
+    stateful: ClassVar[bool] = False
     parameters: ClassVar[tuple[str, ...]] = ()
     traceable: ClassVar[tuple[str, ...]] = ()
 

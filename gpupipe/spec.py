@@ -15,7 +15,18 @@ import numpy.typing as npt
 
 from .errors import PlanError, PlanTypeError, SpecError
 
-__all__ = ["UNKNOWN", "DType", "Structure", "TensorSpec", "as_dtype", "as_leaf", "flatten", "map_structure", "read_only", "spec_of"]
+__all__ = [
+    "UNKNOWN",
+    "DType",
+    "Structure",
+    "TensorSpec",
+    "as_dtype",
+    "as_leaf",
+    "flatten",
+    "map_structure",
+    "read_only",
+    "spec_of",
+]
 
 Array = npt.NDArray[Any]
 DType = np.dtype[Any] | type[bytes]
@@ -253,7 +264,7 @@ def as_leaf(value: Any) -> Any:
         PlanError: for ragged lists and integers beyond 64 bits.
     """
     kind = type(value)
-    if kind is bytes or isinstance(value, np.generic) and value.dtype.kind in "biuf":
+    if kind is bytes or (isinstance(value, np.generic) and value.dtype.kind in "biuf"):
         return value
     if kind is np.ndarray:
         return _as_array(value)

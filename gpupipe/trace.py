@@ -47,9 +47,13 @@ class Trace:
         """The name of the next random call of op `name`: counted along the chain, or given by its seed."""
         if seed is not None:
             return f"{name}@{seed}/{self.depth}"
+        return f"{name}#{self.number(name)}/{self.depth}"
+
+    def number(self, name: str) -> int:
+        """How many calls of op `name` came before this one in the chain."""
         count = self.counts.get(name, 0)
         self.counts[name] = count + 1
-        return f"{name}#{count}/{self.depth}"
+        return count
 
 
 @dataclass(slots=True)
@@ -316,6 +320,8 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         raise SpecError(f"{op.name} needs all rows of a batch at once, which is not possible inside a traced map yet")
     inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
     op, args = _take_args(op)
+    if op.stateful:  # hash-consing would make one of two calls that look the same
+        op = replace(op, call=active.number(op.name))  # type: ignore[call-arg]
     params: tuple[Value, ...] = ()
     try:
         if op.parameters:
@@ -623,8 +629,8 @@ def trace_inner(
 def require_no_symbols(who: str, fn: Any) -> None:
     """Make sure that a function which will run as ordinary Python captured no value of the function around it.
 
-    Inside a function of `interleave` or `flat_map` such a value exists for one outer element only, so that function has to
-    be called for each of them.
+    Inside a function of `interleave` or `flat_map` such a value exists for one outer element only, so that function has
+    to be called for each of them.
 
     Raises:
         TraceError: it captured one.

@@ -29,10 +29,12 @@ class PyFunction(Op):
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "host"
+    stateful: ClassVar[bool] = True
 
     fn: Callable[..., Any]
     structure: Structure
     specs: tuple[TensorSpec, ...]
+    call: int = 0
 
     def __post_init__(self) -> None:
         if not callable(self.fn):

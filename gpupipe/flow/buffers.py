@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..options import Settings
 from ..random import mix64
 from ..spec import read_only
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
@@ -21,6 +22,15 @@ from .shuffle import keep
 from .stack import pad_rows
 
 __all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
+
+
+CacheKey = tuple[Any, ...]
+
+
+def cache_key(settings: Settings) -> CacheKey:
+    """What the contents of a cache depend on: the seed, what bad elements do, and whose pixels they are."""
+    s = settings
+    return s.seed, s.on_error, s.max_pixels, s.device, s.backend, s.disabled_rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,9 +48,9 @@ class Filled:
 
 @dataclass(eq=False)
 class CacheStore:
-    """The elements of full passes, by what they depend on (the seed)."""
+    """The elements of full passes, by what they depend on."""
 
-    filled: dict[int, Filled] = field(default_factory=dict)
+    filled: dict[CacheKey, Filled] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -49,8 +59,8 @@ class CacheFlow:
     """The elements of the first full pass, from memory from then on.
 
     The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
-    re-keyed with the context the cache itself is opened in, when filling and when replaying alike. What is handed out can
-    not change what is kept: arrays are read-only views, those of batches copies.
+    re-keyed with the context the cache itself is opened in, when filling and when replaying alike. What is handed out
+    cannot change what is kept: arrays are read-only views, those of batches copies.
     """
 
     source: Flow
@@ -58,7 +68,7 @@ class CacheFlow:
     element: Any
 
     def open(self, at: Context) -> Iterator[Element]:
-        if at.run.settings.seed in self.store.filled:
+        if cache_key(at.run.settings) in self.store.filled:
             return FilledFlow(self.store).open(at)
         return _Filling(self, at, _Rekey(at.key))
 
@@ -70,7 +80,7 @@ class FilledFlow:
     store: CacheStore
 
     def open(self, at: Context) -> Iterator[Element]:
-        return map(_Rekey(at.key), self.store.filled[at.run.settings.seed].elements)
+        return map(_Rekey(at.key), self.store.filled[cache_key(at.run.settings)].elements)
 
 
 class _Rekey:
@@ -107,7 +117,7 @@ class _Filling:
 
     def __init__(self, flow: CacheFlow, at: Context, rekey: _Rekey) -> None:
         self._store = flow.store
-        self._seed = at.run.settings.seed
+        self._key = cache_key(at.run.settings)
         self._element = flow.element
         self._inner = flow.source.open(at.neutral())
         self._rekey = rekey
@@ -121,7 +131,7 @@ class _Filling:
         if element is None:
             if self._kept is not None:
                 with self._store.lock:
-                    self._store.filled.setdefault(self._seed, Filled(self._kept, self._element))
+                    self._store.filled.setdefault(self._key, Filled(self._kept, self._element))
                 self._kept = None
             raise StopIteration
         element = keep(element)

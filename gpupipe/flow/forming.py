@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, ShapeError
 from ..random import mix64
 from .base import BatchStream, Element, Hole, Stream
 
@@ -152,20 +152,30 @@ class UnstackFormer:
             element = next(self._source, None)
             if element is None or type(element[0]) is Hole:
                 return element
-            self._ready.extend(self._group(element))
+            try:
+                self._ready.extend(self._group(element))
+            except ShapeError as error:
+                return Hole(error.at(element[1].name, element[2], "map", element[1].unit)), *element[1:]
         return self._ready.popleft()
 
     def _group(self, element: Element) -> Iterator[Group | Element]:
         rows: list[Element] = []
+        early: list[tuple[Stream, int]] = []
         for columns, stream, position in unstack(element):
             try:
-                rows.append((self._compute(columns, stream, position), stream, position))
+                made = self._compute(columns, stream, position)
+                rows.extend((made, *where) for where in early)
+                early.clear()
+                rows.append((made, stream, position))
             except DataError as error:
                 hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
                 if self._on_error == "raise":
                     yield raised(hole)
-                elif self._on_error == "replace" and rows:
-                    rows.append((rows[-1][0], stream, position))
+                elif self._on_error == "replace":
+                    if rows:
+                        rows.append((rows[-1][0], stream, position))
+                    else:
+                        early.append((stream, position))
         if rows:
             yield Group(rows, whole=element)
 
@@ -173,13 +183,23 @@ class UnstackFormer:
 def unstack(element: Element) -> list[Element]:
     """The rows of a batch, with the identities they had before they were batched."""
     columns, stream, position = element
-    size = len(columns[0])
+    sizes = {len(column) for column in columns if type(column) is not tuple}
+    if len(sizes) != 1:
+        raise ShapeError(f"needs batches of one length, got {sorted(sizes)}", stage="map")
+    size = sizes.pop()
+    spread = [row_identities(c[0], c[1], size) if type(c) is tuple else c for c in columns]
+    return [
+        (row, *where)
+        for row, where in zip(zip(*spread, strict=True), row_identities(stream, position, size), strict=True)
+    ]
+
+
+def row_identities(stream: Stream, position: int, size: int) -> list[tuple[Stream, int]]:
+    """The identities of the rows of a batch."""
     if isinstance(stream, BatchStream) and len(stream.rows) == size:
-        identities = stream.rows
-    else:
-        inner = Stream(mix64(stream.key, position), stream.name, stream.unit)
-        identities = [(inner, i) for i in range(size)]
-    return [(row, *where) for row, where in zip(zip(*columns, strict=True), identities, strict=True)]
+        return stream.rows
+    inner = Stream(mix64(stream.key, position), stream.name, stream.unit)
+    return [(inner, i) for i in range(size)]
 
 
 Former = BatchFormer | RowFormer | UnstackFormer

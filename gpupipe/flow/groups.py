@@ -117,7 +117,7 @@ class Assembler:
                 if self.flow.to_device is not None and leaf.dtype != object:
                     leaf = self.flow.to_device(leaf)
             leaves.append(leaf)
-        if group.whole is not None:
+        if group.whole is not None and len(rows) == len(group.whole[0][0]):
             return tuple(leaves), group.whole[1], group.whole[2]
         return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import length_hint
@@ -16,6 +17,10 @@ from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, spec_of
 from .base import Context, Element, Hole, Stream
 
 __all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "RangeFlow", "RecordsFlow", "SlicesFlow"]
+
+
+_LONGEST_NAME = 4096
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +52,16 @@ class SlicesFlow:
         if self.whole:
             return iter([(self.leaves, stream, 0)])
         first = self.leaves[0]
-        if getattr(first, "dtype", None) == object and first.ndim == 1:
-            return self._named(at)
+        if first.dtype.kind == "O" and first.ndim == 1:
+            return self._named(at, stream)
         return ((row, stream, i) for i, row in enumerate(zip(*self.leaves, strict=True)))
 
-    def _named(self, at: Context) -> Iterator[Element]:
+    def _named(self, at: Context, stream: Stream) -> Iterator[Element]:
         seen: dict[str, int] = {}
-        for row in zip(*self.leaves, strict=True):
+        for i, row in enumerate(zip(*self.leaves, strict=True)):
+            if len(row[0]) > _LONGEST_NAME or _CONTROL.search(row[0]):  # an encoded image, say: no name to print
+                yield row, stream, i
+                continue
             text = row[0].decode(errors="surrogateescape")
             yield row, named_stream(at, text, text.replace("\\", "/").rsplit("/", 1)[-1], seen), 0
 

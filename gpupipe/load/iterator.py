@@ -94,7 +94,7 @@ class DatasetIterator(Iterator[Any]):
                 self._early = 0
                 return out
             if value.raised or self._settings.on_error == "raise":
-                raise value.error
+                raise value.error.again()
             if self._settings.on_error == "replace":
                 if self._last is not None and self._structure is not None:
                     return self._structure.unflatten(self._last)

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import PlanError
 from ..evaluate import is_image
 from ..flow.base import Context, Flow
-from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow
+from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow, cache_key
 from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
 from ..flow.host import FilterFlow, HostProgram
 from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
@@ -43,14 +43,18 @@ from ..plan.steps import (
 )
 from ..spec import LEAF, TensorSpec
 from ..trace import Traced, trace
-from .graph_rules import optimize_values
+from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
 from .pending import Pending, renumber
 from .place import Placer
-from .rules import ShuffleRepeat, rewrite
+from .rules import PLAN_RULES, ShuffleRepeat, rewrite
 from .transparent import held, transparent_step
 
 __all__ = ["Lowered", "lower"]
+
+
+RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")
+"""Every rule that `Options.disabled_rules` can name."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,9 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
         at: the context it will be opened in. Without one nothing is read, and what only a first element can tell stays
             unknown.
     """
+    for name in settings.disabled_rules:
+        if name not in RULES:
+            raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
     root, fired = rewrite(root, settings.disabled_rules)
     lowerer = _Lowerer(settings, Placer(settings, dry=at is None), at)
     trailing = 0
@@ -109,28 +116,35 @@ class _Lowerer:
     at: Context | None
     done: dict[int, Pending] = field(default_factory=dict)
     references: dict[int, bool] = field(default_factory=dict)
-    cached: set[int] = field(default_factory=set)
+    contexts: dict[int, Context] = field(default_factory=dict)
     ahead: bool = False
 
     def run(self, root: Node) -> Pending:
         """Lower a plan and everything below it."""
         order = walk(root, self._filled)
         self._mark_references(order)
-        self._mark_cached(order)
+        self._mark_contexts(order)
         for node in order:
             if id(node) not in self.done:
                 self.done[id(node)] = self._node(node)
         return self.done[id(root)]
 
-    def _mark_cached(self, order: list[Node]) -> None:
-        """Find the nodes below a cache, which opens them neutrally."""
+    def _mark_contexts(self, order: list[Node]) -> None:
+        """Find the context in which each node will be opened first: there its first element is looked at."""
+        if self.at is None:
+            return
         for node in reversed(order):
-            if isinstance(node, Cache) or id(node) in self.cached:
-                self.cached.update(id(source) for source in node.sources)
+            at = self.contexts.get(id(node), self.at)
+            for j, source in enumerate(node.sources):
+                if isinstance(node, Cache):
+                    below = at.neutral()
+                else:
+                    below = at.under(node.number, j) if isinstance(node, Zip | Concatenate) else at
+                self.contexts.setdefault(id(source), below)
 
     def _filled(self, node: Node) -> bool:
         """Whether a node is a cache that needs its input no more: nothing below it is opened or looked at."""
-        return isinstance(node, Cache) and self.settings.seed in node.store.filled
+        return isinstance(node, Cache) and cache_key(self.settings) in node.store.filled
 
     def _mark_references(self, order: list[Node]) -> None:
         """Find the sources whose records are held or passed over: they yield references, not payloads."""
@@ -212,7 +226,7 @@ class _Lowerer:
         if self.at is None:
             return Pending.columns_of(flow, Element(LEAF, (TensorSpec(None, None),)), steps)
         primed = PrimedFlow(flow)
-        specs = primed.look(self.at.neutral() if id(node) in self.cached else self.at)
+        specs = primed.look(self.contexts.get(id(node), self.at))
         if specs is None:  # there is no element: whatever stands above will never see one
             return Pending.columns_of(primed, Element(LEAF, (TensorSpec(None, None),)), steps)
         learned = Element(structure(), specs)
@@ -375,7 +389,7 @@ class _Lowerer:
 
     def _cache(self, node: Cache) -> Pending:
         if self._filled(node):
-            element, steps = node.store.filled[self.settings.seed].element, ("a filled cache in memory",)
+            element, steps = node.store.filled[cache_key(self.settings)].element, ("a filled cache in memory",)
             return Pending.columns_of(FilledFlow(node.store), element, steps)
         source = self.placer.place(self.done[id(node.source)], label="cache")
         return Pending.columns_of(
@@ -396,7 +410,8 @@ class _Lowerer:
             shift += pending.columns
         specs = tuple(spec for pending in inputs for spec in pending.element.specs)
         structure = graft(node.structure, [pending.element.structure or LEAF for pending in inputs])
-        element = Element(structure, specs, all(pending.element.batched for pending in inputs))
+        rows = {spec.shape[0] for spec in specs if spec.shape}
+        element = Element(structure, specs, all(pending.element.batched for pending in inputs) and len(rows) <= 1)
         flow = ZipFlow(tuple(pending.flow for pending in inputs), node.number)
         steps = (*(f"  {j}: {step}" for j, pending in enumerate(inputs) for step in pending.steps), node.describe())
         pending = Pending(

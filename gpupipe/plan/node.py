@@ -8,9 +8,9 @@ from typing import Any
 
 from ..graph import digest_of
 from ..spec import LEAF, Structure, TensorSpec
-from ..trace import call_site
+from ..trace import Traced, call_site
 
-__all__ = ["INFINITE", "UNKNOWN_CARDINALITY", "Element", "Node", "walk"]
+__all__ = ["INFINITE", "UNKNOWN_CARDINALITY", "Element", "Node", "epoch_key", "walk"]
 
 INFINITE = -1
 UNKNOWN_CARDINALITY = -2
@@ -46,6 +46,10 @@ class Element:
 
 
 ANYTHING = Element(None, ())
+
+
+DERIVED = {"line", "element", "cardinality", "number", "counts", "fingerprint"}
+"""Fields that follow from the others, or say nothing about what the node does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -90,9 +94,8 @@ class Node:
 
     def _identity(self) -> Iterator[Any]:
         """What the fingerprint is made of: every parameter and the fingerprints of the inputs."""
-        derived = {"line", "element", "cardinality", "number", "counts", "fingerprint"}
         for f in fields(self):
-            if f.name in derived or not f.compare:
+            if f.name in DERIVED or not f.compare:
                 continue
             value = getattr(self, f.name)
             if isinstance(value, Node):
@@ -139,6 +142,24 @@ def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
         for name, count in source.counts:
             merged[name] = max(merged.get(name, 0), count)
     return tuple(sorted(merged.items()))
+
+
+def epoch_key(root: Node) -> bytes:
+    """Equal for chains that are written alike: what the epochs of a loop are counted by.
+
+    A chain that is written anew in every turn of a loop has new lambdas, partials and callable objects; they are taken for
+    the ones before if they look the same.
+    """
+    parts: list[Any] = []
+    for node in walk(root):
+        parts.append(type(node).__name__)
+        for f in fields(node):
+            value = getattr(node, f.name)
+            if f.name in DERIVED or not f.compare or isinstance(value, (Node, Traced)):
+                continue
+            if not (isinstance(value, tuple) and value and isinstance(value[0], Node)):
+                parts.append(value)
+    return digest_of(parts, loose=True)
 
 
 def walk(root: Node, stop: Callable[[Node], bool] = lambda node: False) -> list[Node]:

@@ -220,7 +220,8 @@ class PaddedBatch(Step):
     Attributes:
         shapes: per leaf the target shape, -1 for the largest of the batch; None pads the unknown dimensions.
         values: per leaf what to fill with.
-        given: (padded_shapes, padding_values) as the user wrote them, where only the first element tells what they mean.
+        given: (padded_shapes, padding_values) as the user wrote them, where only the first element tells what they
+            mean.
     """
 
     size: int

@@ -43,7 +43,13 @@ _NUMBERS = [
     st.tuples(st.just("interleave"), st.integers(1, 3), st.integers(1, 2)),
     st.tuples(st.just("batch"), st.integers(1, 4), st.booleans()),
 ]
-_BATCHES = [*_ANYWHERE, st.just(("unbatch",)), st.just(("unbatch",)), st.tuples(st.just("add"), st.integers(1, 3))]
+_BATCHES = [
+    *_ANYWHERE,
+    st.just(("unbatch",)),
+    st.just(("unbatch",)),
+    st.just(("twice",)),
+    st.tuples(st.just("add"), st.integers(1, 3)),
+]
 _FAILING_NUMBERS = [
     st.integers(2, 4).flatmap(lambda m: st.tuples(st.just("fail"), st.just(m), st.integers(0, m - 1))),
     st.integers(2, 5).flatmap(lambda m: st.tuples(st.just("filter fails"), st.just(m), st.integers(0, m - 1))),
@@ -227,9 +233,9 @@ def _redone(source: Stream, bad: Callable[[Any], bool], on_error: str) -> Stream
                 last = good[0]
                 for i, x in enumerate(item):
                     last = item[i] = last if bad(x) else x
-                yield item
-            elif good:
-                yield good
+                good = item
+            if good:
+                yield [_signed(x) for x in good]
 
     return run
 
@@ -280,10 +286,12 @@ def _step(source: Stream, op: Op, on_error: str) -> Stream:
             return _batched(source, size, drop, on_error)
         case ("unbatch",):
             return _unbatched(source)
+        case ("twice",):
+            return _zipped(source, source, lambda a, b: [x + y for x, y in zip(a, b, strict=True)])
         case ("picture", damage):
-            return _each(source, lambda x: 1 // 0 if _damaged(x, damage) else x)
+            return _each(source, lambda x: 1 // 0 if _damaged(x, damage) else _signed(x))
         case ("picture batch" | "batch of pictures", size, drop, damage):
-            good = _each(source, lambda x: 1 // 0 if _damaged(x, damage) else x)
+            good = _each(source, lambda x: 1 // 0 if _damaged(x, damage) else _signed(x))
             return _batched(good, size, drop, on_error)
         case ("cached batch", size, drop, damage):
             return _redone(_batched(source, size, drop, on_error), lambda x: _damaged(x, damage), on_error)
@@ -316,6 +324,11 @@ def _damaged(x: int, damage: tuple[str, int, int]) -> bool:
     return kind != "none" and x % m == r
 
 
+def _signed(x: Any) -> Any:
+    """A number of 24 bits, which is what a pixel holds."""
+    return ((x + (1 << 23)) & 0xFF_FFFF) - (1 << 23)
+
+
 def _drawn(damage: tuple[str, int, int]) -> Callable[[Any], bytes]:
     """A PNG of one pixel whose colour is the number."""
 
@@ -335,7 +348,7 @@ def _number(pixels: Any) -> Any:
     """The number of each picture: int64[...] of uint8[..., 1, 1, 3]."""
     a, b, c = np.moveaxis(np.asarray(pixels)[..., 0, 0, :].astype(np.int64), -1, 0)
     value = (a << 16) + (b << 8) + c
-    return np.where(value >= 1 << 23, value - (1 << 24), value)[()]
+    return _signed(value)
 
 
 def _append(d: Dataset, op: Op) -> Dataset:
@@ -366,6 +379,8 @@ def _append(d: Dataset, op: Op) -> Dataset:
             return d.flat_map(lambda x: Dataset.range(2).map(lambda i: i + x))
         case ("interleave", cycle, block):
             return d.interleave(lambda x: Dataset.range(x % 4), cycle, block)
+        case ("twice",):
+            return Dataset.zip(d, d).map(lambda a, b: a + b)
         case ("picture", damage):
             return d.map(_drawn(damage)).map(_decoded).map(_number, traced=False)
         case ("picture batch", size, drop, damage):

@@ -20,7 +20,9 @@ def _drawn(x: Any, rng: np.random.Generator) -> Any:
 
 def _flipped() -> Dataset:
     images = np.arange(20 * 2 * 3 * 3, dtype=np.uint8).reshape(20, 2, 3, 3)
-    dataset = Dataset.from_tensor_slices(images).map(lambda x: ops.random_flip_left_right(ops.random_crop(x, (1, 2, 3))))
+    dataset = Dataset.from_tensor_slices(images).map(
+        lambda x: ops.random_flip_left_right(ops.random_crop(x, (1, 2, 3)))
+    )
     return dataset.batch(6).with_options(Options(device="cpu", backend="numpy"))
 
 
@@ -133,6 +135,25 @@ def test_validation_as_often_as_wanted_does_not_move_the_training_epochs() -> No
         run(check)
 
     assert run(train) == run(train.iterator(epoch=1))
+
+
+def test_draws_before_and_behind_a_batch_are_equal() -> None:
+    images = Dataset.from_tensor_slices(np.arange(20 * 2 * 3 * 3, dtype=np.uint8).reshape(20, 2, 3, 3))
+    labels = Dataset.range(20)
+    numpy = Options(device="cpu", backend="numpy")
+
+    def crop(image: Any, label: Any) -> Any:
+        return ops.random_crop(image, (1, 2, 3)), label + 1
+
+    def chain(dataset: Dataset) -> Any:
+        return run(dataset.with_options(numpy).iterator(epoch=2))
+
+    expected = chain(Dataset.zip(images, labels).map(crop).batch(3))
+    assert chain(Dataset.zip(images, labels).batch(3).map(crop)) == expected
+    assert chain(Dataset.zip(images, labels).batch(3).cache().map(crop)) == chain(
+        Dataset.zip(images, labels).cache().batch(3).map(crop)
+    )
+    assert chain(Dataset.zip(images.batch(3), labels.batch(3)).map(crop)) == expected
 
 
 def test_numbers_of_records_do_not_depend_on_folder_readers_or_batches(tmp_path: Path) -> None:

@@ -37,7 +37,12 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("from_tensors ()", lambda: Dataset.from_tensors(()), V, "at least one leaf"),
     ("from_tensors {}", lambda: Dataset.from_tensors({}), V, "at least one leaf"),
     ("from_tensors 2**70", lambda: Dataset.from_tensors(2**70), V, "integers that fit 64 bits"),
-    ("from_tensors mixed", lambda: Dataset.from_tensors([1, "a"]), T, "a leaf needs booleans, integers, floats or bytes"),
+    (
+        "from_tensors mixed",
+        lambda: Dataset.from_tensors([1, "a"]),
+        T,
+        "a leaf needs booleans, integers, floats or bytes",
+    ),
     ("from_tensors object", lambda: Dataset.from_tensors(object()), T, "a leaf needs"),
     ("slices unequal", lambda: Dataset.from_tensor_slices(([1, 2], [1, 2, 3])), V, "leaves of one length, got 2, 3"),
     ("slices scalar", lambda: Dataset.from_tensor_slices(3), V, "first dimension to slice, got the scalar"),

@@ -74,6 +74,19 @@ def test_nested_lists_of_bytes_keep_them_too() -> None:
     assert run(Dataset.from_tensors([(b"a\0",)])) == [[[b"a\0"]]]
 
 
+def test_errors_name_paths_and_number_what_is_no_path() -> None:
+    def fail(data: Any) -> Any:
+        raise KeyError("x")
+
+    for element, place in (
+        (b"a/b.jpg", r"^a/b\.jpg at index 0: map"),
+        (b"\xff\xd8/\0" * 9, "^from_tensor_slices at index 1: map"),
+    ):
+        items = iter(Dataset.from_tensor_slices([b"first", element]).map(fail).skip(1))
+        with pytest.raises(gp.DataError, match=place):
+            next(items)
+
+
 def test_text_becomes_utf8() -> None:
     assert run(Dataset.from_tensor_slices(["ä", "b"])) == ["ä".encode(), b"b"]
 

@@ -7,7 +7,9 @@ import os
 import platform
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,13 @@ from benchmarks import __main__ as command
 from benchmarks import compare, report
 from benchmarks.contestants import CONTESTANTS, Contestant, missing
 from benchmarks.job import Audit, Job, Run
-from benchmarks.pairs import ContestantFailed, Pair, spawn
+from benchmarks.memory import shuffle_memory
+from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, spawn
 from benchmarks.probe import write_damaged, write_probes
 from benchmarks.process import resident_parts, tree_cpu_seconds
+from benchmarks.tfrecord import entries
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
 
 ABSENT = Contestant("absent", "chain", "nowhere", "somebody else", ("no_such_module.at_all",))
 FIGURES = {"share": 0.43, "contrast": 0.28, "flipped": 0.5, "level": 128.0}
@@ -184,6 +190,45 @@ def test_resident_memory_is_split_by_kind() -> None:
     assert set(before) == {"anonymous_mb", "file_mb", "shared_mb"}
     assert after["anonymous_mb"] - before["anonymous_mb"] > 16
     assert len(block) == 32 << 20
+
+
+def test_what_a_shuffle_buffer_adds_is_measured_and_its_shards_are_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scratch, names = tmp_path / "scratch", ("gpupipe-before", "gpupipe-after")
+    scratch.mkdir()
+
+    path = shuffle_memory(scratch, tmp_path, contestants=names, records=1200, shuffle=500, threads=2, size=2000)
+
+    found = json.loads(path.read_text())
+    assert {name: one["items"] for name, one in found["runs"].items()} == dict.fromkeys(names, 1200)
+    for one in found["runs"].values():
+        assert one["rise_mb"] == pytest.approx(one["anonymous_mb"] + one["file_mb"] + one["shared_mb"], abs=0.1)
+    assert list(scratch.iterdir()) == []
+    assert "rise of VmRSS through shuffle(500)" in capsys.readouterr().out
+
+
+def test_gpupipe_and_the_extract_audit_agree_from_start_to_end(tmp_path: Path) -> None:
+    job = Job("gpupipe-extract", tuple(map(str, write_probes(tmp_path, 128, 4))), batch=32)
+    jpegs = [Path(one.file).read_bytes()[one.offset :][: one.length] for name in job.files for one in entries(name)]
+
+    found = audit(job)
+
+    assert found.counts == {"1": 128}
+    assert found.figures == {"bytes": sum(map(len, jpegs)), "digest": sum(map(zlib.crc32, jpegs))}
+    assert not notices_damage(job)
+    assert notices_damage(replace(job, files=(str(write_damaged(tmp_path)),)))
+
+
+def test_gpupipe_on_numpy_passes_the_audit_of_the_chain(tmp_path: Path) -> None:
+    files = tuple(map(str, write_probes(tmp_path, 512, 8)))
+
+    found = audit(Job("gpupipe-numpy", files * 4))
+
+    assert (found.shape, found.dtype, found.layout) == ((64, 224, 224, 3), "float32", "NHWC")
+    assert found.counts == {"4": 512}
+    assert found.figures["share"] == pytest.approx(0.43, abs=4 * found.errors["share"])
+    assert found.figures["level"] == pytest.approx(128, abs=1)
 
 
 @pytest.mark.skipif(bool(missing(CONTESTANTS["dali"])), reason="DALI is not installed")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def write(path: Path, records: Sequence[bytes]) -> list[int]:
     with gp.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
-    return np.cumsum([0, *(len(record) + OVERHEAD for record in records[:-1])]).tolist()
+    return list(accumulate((len(record) + OVERHEAD for record in records[:-1]), initial=0))
 
 
 def decoded(record: Any) -> Any:

@@ -14,6 +14,8 @@ import numpy as np
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.graph import Apply, Draw, Item
+from gpupipe.optimize import place
+from gpupipe.transform.choose import make_executor
 from gpupipe.transform.program import Executor, Feed, Program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +33,9 @@ def sample_folder() -> Path | None:
 
 
 def on(backend: str, **options: Any) -> gp.Options:
-    """Options of a CPU executor."""
+    """Options of an executor: "dali" and "numpy" on the CPU, or "gpu"."""
+    if backend == "gpu":
+        return gp.Options(device="gpu", **options)
     return gp.Options(device="cpu", backend=backend, **options)  # type: ignore[arg-type]
 
 
@@ -76,14 +80,12 @@ class Spy:
 
     def install(self, monkeypatch: Any) -> Spy:
         """Wrap every executor made from now on."""
-        from gpupipe.optimize import place
-
-        make = place.make_executor
+        make = make_executor
 
         def wrapped(choice: Any, program: Program, *rest: Any) -> Executor:
             return _Watched(make(choice, program, *rest), program, self)
 
-        monkeypatch.setattr(place, "make_executor", wrapped)
+        monkeypatch.setattr(place, "make_executor", wrapped)  # where stages look it up
         return self
 
     def note(self, program: Program, feed: Feed) -> None:
@@ -99,7 +101,9 @@ class Spy:
         ]
         for i in range(feed.size):
             name = self.name_of(images[i])
-            self.drawn.append((name, tuple((what, *np.ravel(rows[i]).tolist()) for what, rows in sorted_by_name(drawn))))
+            self.drawn.append(
+                (name, tuple((what, *np.ravel(rows[i]).tolist()) for what, rows in sorted_by_name(drawn)))
+            )
 
     @staticmethod
     def name_of(data: bytes) -> str:

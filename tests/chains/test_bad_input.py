@@ -110,7 +110,7 @@ def test_an_error_names_file_offset_and_stage(
 
     found = labels_of(events(ds))
 
-    errors = [item for item in found if isinstance(item, Exception)]
+    errors = [item for item in found if isinstance(item, DataError)]
     assert [type(error) for error in errors] == [expected]
     assert errors[0].file == str(path) and errors[0].offset == offset
     text = str(errors[0])
@@ -119,7 +119,7 @@ def test_an_error_names_file_offset_and_stage(
         assert word in text
     assert len(text) < 400 and text.isprintable()
     # Raised once; the iterator goes on with everything else.
-    good = sorted(label for item in found if not isinstance(item, Exception) for label in item)
+    good = sorted(label for item in found if not isinstance(item, DataError) for label in item)
     assert good == [i for i in range(COUNT) if i != BAD]
 
 
@@ -146,7 +146,7 @@ def test_errors_without_a_batch_keep_their_places(tmp_path: Path, backend: str) 
     path, offset = with_image(damage.bad_scan)(tmp_path)
     ds = gp.TFRecordDataset(path).map(decoded).with_options(on(backend))
 
-    found = [item.offset if isinstance(item, Exception) else int(item[1]) for item in events(ds)]
+    found = [item.offset if isinstance(item, DataError) else int(item[1]) for item in events(ds)]
 
     assert found == [0, 1, 2, 3, 4, offset, 6, 7, 8, 9]
 
@@ -194,10 +194,10 @@ def test_a_truncated_record_is_named(tmp_path: Path, backend: str, left: int, or
 
     found = labels_of(events(order(gp.TFRecordDataset(path)).map(decoded).batch(5).with_options(on(backend))))
 
-    errors = [item for item in found if isinstance(item, Exception)]
+    errors = [item for item in found if isinstance(item, DataError)]
     assert [(type(e), e.file, e.offset) for e in errors] == [(RecordError, str(path), offsets[BAD])]
     assert "truncated" in str(errors[0]) and f"at offset {offsets[BAD]}: read" in str(errors[0])
-    assert [sorted(item) for item in found if not isinstance(item, Exception)] == [[0, 1, 2, 3, 4]]
+    assert [sorted(item) for item in found if not isinstance(item, DataError)] == [[0, 1, 2, 3, 4]]
 
 
 def test_a_file_of_another_format_is_named(tmp_path: Path, backend: str) -> None:
@@ -282,7 +282,7 @@ def test_max_pixels_can_be_lowered(tmp_path: Path, backend: str) -> None:
     path, offset = with_record(data=jpeg(BAD, 200, 200))(tmp_path)
     ds = gp.TFRecordDataset(path).map(decoded).batch(3).with_options(on(backend, max_pixels=24 * 32))
 
-    errors = [item for item in events(ds) if isinstance(item, Exception)]
+    errors = [item for item in events(ds) if isinstance(item, DataError)]
 
     assert [type(error) for error in errors] == [DecodeError]
     assert errors[0].offset == offset
@@ -327,3 +327,31 @@ def test_an_iterator_that_raised_leaves_no_thread(tmp_path: Path, backend: str) 
 
     with no_thread_left():
         assert str(path) in fail()
+
+
+def test_an_error_that_a_cache_keeps_does_not_keep_the_iterator(tmp_path: Path, backend: str) -> None:
+    path, _ = with_image(damage.cut)(tmp_path)
+    ds = gp.TFRecordDataset(path).map(decoded).cache().repeat().batch(3).with_options(on(backend))
+
+    def fail() -> str:
+        try:
+            for _ in ds:
+                pass
+        except DecodeError as error:
+            return str(error)
+        return ""
+
+    with no_thread_left():
+        assert [str(path) in fail() for _ in range(3)] == [True] * 3
+
+
+def test_an_error_is_raised_as_often_as_it_is_met_and_equal_each_time(tmp_path: Path, backend: str) -> None:
+    path, offset = with_image(damage.cut)(tmp_path)
+    ds = gp.TFRecordDataset(path).map(decoded).cache().repeat(3).batch(3).with_options(on(backend))
+
+    errors = [item for item in events(ds) if isinstance(item, DataError)]
+
+    assert [(type(e), e.file, e.offset, e.stage) for e in errors] == [
+        (DecodeError, str(path), offset, "decode_jpeg")
+    ] * 3
+    assert len({str(error) for error in errors}) == 1

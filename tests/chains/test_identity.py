@@ -85,7 +85,7 @@ def test_the_order_of_an_interleave_does_not_matter(files: list[str]) -> None:
 
 
 def test_another_directory_with_the_same_names_keeps_keys(files: list[str], tmp_path: Path) -> None:
-    moved = [shutil.copy(path, tmp_path) for path in files]
+    moved = [str(shutil.copy(path, tmp_path)) for path in files]
 
     assert keys(base(moved)) == keys(base(files))
     assert keys(gp.TFRecordDataset(moved)) == keys(gp.TFRecordDataset(files))

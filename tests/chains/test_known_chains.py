@@ -10,6 +10,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
+from gpupipe.extract.decode import decode as host_decode
 from gpupipe.ops import decoding
 from tests.chains.data import Spy, batches, on, parse, records, train_example
 
@@ -132,7 +133,7 @@ def test_chain_b_on_a_folder(class_folder: Path, backend: str) -> None:
 def count_calls_of_decode(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of what the host decoder was handed: what the NumPy executor decodes with."""
     calls: list[int] = []
-    decode = decoding.decode
+    decode = host_decode
 
     def counted(data: Any, *rest: Any) -> Any:
         calls.append(len(data))
@@ -142,9 +143,7 @@ def count_calls_of_decode(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-def test_chain_c_decodes_once(
-    class_folder: Path, backend: str, spy: Spy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chain_c_decodes_once(class_folder: Path, backend: str, spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     paths, labels = paths_and_labels(class_folder)
     calls = count_calls_of_decode(monkeypatch)
     images = gp.Dataset.from_tensor_slices(paths).map(load, num_parallel_calls=gp.AUTOTUNE)

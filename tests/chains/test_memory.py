@@ -45,12 +45,12 @@ before = resident()
 peak, first, seen = 0, None, set()
 for data, numbers in chain(buffer):
     peak = max(peak, resident())
-    assert all(len(row) == %d for row in data)
+    assert all(len(row) == 110_000 for row in data)
     seen.update(numbers.tolist())
     if first is None:
         first = numbers.tolist()
 print(json.dumps({"before": before, "rise": peak - before, "records": len(seen), "first": first}))
-""" % RECORD
+"""
 
 
 def write_shards(folder: Path, count: int, shards: int) -> str:
@@ -76,7 +76,9 @@ def measure(order: str, pattern: str, buffer: int) -> dict[str, int]:
 
 def check(order: str, pattern: str, count: int) -> None:
     found = measure(order, pattern, 10_000)
-    print(f"\n{order}: VmRSS {found['before'] / 1e6:.1f} MB, + {found['rise'] / 1e6:.1f} MB, {found['records']} records")
+    print(
+        f"\n{order}: VmRSS {found['before'] / 1e6:.1f} MB, + {found['rise'] / 1e6:.1f} MB, {found['records']} records"
+    )
 
     assert found["records"] == count
     first = found["first"]

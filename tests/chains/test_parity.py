@@ -17,7 +17,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.choose import gpu_count, has_dali
 from tests.chains.data import BACKENDS, ROOT, Spy, batches, on, parse, records, small_example
 
 needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
@@ -121,6 +121,13 @@ def test_windows_do_not_depend_on_the_directory(
     assert windows(spy, interleaved(4)(elsewhere), backend) == expected
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not gpu_count(), reason="needs an NVIDIA GPU and its driver")
+@pytest.mark.parametrize("size", [8, 16, 64])
+def test_windows_on_a_gpu_are_those_on_the_cpu(shards: list[Path], spy: Spy, size: int) -> None:
+    assert windows(spy, batched(size)(shards), "gpu") == reference_windows(spy, shards)
+
+
 PROCESS = """
 import json, sys
 from pathlib import Path
@@ -219,7 +226,9 @@ def test_decoding_equals_pillow_exactly(shards: list[Path], backend: str, groupe
         return ops.decode_jpeg(parse(record)[0], channels=3)
 
     ds = gp.TFRecordDataset(shards).map(decoded)
-    got = [image[0] if grouped else image for image in batches((ds.batch(1) if grouped else ds).with_options(on(backend)))]
+    got = [
+        image[0] if grouped else image for image in batches((ds.batch(1) if grouped else ds).with_options(on(backend)))
+    ]
 
     expected = records(shards)
     assert len(got) == len(expected)
@@ -270,7 +279,9 @@ def test_normalising_is_exact_within_1e_6(backend: str) -> None:
     def normalized(image: Any) -> Any:
         return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
 
-    source = gp.Dataset.from_generator(lambda: iter(images), output_signature=gp.TensorSpec((31, 45, 3), "uint8", "HWC"))
+    source = gp.Dataset.from_generator(
+        lambda: iter(images), output_signature=gp.TensorSpec((31, 45, 3), "uint8", "HWC")
+    )
     got = np.concatenate(list(batches(source.map(normalized).batch(5).with_options(on(backend)))))
 
     expected = (images - np.array(ops.IMAGENET_MEAN)) / np.array(ops.IMAGENET_STD)
@@ -294,7 +305,9 @@ def test_another_epoch_gives_other_crops_and_every_way_to_it_the_same(
     first, second = loop(batches(ds)), loop(batches(ds))
     with chain().epochs(2) as both:
         epochs = loop(both)
-    twice = loop(batches(gp.TFRecordDataset(photographs).repeat(2).map(small_example).batch(44).with_options(on(backend))))
+    twice = loop(
+        batches(gp.TFRecordDataset(photographs).repeat(2).map(small_example).batch(44).with_options(on(backend)))
+    )
 
     def same(a: list[Any], b: list[Any]) -> bool:
         return np.array_equal(np.concatenate(a), np.concatenate(b))

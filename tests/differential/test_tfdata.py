@@ -267,6 +267,8 @@ def _append(tf: Any, d: Any, op: Op) -> Any:
             return d.flat_map(lambda x: D.range(2).map(lambda i: i + x))
         case ("interleave", cycle, block):
             return d.interleave(lambda x: D.range(x % 4), cycle, block)
+        case ("twice",):
+            return D.zip(d, d).map(lambda a, b: a + b)
     raise AssertionError(op)
 
 
