@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from ..options import Settings, cpu_count
 from ..random import ROOT, mix64, mix64_array
 
 __all__ = ["Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys", "locate"]
+
+logger = logging.getLogger("gpupipe")
 
 
 class Stream:
@@ -45,14 +48,16 @@ class Hole:
 
     Attributes:
         error: what failed.
+        noted: it is counted among those that are left out or replaced.
         raised: a batch was waiting for it and decided to raise: it is no element any more, only its error travels on.
     """
 
-    __slots__ = ("error", "raised")
+    __slots__ = ("error", "noted", "raised")
 
     def __init__(self, error: DataError) -> None:
         self.error = error
         self.raised = False
+        self.noted = False
 
 
 Element = tuple[Any, Stream, int]
@@ -120,6 +125,7 @@ class Run:
     settings: Settings
     stopped: threading.Event = field(default_factory=threading.Event)
     counters: dict[str, Counters] = field(default_factory=dict)
+    left_out: int = 0
     _closers: dict[int, Callable[[], None]] = field(default_factory=dict)
     _next_closer: int = 0
     _readers: ThreadPoolExecutor | None = None
@@ -150,6 +156,21 @@ class Run:
                 self._closers.pop(token, None)
 
         return forget
+
+    def leave_out(self, hole: Hole) -> None:
+        """Note an element that is skipped or replaced: counted, and logged so that nothing is lost silently.
+
+        The first ten are logged one by one, then every tenfold.
+        """
+        if hole.noted:
+            return
+        hole.noted = True
+        with self._lock:
+            self.left_out += 1
+            count = self.left_out
+        if count <= 10 or str(count).strip("0") == "1":
+            verb = "replaced" if self.settings.on_error == "replace" else "left out"
+            logger.warning("%s: %s (%d so far)", verb, hole.error, count)
 
     def count(self, stage: str) -> Counters:
         """The counters of a stage."""

@@ -262,7 +262,7 @@ class PaddedBatchFlow:
 
     def open(self, at: Context) -> Iterator[Element]:
         inner = self.source.open(at)
-        former = BatchFormer(inner, self.size, self.drop, at.run.settings.on_error)
+        former = BatchFormer(inner, self.size, self.drop, at.run)
         return _Padded(self, former, inner)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import DataError, ShapeError
 from ..random import mix64
-from .base import BatchStream, Element, Hole, Stream
+from .base import BatchStream, Element, Hole, Run, Stream
 
 __all__ = ["BatchFormer", "Former", "Group", "RowFormer", "UnstackFormer", "raised"]
 
@@ -45,16 +45,17 @@ class BatchFormer:
         source: the elements.
         size: of a group.
         drop: leave out a last group that is short.
-        on_error: what holes do, see `Options.on_error`.
+        run: its `on_error` says what holes do; it counts those that leave here.
     """
 
     reforms = True
 
-    def __init__(self, source: Iterator[Element], size: int, drop: bool, on_error: str) -> None:
+    def __init__(self, source: Iterator[Element], size: int, drop: bool, run: Run) -> None:
         self._source = source
         self._size = size
         self._drop = drop
-        self._on_error = on_error
+        self._run = run
+        self._on_error = run.settings.on_error
         self._pending: deque[Element] = deque()
         self._rows: list[Element] = []
         self._taken: list[Element] = []  # what they were made of: holes too
@@ -79,13 +80,15 @@ class BatchFormer:
             elif value.raised or self._on_error == "raise":
                 taken.append(element if value.raised else raised(element))
                 return taken[-1]
-            elif self._on_error == "skip":
-                continue
-            elif self._last is None:
-                self._early.append(element)
             else:
-                rows.append((self._last, element[1], element[2]))
-                taken.append(element)
+                self._run.leave_out(value)
+                if self._on_error == "skip":
+                    continue
+                if self._last is None:
+                    self._early.append(element)
+                else:
+                    rows.append((self._last, element[1], element[2]))
+                    taken.append(element)
         if len(rows) < self._size and (self._drop or not rows):
             return None  # what is left stays here: a repair may still fill it up
         # Stand-ins for early holes may be more rows than one group takes; then rows and elements taken correspond.
@@ -135,15 +138,16 @@ class UnstackFormer:
     Args:
         source: batches.
         compute: host work on each row, as `HostProgram.compile` gives it.
-        on_error: what a row that fails there does.
+        run: its `on_error` says what a row that fails there does.
     """
 
     reforms = False
 
-    def __init__(self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], on_error: str) -> None:
+    def __init__(self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run) -> None:
         self._source = source
         self._compute = compute
-        self._on_error = on_error
+        self._run = run
+        self._on_error = run.settings.on_error
         self._ready: deque[Group | Element] = deque()
 
     def next(self) -> Group | Element | None:
@@ -171,7 +175,9 @@ class UnstackFormer:
                 hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
                 if self._on_error == "raise":
                     yield raised(hole)
-                elif self._on_error == "replace":
+                    continue
+                self._run.leave_out(hole[0])
+                if self._on_error == "replace":
                     if rows:
                         rows.append((rows[-1][0], stream, position))
                     else:

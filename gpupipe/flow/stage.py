@@ -24,12 +24,12 @@ class StageFlow(Stage):
         source = self.source.open(at)
         former: Former
         if self.how == "batch":
-            former = BatchFormer(source, self.size, self.drop, at.run.settings.on_error)
+            former = BatchFormer(source, self.size, self.drop, at.run)
         elif self.how == "rows":
             former = RowFormer(source, self.size)
         else:
             assert self.host is not None
-            former = UnstackFormer(source, self.host.compile(at), at.run.settings.on_error)
+            former = UnstackFormer(source, self.host.compile(at), at.run)
         if self.program is None or self.executor is None:
             return _Inline(self, at, former, source)
         return _Threaded(self, at, former, source)

@@ -62,6 +62,7 @@ class Work:
         self._source = source
         self._out = out
         self._assembler = Assembler(flow, at)
+        self._run = at.run
         self._settings = at.run.settings
         self._counters = at.run.count(flow.label)
         self._forming = threading.Lock()
@@ -310,6 +311,8 @@ class Work:
         else:
             group.rows = [rows[i] for i in good]
         loud: list[Job | Element] = [raised(hole) for hole in holes] if self._settings.on_error == "raise" else []
+        for hole, _, _ in holes if not loud else []:
+            self._run.leave_out(hole)
         return [*loud, self._prepare(group)] if group.rows else loud
 
     def _dropped(self, job: Job | Element, executor: Executor | None) -> Job | Element:

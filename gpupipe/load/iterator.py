@@ -90,15 +90,22 @@ class DatasetIterator(Iterator[Any]):
                 assert self._structure is not None
                 value = self._last = own_bytes(value)
                 out = self._structure.unflatten(value)
-                self._ready = [self._structure.unflatten(value) for _ in range(self._early)]
+                self._ready = [self._structure.unflatten(own_copy(value)) for _ in range(self._early)]
                 self._early = 0
                 return out
             if value.raised or self._settings.on_error == "raise":
                 raise value.error.again()
+            assert self._run is not None
+            self._run.leave_out(value)
             if self._settings.on_error == "replace":
                 if self._last is not None and self._structure is not None:
-                    return self._structure.unflatten(self._last)
+                    return self._structure.unflatten(own_copy(self._last))
                 self._early += 1
+
+    @property
+    def left_out(self) -> int:
+        """How many bad elements were skipped or replaced so far, under ``on_error="skip"`` or ``"replace"``."""
+        return 0 if self._run is None else self._run.left_out
 
     def _open(self) -> None:
         """Start the next epoch; StopIteration where there is none."""
@@ -122,6 +129,11 @@ class DatasetIterator(Iterator[Any]):
             self._items = None
         if self._run is not None:
             self._run.close()
+
+
+def own_copy(value: Any) -> tuple[Any, ...]:
+    """Leaves that share no memory with those delivered before."""
+    return tuple([leaf if isinstance(leaf, bytes) else leaf.copy() for leaf in value])
 
 
 class OwnedIterator(DatasetIterator):
