@@ -12,6 +12,7 @@ import numpy as np
 from .errors import PlanError, PlanTypeError, TraceError
 from .extract.compression import checked_compression
 from .extract.patterns import expand
+from .graph import CONST_LIMIT
 from .options import AUTOTUNE, Options
 from .plan.joins import Concatenate, Zip
 from .plan.node import INFINITE, UNKNOWN_CARDINALITY, Element, Node, epoch_key
@@ -37,14 +38,15 @@ from .plan.steps import (
     WithOptions,
     options_of,
 )
-from .spec import LEAF, TensorSpec, as_leaf, flatten, read_only
+from .spec import LEAF, TensorSpec, as_leaf, flatten, own, read_only
 from .trace import Symbol, Traced, active_trace, decide, name_of, require_no_symbols, trace, trace_inner
 
 if TYPE_CHECKING:
     from .load.iterator import DatasetIterator, OwnedIterator
     from .optimize.explain import Explanation
 
-# What runs a chain (optimize, flow, transform, load) is imported by the first chain that runs: `import gpupipe` is quick.
+# What runs a chain (optimize, flow, transform, load) is imported by the first chain that runs: `import gpupipe` is
+# quick.
 
 __all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "TFRecordDataset"]
 
@@ -54,8 +56,8 @@ INFINITE_CARDINALITY = INFINITE
 class Dataset:
     """A lazy chain of steps over elements; immutable, every method returns a new one.
 
-    Make one with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), then iterate over it. Building a
-    chain reads names, never contents.
+    Make one with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), then iterate over it.
+    Building a chain reads names, never contents.
     """
 
     INFINITE_CARDINALITY = INFINITE
@@ -74,22 +76,27 @@ class Dataset:
 
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset:
-        """Make a dataset of one element."""
+        """Make a dataset of one element. Arrays above 1 MB are not copied: do not change them while they are read."""
         leaves, structure = flatten(tensors)
         if structure.kind is type(None):
             raise PlanError("from_tensors needs an element, got None")
-        return Dataset(Tensors(tuple(read_only(as_leaf(leaf)) for leaf in leaves), structure))
+        return Dataset(Tensors(tuple(kept(as_leaf(leaf)) for leaf in leaves), structure))
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
-        """Make a dataset of the slices of dimension 0: every leaf has the same length. Lists are arrays, tuples are structure."""
+        """Make a dataset of the slices of dimension 0 of every leaf. Lists are arrays, tuples are structure.
+
+        Arrays above 1 MB are not copied: do not change them while they are read.
+        """
         leaves, structure = flatten(tensors)
-        arrays = [read_only(as_leaf(leaf)) for leaf in leaves]
+        arrays = [kept(as_leaf(leaf)) for leaf in leaves]
         if not arrays:
             raise PlanError("from_tensor_slices needs at least one array, got None")
         for array in arrays:
             if not getattr(array, "shape", ()):
-                raise PlanError(f"from_tensor_slices needs arrays with a first dimension to slice, got the scalar {array!r}")
+                raise PlanError(
+                    f"from_tensor_slices needs arrays with a first dimension to slice, got the scalar {array!r}"
+                )
         sizes = {len(array) for array in arrays}
         if len(sizes) > 1:
             raise PlanError(f"from_tensor_slices needs leaves of one length, got {', '.join(map(str, sorted(sizes)))}")
@@ -157,7 +164,9 @@ class Dataset:
         Raises:
             PlanError: nothing matches.
         """
-        patterns = [file_pattern] if isinstance(file_pattern, (str, bytes)) or hasattr(file_pattern, "__fspath__") else None
+        patterns = (
+            [file_pattern] if isinstance(file_pattern, (str, bytes)) or hasattr(file_pattern, "__fspath__") else None
+        )
         if patterns is None:
             if not isinstance(file_pattern, Iterable):
                 raise PlanTypeError(f"list_files needs a pattern or a list of patterns, got {file_pattern!r}")
@@ -215,8 +224,8 @@ class Dataset:
     ) -> Dataset:
         """Apply a function to every element; a top-level tuple is unpacked into arguments.
 
-        A function that calls gpupipe ops (or is a plain expression) is traced once and becomes part of the graph; any other
-        runs as ordinary Python for each element.
+        A function that calls gpupipe ops (or is a plain expression) is traced once and becomes part of the graph; any
+        other runs as ordinary Python for each element.
 
         Args:
             map_func: the function.
@@ -263,7 +272,7 @@ class Dataset:
         )
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
-        """Keep the elements for which `predicate` returns True. One that looks at parsed features runs before decoding."""
+        """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""
         _callable("filter", predicate)
         _check_arity("filter", predicate, self.plan.element)
         graph = None
@@ -273,7 +282,9 @@ class Dataset:
             (spec, *rest) = [value.spec for value in graph.outputs]
             if rest or spec.shape != () or spec.dtype != np.dtype(bool):
                 got = ", ".join(str(value.spec) for value in graph.outputs)
-                raise PlanError(f"filter needs a predicate that returns one boolean, got {got} from {name_of(predicate)}")
+                raise PlanError(
+                    f"filter needs a predicate that returns one boolean, got {got} from {name_of(predicate)}"
+                )
         else:
             require_no_symbols("filter", predicate)
         return self._then(Filter(self.plan, predicate, graph))
@@ -308,7 +319,7 @@ class Dataset:
         )
 
     def _inner(self, who: str, fn: Callable[..., Any]) -> Node | None:
-        """The plan of a function that returns datasets, over a parameter; None if it has to be called for each element."""
+        """The plan of a function that returns datasets; None if it has to be called for each element."""
         _callable(who, fn)
         element = self.plan.element
         _check_arity(who, fn, element)
@@ -324,7 +335,9 @@ class Dataset:
         if failed:
             require_no_symbols(who, fn)
             return None
-        raise PlanTypeError(f"{who} needs a function that returns a Dataset, got {type(result).__name__} from {name_of(fn)}")
+        raise PlanTypeError(
+            f"{who} needs a function that returns a Dataset, got {type(result).__name__} from {name_of(fn)}"
+        )
 
     def take(self, count: int) -> Dataset:
         """Keep the first `count` elements; all of them for a negative count."""
@@ -335,7 +348,7 @@ class Dataset:
         return self._then(Skip(self.plan, _integer("skip", "count", count)))
 
     def repeat(self, count: int | None = None) -> Dataset:
-        """Go through the elements `count` times, endlessly for None or a negative count. Random ops differ between passes."""
+        """Go through the elements `count` times, endlessly for None or a negative count. Passes draw anew."""
         return self._then(Repeat(self.plan, -1 if count is None else _integer("repeat", "count", count)))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
@@ -357,8 +370,8 @@ class Dataset:
         """Draw elements at random from a buffer of `buffer_size`.
 
         Args:
-            buffer_size: output p holds an element of input index <= p + buffer_size - 1. Records of local files are held
-                as references of about 250 bytes, not as payloads.
+            buffer_size: output p holds an element of input index <= p + buffer_size - 1. Records of local files are
+                held as references of about 250 bytes, not as payloads.
             seed: mixed with the chain's.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
@@ -434,7 +447,9 @@ class Dataset:
         if not isinstance(filename, str) and not hasattr(filename, "__fspath__"):
             raise PlanTypeError(f"cache needs a file name, got {filename!r}")
         if filename:
-            raise PlanError(f"cache keeps elements in memory in this version, got the file name {filename!r}; use cache()")
+            raise PlanError(
+                f"cache keeps elements in memory in this version, got the file name {filename!r}; use cache()"
+            )
         from .flow.buffers import CacheStore
 
         return self._then(Cache(self.plan, CacheStore()))
@@ -446,7 +461,9 @@ class Dataset:
         mine, other = self.plan.element, dataset.plan.element
         if mine.structure is not None and other.structure is not None:
             if not _same_structure(mine, other):
-                raise PlanTypeError(f"concatenate needs datasets of one structure, got {mine.structure} and {other.structure}")
+                raise PlanTypeError(
+                    f"concatenate needs datasets of one structure, got {mine.structure} and {other.structure}"
+                )
             for a, b in zip(mine.specs, _reordered(mine, other), strict=True):
                 if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
                     raise PlanTypeError(f"concatenate needs datasets of one dtype, got {a} and {b}")
@@ -500,7 +517,7 @@ class Dataset:
         return f"<Dataset {self.plan.describe()}, element_spec={self.element_spec}>"
 
     def explain(self) -> Explanation:
-        """Say what the chain is and how it will run: stages, devices, fused ops, buffers. Reads no data, needs no GPU."""
+        """Say what the chain is and how it will run: stages, devices, fused ops, buffers. Reads no data."""
         from .optimize.explain import explain
 
         return explain(self.plan, self.options().resolve())
@@ -630,6 +647,11 @@ def _listed(filenames: Any) -> Node:
 # ---- checks of arguments -----------------------------------------------------------------------------------------
 
 
+def kept(leaf: Any) -> Any:
+    """A leaf that a dataset keeps: a copy up to 1 MB, above that a read-only view."""
+    return read_only(own(leaf) if getattr(leaf, "nbytes", 0) <= CONST_LIMIT else leaf)
+
+
 def _integer(who: str, name: str, value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise PlanTypeError(f"{who} needs an integer for {name}, got {value!r}")
@@ -737,5 +759,3 @@ def _in_the_order_of(element: Element) -> Callable[[Mapping[Any, Any]], dict[Any
         return {key: x[key] for key in keys}
 
     return reorder
-
-

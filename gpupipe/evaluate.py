@@ -149,13 +149,14 @@ class BatchValues:
         if isinstance(value, Apply) and is_image(value):
             params = [np.asarray(self.rows(param)) for param in value.params]
             if value.op.decodes:
-                return value.op.size(self._encoded_sizes(value), *params)
+                return value.op.size(self.encoded_sizes(value), *params)
             return value.op.size(self.sizes(value.x[0]), *params)
         if value.spec.layout is None and (value.spec.rank or 0) < 2:
             return np.zeros((self.size, 2), np.int32)
         return np.array([np.shape(row)[:2] for row in self.rows(value)], np.int32).reshape(self.size, 2)
 
-    def _encoded_sizes(self, decode: Apply) -> Array:
+    def encoded_sizes(self, decode: Apply) -> Array:
+        """Heights and widths of the whole images that a decoder gets, int32[size,2]."""
         found = self._headers(decode)
         if found is not None:
             return found

@@ -60,7 +60,7 @@ def digest_of(*parts: Any, loose: bool = False) -> bytes:
             stack.extend(item for pair in reversed(part.items()) for item in reversed(pair))
         elif isinstance(part, np.ndarray):
             _add_array(hasher, part)
-        elif is_dataclass(part) and not isinstance(part, type):
+        elif is_dataclass(part) and not isinstance(part, type) and not (callable(part) and not isinstance(part, Op)):
             hasher.update(f"O{type(part).__module__}.{type(part).__qualname__}:".encode())
             stack.extend(getattr(part, f.name) for f in reversed(fields(part)) if f.compare)
         elif isinstance(part, types.FunctionType):

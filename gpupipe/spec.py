@@ -1,7 +1,7 @@
 """spec: what a value is (`TensorSpec`) and how values are nested (`Structure`), without any value.
 
-An element is a nested structure (tuple, NamedTuple, dict) of leaves; a leaf is a NumPy array, a NumPy scalar or `bytes`.
-`bytes` stay Python objects: NumPy's `S` dtype drops trailing NULs, which would damage images.
+An element is a nested structure (tuple, NamedTuple, dict) of leaves; a leaf is a NumPy array, a NumPy scalar or
+`bytes`. `bytes` stay Python objects: NumPy's `S` dtype drops trailing NULs, which would damage images.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class TensorSpec:
                 raise PlanError(f"TensorSpec needs dimensions >= 0 or None, got {self.shape!r}")
             object.__setattr__(self, "shape", shape)
             if self.layout is not None and len(self.layout) != len(shape):
-                raise PlanError(f"layout {self.layout!r} has {len(self.layout)} dimensions, shape {shape} has {len(shape)}")
+                raise PlanError(
+                    f"layout {self.layout!r} has {len(self.layout)} dimensions, shape {shape} has {len(shape)}"
+                )
 
     def __str__(self) -> str:
         name = "?" if self.dtype is None else "bytes" if self.dtype is bytes else str(self.dtype)
@@ -110,7 +112,9 @@ class TensorSpec:
         if layout is None:
             return self
         if self.dtype is bytes:
-            raise SpecError(f"{who} needs an image {{{layout}}}, got {self}; decode it first, e.g. with ops.decode_jpeg")
+            raise SpecError(
+                f"{who} needs an image {{{layout}}}, got {self}; decode it first, e.g. with ops.decode_jpeg"
+            )
         if self.layout is None and self.rank == len(layout):
             return replace(self, layout=layout)
         if self.layout != layout:
@@ -198,7 +202,11 @@ class Structure:
         if self.kind is type(None):
             return []
         keys = self.keys if self.kind is dict else tuple(range(len(self.children)))
-        return [name for key, child in zip(keys, self.children, strict=True) for name in child.leaf_names(f"{prefix}[{key!r}]")]
+        return [
+            name
+            for key, child in zip(keys, self.children, strict=True)
+            for name in child.leaf_names(f"{prefix}[{key!r}]")
+        ]
 
     def __str__(self) -> str:
         return describe(self.unflatten(["*"] * self.count))
@@ -295,6 +303,11 @@ def read_only(leaf: Any) -> Any:
     view = leaf.view()
     view.flags.writeable = False
     return view
+
+
+def own(leaf: Any) -> Any:
+    """The leaf, an array as a copy: a function that fills one buffer again and again may have returned it."""
+    return leaf.copy() if type(leaf) is np.ndarray else leaf
 
 
 def byte_array(values: Sequence[bytes]) -> Array:

@@ -1,8 +1,8 @@
 """trace: turn a user's function into a graph, once; or find out that it is ordinary Python.
 
-Which of the two it is, is decided without calling it: a function is a candidate if its code reaches a gpupipe name, or if it is
-a pure expression. Only a candidate is called, once, with symbols. Every use of a value that a symbol cannot give is
-remembered, so that an `except` in the function cannot hide it.
+Which of the two it is, is decided without calling it: a function is a candidate if its code reaches a gpupipe name,
+or if it is a pure expression. Only a candidate is called, once, with symbols. Every use of a value that a symbol
+cannot give is remembered, so that an `except` in the function cannot hide it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import inspect
 import random as python_random
 import sys
 import types
@@ -84,7 +85,7 @@ class Symbol:
         object.__setattr__(self, "_owner", owner or _ACTIVE.get())
 
     def leaf_of_param(self) -> tuple[Any, int] | None:
-        """The parameter of the surrounding `interleave` or `flat_map` and which leaf of it this is; None if it is neither."""
+        """The parameter of the surrounding `interleave` or `flat_map`, and which leaf of it this is; else None."""
         active = _ACTIVE.get()
         if active is None or active is not self._owner or active.param is None or not isinstance(self._value, Input):
             return None
@@ -262,7 +263,7 @@ def _binary(name: str, left: Any, right: Any) -> Any:
     image = _is_image(left) or _is_image(right)
     other = right if isinstance(left, Symbol) else left
     if isinstance(other, str):
-        other = other.encode()
+        _refuse("a comparison of bytes with str (compare with bytes: b'...')")
     if isinstance(other, Symbol):
         return _record(Arithmetic(name, image=image), (left, right), None)
     if isinstance(other, (bool, int, float, np.generic, bytes)):
@@ -405,7 +406,11 @@ def eager_rng(name: str, seed: int | None) -> BatchRng:
         at.counts[name] = count + 1
         site = f"{name}@{seed}/eager" if seed is not None else f"{name}#{count}/eager"
         return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
-    entropy = np.random.SeedSequence().generate_state(2, np.uint64) if seed is None else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
+    entropy = (
+        np.random.SeedSequence().generate_state(2, np.uint64)
+        if seed is None
+        else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
+    )
     return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name))
 
 
@@ -417,7 +422,16 @@ _PURE = {
     "COPY_FREE_VARS", "UNPACK_SEQUENCE", "COMPARE_OP", "IS_OP", "STORE_FAST", "STORE_FAST_LOAD_FAST",
     "STORE_FAST_STORE_FAST", "NOT_TAKEN", "MAKE_CELL", "EXTENDED_ARG",
 }  # fmt: skip
-_PURE_PREFIXES = ("LOAD_FAST", "BINARY_", "UNARY_", "BUILD_TUPLE", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "BUILD_LIST", "INPLACE_")
+_PURE_PREFIXES = (
+    "LOAD_FAST",
+    "BINARY_",
+    "UNARY_",
+    "BUILD_TUPLE",
+    "BUILD_MAP",
+    "BUILD_CONST_KEY_MAP",
+    "BUILD_LIST",
+    "INPLACE_",
+)
 
 
 def decide(fn: Callable[..., Any]) -> str:
@@ -476,18 +490,24 @@ def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
             return _ours(fn.__module__) or issubclass(fn, Op)
         if _ours(type(fn).__module__) or _ours(getattr(fn, "__module__", None)):
             return True
-        call = getattr(type(fn), "__call__", None)
-        return isinstance(call, types.FunctionType) and (_mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth))
+        call = inspect.getattr_static(type(fn), "__call__", None)
+        return isinstance(call, types.FunctionType) and (
+            _mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth)
+        )
     if _ours(fn.__module__):
         return True
     for value in _captured(fn):
         if isinstance(value, types.ModuleType):
             if _ours(value.__name__):
                 return True
-        elif callable(value) and not isinstance(value, types.BuiltinFunctionType) and value not in vars(builtins).values():
-            if _mentions(value, seen, depth + 1):
-                return True
+        elif callable(value) and not _built_in(value) and _mentions(value, seen, depth + 1):
+            return True
     return any(_mentions(value, seen, depth + 1) for value in fn.__defaults__ or () if callable(value))
+
+
+def _built_in(value: Any) -> bool:
+    """Whether a callable is Python's own: `len`, `int`, `isinstance`, ..."""
+    return isinstance(value, types.BuiltinFunctionType) or any(value is known for known in vars(builtins).values())
 
 
 def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
@@ -547,14 +567,14 @@ def trace(
         return None
     active = Trace(dict(counts), depth)
     symbols = structure.unflatten([Symbol(Input(i, spec), batched, active) for i, spec in enumerate(specs)])
-    before = np.random.get_state()[2], python_random.getstate()  # type: ignore[index]
+    before = _generator_states(fn)
     token = _ACTIVE.set(active)
     failure: Exception | None = None
     result: Any = None
     try:
         result = call_with(fn, symbols)
     except PlanError as error:
-        if not isinstance(error, TraceError):
+        if kind == "ops" and not isinstance(error, TraceError):
             raise
         failure = error
     except Exception as error:
@@ -566,12 +586,23 @@ def trace(
             text = active.refusals[0] if active.refusals else f"{who} could not trace {name_of(fn)}: {failure!r}"
             raise TraceError(text) from failure
         return None
-    if (np.random.get_state()[2], python_random.getstate()) != before:  # type: ignore[index]
+    if _generator_states(fn) != before:
         raise TraceError(
-            f"{name_of(fn)} draws from a global random generator while it is traced: the number would be the same for every "
+            f"{name_of(fn)} draws from a random generator while it is traced: the number would be the same for every "
             f"element; use a random op, or {who}(fn, traced=False)"
         )
     return finish(result, active, batched)
+
+
+def _generator_states(fn: Any) -> list[Any]:
+    """The states of the generators that a function may draw from: the global ones and those it captures."""
+    states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
+    for value in _captured(fn) if isinstance(fn, types.FunctionType) else ():
+        if isinstance(value, np.random.Generator):
+            states.append(repr(value.bit_generator.state))
+        elif isinstance(value, (np.random.RandomState, python_random.Random)):
+            states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
+    return states
 
 
 def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:

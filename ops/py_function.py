@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupipe.errors import DataError, FunctionError, PlanError, PlanTypeError, SpecError
 from gpupipe.op import Case, Op
-from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, spec_of
+from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, own, spec_of
 from gpupipe.trace import apply, name_of
 
 __all__ = ["PyFunction", "py_function"]
@@ -74,7 +74,7 @@ class PyFunction(Op):
     def _leaf(self, value: Any, spec: TensorSpec, name: str) -> Any:
         where = f" for {name}" if name else ""
         try:
-            leaf = as_leaf(value)
+            leaf = own(as_leaf(value))
             if type(value) in (bool, int, float, list) and spec.dtype is not bytes:
                 leaf = _converted(value, leaf, spec.dtype)
         except (PlanError, OverflowError) as error:

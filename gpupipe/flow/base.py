@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from ..errors import DataError
 from ..op import Array
 from ..options import Settings, cpu_count
 from ..random import ROOT, mix64, mix64_array
+from .threads import DaemonPool
 
 __all__ = ["Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys", "locate"]
 
@@ -128,11 +128,11 @@ class Run:
     left_out: int = 0
     _closers: dict[int, Callable[[], None]] = field(default_factory=dict)
     _next_closer: int = 0
-    _readers: ThreadPoolExecutor | None = None
+    _readers: DaemonPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def readers(self) -> ThreadPoolExecutor | None:
+    def readers(self) -> DaemonPool | None:
         """A thread that reads ahead, None where two CPUs or fewer have better work for it.
 
         One thread: on cached files it gave 60-69 thousand records/s where four gave 33-51. On two CPUs none: with the
@@ -142,7 +142,7 @@ class Run:
             return None
         with self._lock:
             if self._readers is None:
-                self._readers = ThreadPoolExecutor(1, thread_name_prefix="gpupipe-reader")
+                self._readers = DaemonPool(1, "gpupipe-reader")
             return self._readers
 
     def on_close(self, closer: Callable[[], None]) -> Callable[[], None]:
@@ -193,7 +193,7 @@ class Run:
         for closer in closers:
             closer()
         if readers is not None:
-            readers.shutdown(wait=True, cancel_futures=True)
+            readers.close()
 
 
 def element_keys(streams: list[Stream], positions: list[int]) -> Array:

@@ -20,6 +20,7 @@ from .elements import close
 from .forming import BatchFormer, Group, unstack
 from .shuffle import keep
 from .stack import pad_rows
+from .threads import join
 
 __all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
 
@@ -184,8 +185,7 @@ class _Prefetching:
         """Stop the thread and wait for it."""
         self._forget()
         self._channel.drop()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        join([self._thread])
 
 
 def _pump(source: Flow, at: Context, channel: Channel[Element]) -> None:
@@ -238,7 +238,9 @@ class _Unbatched:
                 return element
             sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
             if len(set(sizes)) != 1 or sizes[0] < 0:
-                error = DataError(f"unbatch needs leaves with one number of rows, got {dict(zip(self._names, sizes, strict=True))}")
+                error = DataError(
+                    f"unbatch needs leaves with one number of rows, got {dict(zip(self._names, sizes, strict=True))}"
+                )
                 return Hole(error.at(element[1].name, element[2], "unbatch", element[1].unit)), *element[1:]
             if sizes[0]:
                 self._rows.extend(unstack(element))

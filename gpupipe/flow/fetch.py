@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from ..errors import DataError
 from ..extract.reference import Reference, read_many
 from .base import Context, Element, Flow, Hole
 from .elements import close
+from .threads import DaemonPool
 
 __all__ = ["FetchFlow"]
 
@@ -57,7 +58,7 @@ class _Fetching:
                 raise StopIteration
         return self._ready.popleft()
 
-    def _ask(self, readers: ThreadPoolExecutor) -> None:
+    def _ask(self, readers: DaemonPool) -> None:
         while len(self._jobs) < JOBS and (elements := self._some()):
             self._jobs.append(readers.submit(self._fetch, elements))
 

@@ -66,6 +66,8 @@ class BatchFormer:
         """The next group; an element that is a raised hole; None at the end."""
         rows, taken = self._rows, self._taken
         while len(rows) < self._size:
+            if self._run.stopped.is_set():
+                return None
             element = self._pending.popleft() if self._pending else next(self._source, None)
             if element is None:
                 break
@@ -113,15 +115,18 @@ class RowFormer:
 
     reforms = False
 
-    def __init__(self, source: Iterator[Element], size: int) -> None:
+    def __init__(self, source: Iterator[Element], size: int, run: Run) -> None:
         self._source = source
         self._size = size
+        self._run = run
 
     def next(self) -> Group | Element | None:
         """The next group, None at the end."""
         rows: list[Element] = []
         order: list[int | Element] = []
         for element in self._source:
+            if self._run.stopped.is_set():
+                return None
             if type(element[0]) is Hole:
                 order.append(element)
             else:

@@ -104,10 +104,14 @@ class Assembler:
         rows = group.rows
         values = values or self.values(rows)
         leaves = []
+        given: set[int] = set()  # one value as two leaves is two arrays: the user may change one of them
         for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
             image = self._images.get(value)
             if image is not None:
                 leaf = results[image]
+                if image in given and hasattr(leaf, "copy"):
+                    leaf = leaf.copy()
+                given.add(image)
                 if isinstance(leaf, list):
                     shapes = [np.shape(row) for row in leaf]
                     odd = next(i for i, shape in enumerate(shapes) if shape != shapes[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -179,11 +180,15 @@ class FilterFlow:
 
     def open(self, at: Context) -> Iterator[Element]:
         inner = self.source.open(at)
-        return Wrapped(self._kept(inner, self.program.compile(at)), inner)
+        return Wrapped(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
 
-    def _kept(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
+    def _kept(
+        self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: threading.Event
+    ) -> Iterator[Element]:
         for element in inner:
             value, stream, position = element
+            if stopped.is_set():
+                return
             if type(value) is Hole:
                 yield element
                 continue

@@ -1,4 +1,4 @@
-"""prime: look at the first element of a flow and keep it, so that what it is becomes known before anything is built on it."""
+"""prime: look at the first element of a flow and keep it, so that its type is known to what is built on it."""
 
 from __future__ import annotations
 

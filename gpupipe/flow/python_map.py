@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,13 @@ import numpy as np
 
 from ..errors import DataError, FunctionError, GpupipeError
 from ..random import hash64, mix64
-from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, spec_of
+from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from ..trace import ELEMENT, ElementRng, call_with
 from .base import Context, Element, Flow, Hole
 from .elements import close
 from .host import truth
 from .sources import conform, failed, same_structure
+from .threads import DaemonPool
 
 __all__ = ["PythonFilterFlow", "PythonFunction", "PythonMapFlow"]
 
@@ -78,7 +79,7 @@ class PythonFunction:
         if value is None:
             raise FunctionError(f"{self.who} needs a function that returns an element, got None")
         leaves, structure = flatten(tuple(value) if type(value) is list else value)
-        columns = tuple([as_leaf(leaf) for leaf in leaves])
+        columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
         if self.result is not None:
             return conform(self.who, structure, columns, *self.result)
         same_structure(self.who, structure, self.seen)
@@ -142,7 +143,9 @@ class SameSpecs:
             self._first = specs
             return element
         first = self._first
-        if len(first) == len(specs) and all(a.dtype == b.dtype and a.rank == b.rank for a, b in zip(first, specs, strict=True)):
+        if len(first) == len(specs) and all(
+            a.dtype == b.dtype and a.rank == b.rank for a, b in zip(first, specs, strict=True)
+        ):
             return element
         error = FunctionError(
             f"needs a function whose results are all of one dtype and rank, got {describe(tuple(specs))} after "
@@ -159,9 +162,10 @@ class _Pool:
         self._inner = inner
         self._at = at
         self._check = SameSpecs(flow.function)
-        self._pool = ThreadPoolExecutor(flow.calls, thread_name_prefix="gpupipe-map")
+        self._pool = DaemonPool(flow.calls, "gpupipe-map")
         self._work: deque[Future[Element]] = deque()
         self._more = True
+        self._end: Future[Any] = Future()
         self._forget = at.run.on_close(self.close)
 
     def __iter__(self) -> Iterator[Element]:
@@ -172,12 +176,13 @@ class _Pool:
         if not self._work:
             self.close()
             raise StopIteration
-        if not self._flow.deterministic:
-            done, _ = wait(self._work, return_when=FIRST_COMPLETED)
-            first = next(future for future in self._work if future in done)
-            self._work.remove(first)
-        else:
-            first = self._work.popleft()
+        candidates: list[Future[Any]] = [self._work[0]] if self._flow.deterministic else list(self._work)
+        if not any(future.done() for future in candidates):
+            wait([*candidates, self._end], return_when=FIRST_COMPLETED)
+        first = next((future for future in candidates if future.done()), None)
+        if first is None:  # closed by another thread while a function never comes back
+            raise StopIteration
+        self._work.remove(first)
         result = first.result()
         self._fill()
         return self._check(result)
@@ -195,11 +200,13 @@ class _Pool:
                 self._work.append(self._pool.submit(self._flow.function, element, self._at))
 
     def close(self) -> None:
-        """Stop the threads; functions that are running end first."""
+        """Stop the threads; functions that are running end first, unless they take too long."""
         self._forget()
+        if not self._end.done():
+            self._end.set_result(None)
         self._more = False
         self._work.clear()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.close()
         close(self._inner)
 
 
@@ -230,6 +237,8 @@ class _Filtered:
             columns, stream, position = element
             if type(columns) is Hole:
                 return element
+            if self._at.run.stopped.is_set():
+                break
             answer = self._function(element, self._at)
             if type(answer[0]) is Hole:
                 return answer

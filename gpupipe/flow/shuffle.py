@@ -1,7 +1,7 @@
 """shuffle: a uniform choice from a buffer, with tf.data's buffer semantics and gpupipe's own numbers.
 
-The buffer is full before the first element leaves; output p holds an element of input index <= p + size - 1. Draws depend on (seed,
-epoch, pass, node seed) and on how many elements left before, on nothing else.
+The buffer is full before the first element leaves; output p holds an element of input index <= p + size - 1. Draws
+depend on (seed, epoch, pass, node seed) and on how many elements left before, on nothing else.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Draws:
     __slots__ = ("_at", "_epoch", "_key", "_left", "_seed")
 
     def __init__(self, flow: ShuffleFlow, at: Context) -> None:
-        self._seed = at.run.settings.seed if flow.seed is None else mix64(at.run.settings.seed, flow.seed & (1 << 64) - 1)
+        self._seed = (
+            at.run.settings.seed if flow.seed is None else mix64(at.run.settings.seed, flow.seed & (1 << 64) - 1)
+        )
         self._epoch = at.epoch if flow.reshuffle else 0
         self._key = at.key if flow.reshuffle else at.outer
         self._at = 0
@@ -70,6 +72,7 @@ class Pass:
 
     def __init__(self, flow: ShuffleFlow, at: Context) -> None:
         self.input = flow.source.open(at)
+        self.stopped = at.run.stopped
         self.draws = Draws(flow, at)
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
@@ -82,7 +85,7 @@ class Pass:
     def fill(self, limit: int) -> None:
         """Take at most `limit` elements from the input, as many as there is room for."""
         while limit > 0 and self.more and self.count < self.size:
-            element = next(self.input, None)
+            element = None if self.stopped.is_set() else next(self.input, None)
             if element is None:
                 self.more = False
                 close(self.input)

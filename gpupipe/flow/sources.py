@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError, FunctionError, GpupipeError
 from ..extract.tfrecord import HeaderWalker, RecordReader
 from ..random import hash64, mix64
-from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, spec_of
+from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from .base import Context, Element, Hole, Stream
 
 __all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "RangeFlow", "RecordsFlow", "SlicesFlow"]
@@ -135,7 +135,7 @@ class GeneratorFlow:
     def _checked(self, value: Any, stream: Stream, position: int) -> Any:
         try:
             leaves, structure = flatten(tuple(value) if type(value) is list and self._wants_tuple() else value)
-            columns = tuple(map(as_leaf, leaves))
+            columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
             if self.structure is not None:
                 return conform("from_generator", structure, columns, self.structure, self.specs)
             same_structure("from_generator", structure, self.seen)

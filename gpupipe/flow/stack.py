@@ -58,6 +58,9 @@ def pad_rows(
     """Stack one leaf of some elements, each padded at its end.
 
     Args:
+        column: the leaf of each element.
+        elements: the elements, for messages.
+        leaf: its name, for messages.
         shape: the target, -1 for the largest of these rows; None pads every dimension to the largest.
         value: what to fill with.
 

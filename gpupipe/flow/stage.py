@@ -26,7 +26,7 @@ class StageFlow(Stage):
         if self.how == "batch":
             former = BatchFormer(source, self.size, self.drop, at.run)
         elif self.how == "rows":
-            former = RowFormer(source, self.size)
+            former = RowFormer(source, self.size, at.run)
         else:
             assert self.host is not None
             former = UnstackFormer(source, self.host.compile(at), at.run)

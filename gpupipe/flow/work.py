@@ -9,7 +9,7 @@ have given whose holes were known from the start.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
 import time
 from collections import deque
@@ -28,16 +28,12 @@ from .channel import Channel, Closed
 from .elements import close
 from .forming import BatchFormer, Former, Group, raised
 from .groups import Assembler, Stage, failed_batch
+from .threads import join
 
 __all__ = ["IN_FLIGHT", "Work"]
 
 IN_FLIGHT = 2
 """Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
-
-PATIENCE = 10.0
-"""Seconds to wait for a thread at the end. Only a user's function can take that long; the thread is a daemon."""
-
-logger = logging.getLogger("gpupipe")
 
 
 @dataclass(slots=True)
@@ -87,11 +83,7 @@ class Work:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        for thread in self._threads:
-            if thread.ident is not None and thread is not threading.current_thread():
-                thread.join(PATIENCE)
-                if thread.is_alive():
-                    logger.warning("%s still runs a function of the chain after %.0f s", thread.name, PATIENCE)
+        join(self._threads)
         if self._threads[0].ident is None:
             close(self._source)
 
@@ -150,7 +142,7 @@ class Work:
         pixels = np.zeros(feed.size, np.int64)
         for value in program.values:
             if isinstance(value, Apply) and value.op.decodes:
-                height, width = values.sizes(value).T.astype(np.int64)
+                height, width = values.encoded_sizes(value).T.astype(np.int64)
                 pixels += height * width * 3
         parts, start, room = [], 0, self._settings.device_memory
         for i, size in enumerate(pixels.tolist()):
@@ -167,16 +159,18 @@ class Work:
         flight: deque[Job | Element] = deque()
         try:
             while True:
-                job = self._take(wait=not flight)
+                # A batch in parts runs alone, one part after the other: nothing is started behind it.
+                alone = bool(flight) and in_parts(flight[-1])
+                job = None if alone else self._take(wait=not flight)
                 if job is not None:
                     if isinstance(job, Job):
                         if executor is None:
                             assert self._flow.executor is not None and self._flow.program is not None
                             executor = self._flow.executor(self._flow.program, self._flow.size)
-                        for feed in job.feeds:
-                            executor.submit(feed)
+                        if len(job.feeds) == 1:
+                            executor.submit(job.feeds[0])
                     flight.append(job)
-                    if len(flight) < IN_FLIGHT:
+                    if len(flight) < IN_FLIGHT and not in_parts(job):
                         continue
                 if not flight:
                     break
@@ -236,13 +230,15 @@ class Work:
         self._out.put(elements, size)
 
     def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
-        """The results of all parts of a job. All are collected even if one fails: they are in flight."""
+        """The results of a job. All its parts run even if one fails, so that every bad row is known."""
         parts: list[list[Any]] = []
         causes: dict[int, DataError] = {}
         text, start = None, 0
         for feed in job.feeds:
             assert executor is not None
             try:
+                if len(job.feeds) > 1:
+                    executor.submit(feed)
                 parts.append(executor.collect())
             except BatchFailed as failure:
                 text = text or failure.text
@@ -317,12 +313,9 @@ class Work:
 
     def _dropped(self, job: Job | Element, executor: Executor | None) -> Job | Element:
         """A job whose results are thrown away; it has to be run again."""
-        if isinstance(job, Job) and executor is not None:
-            for _ in job.feeds:
-                try:
-                    executor.collect()
-                except BatchFailed:
-                    continue  # it will fail again when its turn comes
+        if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:
+            with contextlib.suppress(BatchFailed):  # it will fail again when its turn comes
+                executor.collect()
         return job
 
     def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
@@ -352,6 +345,11 @@ class Work:
             (value.op.name for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform"
         )
         return locate(error, row[1], row[2], stage)
+
+
+def in_parts(job: Job | Element) -> bool:
+    """Whether a job is too large for one run."""
+    return isinstance(job, Job) and len(job.feeds) > 1
 
 
 def _before(good: list[int], i: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
@@ -42,10 +43,12 @@ class DatasetIterator(Iterator[Any]):
         self._items: Any = None
         self._structure: Structure | None = None
         self._last: Any = None
+        self._batched = False
         self._early = 0
         self._ready: list[Any] = []
         self._done = False
         self._pid = os.getpid()
+        self._lock = threading.RLock()
         self.epoch: int | None = None
 
     def __iter__(self) -> DatasetIterator:
@@ -65,7 +68,8 @@ class DatasetIterator(Iterator[Any]):
         if self._done:
             raise StopIteration
         try:
-            return self._next()
+            with self._lock:  # several threads may take from one iterator; each gets other elements
+                return self._next()
         except StopIteration:
             self.close()
             raise
@@ -82,13 +86,14 @@ class DatasetIterator(Iterator[Any]):
             element = next(self._items, None)
             if element is None:
                 close(self._items)
-                self._items = None
-                self._last = None
+                self._items, self._last, self._early = None, None, 0
                 continue
             value = element[0]
             if type(value) is not Hole:
                 assert self._structure is not None
-                value = self._last = own_bytes(value)
+                value = own_bytes(value)
+                if self._settings.on_error == "replace":  # a copy, as the user may change what was delivered
+                    self._last = value if self._batched else own_copy(value)
                 out = self._structure.unflatten(value)
                 self._ready = [self._structure.unflatten(own_copy(value)) for _ in range(self._early)]
                 self._early = 0
@@ -117,6 +122,9 @@ class DatasetIterator(Iterator[Any]):
         at = Context(self._run, self.epoch)
         lowered = lower(self._plan, self._settings, at)
         self._structure = lowered.element.structure or Structure()
+        self._batched = lowered.element.batched
+        if self._done:  # closed by another thread, while the first element was looked at
+            raise StopIteration
         self._items = lowered.flow.open(at)
 
     def close(self) -> None:
@@ -124,6 +132,8 @@ class DatasetIterator(Iterator[Any]):
         self._done = True
         if os.getpid() != self._pid:
             return
+        if self._run is not None:
+            self._run.stopped.set()  # first of all: whoever forms a long batch looks at it
         if self._items is not None:
             close(self._items)
             self._items = None

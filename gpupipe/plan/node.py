@@ -147,8 +147,8 @@ def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
 def epoch_key(root: Node) -> bytes:
     """Equal for chains that are written alike: what the epochs of a loop are counted by.
 
-    A chain that is written anew in every turn of a loop has new lambdas, partials and callable objects; they are taken for
-    the ones before if they look the same.
+    A chain that is written anew in every turn of a loop has new lambdas, partials and callable objects; they are
+    taken for the ones before if they look the same.
     """
     parts: list[Any] = []
     for node in walk(root):

@@ -49,7 +49,9 @@ def _children(who: str, given: Any, structure: Structure) -> list[Any]:
     """The parts of an argument that is nested like the element."""
     if structure.kind is dict:
         if not isinstance(given, Mapping) or set(given) != set(structure.keys):
-            raise PlanTypeError(f"padded_batch needs {who} as a dict with the keys {list(structure.keys)}, got {given!r}")
+            raise PlanTypeError(
+                f"padded_batch needs {who} as a dict with the keys {list(structure.keys)}, got {given!r}"
+            )
         return [given[key] for key in structure.keys]
     if not isinstance(given, tuple) or len(given) != len(structure.children):
         raise PlanTypeError(f"padded_batch needs {who} as a tuple of {len(structure.children)}, got {given!r}")
@@ -116,7 +118,9 @@ def _fill(value: Any, spec: TensorSpec) -> Any:
             fill = np.asarray(value).astype(spec.dtype)
         except (TypeError, ValueError) as error:
             raise PlanTypeError(f"padded_batch needs a number to fill {spec}, got {value!r}") from error
-    if (typed and np.asarray(value).dtype != spec.dtype) or not np.array_equal(fill, value, equal_nan=fill.dtype.kind == "f"):
-        if not (isinstance(value, float) and fill.dtype.kind == "f"):
-            raise PlanTypeError(f"padded_batch needs a value of dtype {spec.dtype} to fill {spec}, got {value!r}")
+    exact = np.array_equal(fill, value, equal_nan=fill.dtype.kind == "f") and not (
+        typed and np.asarray(value).dtype != spec.dtype
+    )
+    if not exact and not (isinstance(value, float) and fill.dtype.kind == "f"):
+        raise PlanTypeError(f"padded_batch needs a value of dtype {spec.dtype} to fill {spec}, got {value!r}")
     return fill[()]

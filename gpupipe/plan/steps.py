@@ -372,7 +372,9 @@ class WithOptions(Step):
         return "with_options"
 
     def describe(self) -> str:
-        given = ", ".join(f"{f}={getattr(self.options, f)!r}" for f in Options.__slots__ if getattr(self.options, f) is not None)
+        given = ", ".join(
+            f"{f}={getattr(self.options, f)!r}" for f in Options.__slots__ if getattr(self.options, f) is not None
+        )
         return f"with_options({given})"
 
 

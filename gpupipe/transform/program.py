@@ -85,8 +85,8 @@ class Executor(Protocol):
     def collect(self) -> list[Any]:
         """Wait for the oldest batch in flight and answer one entry per output.
 
-        Each entry is a dense array[B,...] where all rows have one shape, else a list of B arrays. Host arrays are owned,
-        writable and never overwritten later.
+        Each entry is a dense array[B,...] where all rows have one shape, else a list of B arrays. Host arrays are
+        owned, writable and never overwritten later.
 
         Raises:
             BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.

@@ -42,7 +42,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 def _rows() -> list[tuple[str, str, str, str]]:
     table = README.read_text(encoding="utf-8").split("## The law of results")[1].split("## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [(row[0], row[2], row[3], row[4]) for row in rows[2:]]
 
 

@@ -1,0 +1,95 @@
+"""threads: daemon threads that are waited for, but never without limit.
+
+`concurrent.futures.ThreadPoolExecutor` is joined at exit without limit, so a function that never returns would keep the
+interpreter alive for ever. A user's function may be such a one.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+__all__ = ["PATIENCE", "DaemonPool", "join"]
+
+PATIENCE = 10.0
+"""Seconds to wait for a thread at the end. Only a user's function can take that long."""
+
+logger = logging.getLogger("gpupipe")
+
+
+def join(threads: Sequence[threading.Thread]) -> None:
+    """Wait for threads that were told to stop, `PATIENCE` seconds at most for each; say so if one does not end."""
+    for thread in threads:
+        if thread.ident is None or thread is threading.current_thread():
+            continue
+        thread.join(PATIENCE)
+        if thread.is_alive():
+            logger.warning("%s still runs a function of the chain after %.0f s", thread.name, PATIENCE)
+
+
+class DaemonPool:
+    """Runs functions in a fixed number of daemon threads, in the order in which they were submitted.
+
+    Args:
+        count: how many threads; they start with the first function.
+        name: of the threads.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._closed = False
+        self._started = False
+        self._threads = [
+            threading.Thread(target=_serve, args=(self._work,), name=f"{name}-{i}", daemon=True) for i in range(count)
+        ]
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Run `fn(*args)` in a thread.
+
+        Raises:
+            RuntimeError: the pool is closed.
+        """
+        if self._closed:
+            raise RuntimeError("the pool is closed")
+        if not self._started:
+            self._started = True
+            for thread in self._threads:
+                thread.start()
+        future: Future[Any] = Future()
+        self._work.put((future, fn, args))
+        return future
+
+    def close(self) -> None:
+        """Cancel what has not begun, and wait for what has."""
+        self._closed = True
+        while True:
+            try:
+                item = self._work.get_nowait()
+            except queue.Empty:
+                break
+            if item is not None:
+                item[0].cancel()
+        for _ in self._threads:
+            self._work.put(None)
+        join(self._threads)
+
+
+def _serve(work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None]) -> None:
+    """What a thread of the pool runs. It knows the queue, never the pool."""
+    while (item := work.get()) is not None:
+        future, fn, args = item
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            result = fn(*args)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        del item, future, fn, args  # nothing is kept alive while waiting
