@@ -469,10 +469,11 @@ class Dataset:
                     raise PlanTypeError(f"concatenate needs datasets of one dtype, got {a} and {b}")
             if mine.structure != other.structure:
                 dataset = dataset.map(_in_the_order_of(mine))
-        parts: list[Node] = []
-        for plan in (self.plan, dataset.plan):
-            parts.append(plan)
-        return self._then(Concatenate(tuple(parts)))
+        first, second = self.plan, dataset.plan
+        if isinstance(first, Concatenate) and second.number < first.number:
+            # `ds = ds.concatenate(d)` in a loop is one node; its number, and so every key before, stays.
+            return self._then(Concatenate((*first.inputs, second), number=first.number))
+        return self._then(Concatenate((first, second)))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Return `transformation_func(self)`."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .errors import DecodeError
+from .errors import DecodeError, ShapeError
 from .extract.headers import check_complete, read_header
 from .graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .op import Array
@@ -128,8 +128,21 @@ class BatchValues:
             op = draw.op.bind(tuple(np.asarray(self.rows(arg)) for arg in draw.args))
             site = hash64(draw.site) if draw.site else 0
             rng = BatchRng(self._seed, self._epoch, self._key_of(draw), site)
-            found = self._params[draw] = op.draw(rng, self.sizes(draw.x[0]))
+            hw = self.sizes(draw.x[0])
+            for other in draw.x[1:]:
+                self._check_sizes(draw, hw, self.sizes(other))
+            found = self._params[draw] = op.draw(rng, hw)
         return found
+
+    @staticmethod
+    def _check_sizes(draw: Draw, hw: Array, other: Array) -> None:
+        """One draw for several images (image and mask) means that they are of one size."""
+        bad = np.flatnonzero((hw != other).any(axis=1)).tolist()
+        if bad:
+            one, two = hw[bad[0]].tolist(), other[bad[0]].tolist()
+            error = ShapeError(f"needs images of one size, got {one} and {two}; resize them first", stage=draw.op.name)
+            error.rows = tuple(bad)
+            raise error
 
     def _key_of(self, draw: Draw) -> Array:
         if not draw.site:  # geometry, nothing random: no identity is needed

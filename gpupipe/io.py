@@ -6,7 +6,7 @@ Inside a traced map a feature that nobody uses is not parsed: the optimizer repl
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -97,6 +97,10 @@ class ParseSingleExample(Op):
     def reference(self, x: Any) -> Any:
         values = parser_of(self.features).parse(x)
         return values[0] if len(values) == 1 else values
+
+    def compiled(self) -> Callable[..., Any]:
+        parse = parser_of(self.features).parse
+        return parse if len(self.features) > 1 else lambda x: parse(x)[0]
 
     def select(self, names: Sequence[str]) -> ParseSingleExample:
         """The same for some of the features, in the order of `names`. One name alone: the result is not a tuple."""

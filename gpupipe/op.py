@@ -19,7 +19,7 @@ Support for an executor means that the method is overridden.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -88,6 +88,10 @@ class Op:
     def reference(self, *args: Any) -> Any:
         """The result for one element: `reference(*inputs, *params)`."""
         raise TypeError(f"{type(self).__name__} does not define reference")
+
+    def compiled(self) -> Callable[..., Any]:
+        """`reference` with all that needs doing only once done already; the host calls it for every element."""
+        return self.reference
 
     def dali(self, d: Any, *args: Any) -> Any:
         """The same as DALI nodes: `dali(d, *inputs, *params)`."""

@@ -13,6 +13,9 @@ __all__ = ["AUTOTUNE", "Options", "set_seed"]
 AUTOTUNE = -1
 """Let gpupipe choose: readers, pool size, prefetch."""
 
+MAX_PIXELS = 178_956_970
+"""Pillow's own limit for one image."""
+
 _LITERALS: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "dali", "numpy"),
     "on_error": ("raise", "skip", "replace"),
@@ -107,7 +110,7 @@ class Options:
             seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             deterministic=self.deterministic is not False,
             on_error=self.on_error or "raise",
-            max_pixels=self.max_pixels or 178_956_970,
+            max_pixels=self.max_pixels or MAX_PIXELS,
             host_memory=self.host_memory or 1 << 30,
             device_memory=self.device_memory or 4 << 30,
             disabled_rules=self.disabled_rules or (),

@@ -7,7 +7,7 @@ An element is a nested structure (tuple, NamedTuple, dict) of leaves; a leaf is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -176,11 +176,18 @@ class Structure:
     keys: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     count: int = 1
+    flat: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        flat = self.kind is tuple and all(child.kind is None for child in self.children)
+        object.__setattr__(self, "flat", flat)
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Put leaves back in place."""
         if self.kind is None:
             return leaves[0]
+        if self.flat:
+            return tuple(leaves)
         return self._build(iter(leaves))
 
     def _build(self, leaves: Iterator[Any]) -> Any:

@@ -11,6 +11,7 @@ import builtins
 import dis
 import functools
 import inspect
+import logging
 import random as python_random
 import sys
 import types
@@ -22,12 +23,15 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .errors import PlanError, PlanTypeError, SpecError, TraceError
+from .errors import DecodeError, PlanError, PlanTypeError, SpecError, TraceError
 from .extract.headers import read_header
 from .graph import Apply, Const, Draw, Input, Item, Value
 from .op import Arg, Array, Op
+from .options import MAX_PIXELS
 from .random import BatchRng, hash64
 from .spec import Structure, TensorSpec, as_leaf, byte_array, flatten, spec_of
+
+logger = logging.getLogger("gpupipe")
 
 __all__ = ["Symbol", "Traced", "apply", "decide", "trace"]
 
@@ -59,13 +63,16 @@ class Trace:
 
 @dataclass(slots=True)
 class ElementRng:
-    """Where eager random ops inside a Python map draw from: the identity of the element at hand."""
+    """What eager ops inside a Python map go by: the identity of the element at hand, and the chain's options."""
 
     seed: int
     epoch: int
     key: int
+    max_pixels: int = MAX_PIXELS
     counts: dict[str, int] = field(default_factory=dict)
 
+
+NO_SIZE = np.zeros((1, 2), np.int32)
 
 _ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
 ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
@@ -378,10 +385,21 @@ def _run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             return tuple(_stacked(column) for column in zip(*results, strict=True))
         return _stacked(results)
     params: tuple[Array, ...] = ()
+    hw = sizes_of(op, values[0]) if op.parameters or op.decodes else NO_SIZE
+    if op.decodes:
+        _check_pixels(op, hw)
     if op.parameters:
-        hw = sizes_of(op, values[0])
         params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
     return op.reference(*values, *(param[0] for param in params))
+
+
+def _check_pixels(op: Op, hw: Array) -> None:
+    """Refuse a decompression bomb before it is decoded."""
+    at = ELEMENT.get()
+    most = MAX_PIXELS if at is None else at.max_pixels
+    height, width = hw[0].tolist()
+    if height * width > most:
+        raise DecodeError(f"an image may have {most} pixels (Options.max_pixels), got {height}x{width}", stage=op.name)
 
 
 def _stacked(rows: Sequence[Any]) -> Array:
@@ -585,6 +603,9 @@ def trace(
         if force or (active.calls and kind == "ops"):
             text = active.refusals[0] if active.refusals else f"{who} could not trace {name_of(fn)}: {failure!r}"
             raise TraceError(text) from failure
+        if kind == "ops":  # right, but one element at a time and not on a GPU: never in silence
+            reason = active.refusals[0] if active.refusals else repr(failure)
+            logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
         return None
     if _generator_states(fn) != before:
         raise TraceError(

@@ -34,6 +34,10 @@ class HeaderCheck:
     stage: str
 
 
+_Step = tuple[int, Callable[..., Any], list[int], list[tuple[int, int]], str]
+"""Slot of the result, what to call, slots of its arguments, slots of single results and their numbers, a name."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostProgram:
     """Host values of one element, compiled to a list of calls.
@@ -73,9 +77,11 @@ class HostProgram:
             for i, index in columns:
                 column = row[index]
                 have[i] = column.read() if type(column) is Reference else column
-            for i, call, arguments, name in steps:
+            for i, call, arguments, items, name in steps:
                 try:
-                    have[i] = call(*[have[j] for j in arguments])
+                    result = have[i] = call(*[have[j] for j in arguments])
+                    for j, index in items:
+                        have[j] = result[index]
                 except Exception as error:
                     raise blame(error, name) from error
             if plain:
@@ -89,14 +95,16 @@ class HostProgram:
 
         return compute
 
-    def _steps(self) -> tuple[list[tuple[int, Callable[..., Any], list[int], str]], dict[Value, int]]:
+    def _steps(self) -> tuple[list[_Step], dict[Value, int]]:
         slots = {value: i for i, value in enumerate(self._order)}
-        steps: list[tuple[int, Callable[..., Any], list[int], str]] = []
+        steps: list[_Step] = []
         for value in self._order:
             if isinstance(value, Apply):
-                steps.append((slots[value], value.op.reference, [slots[x] for x in value.inputs], value.op.name))
-            elif isinstance(value, Item):
-                steps.append((slots[value], _picker(value.index), [slots[value.value]], "item"))
+                items = [
+                    (slots[item], item.index) for item in self._order if isinstance(item, Item) and item.value == value
+                ]
+                arguments = [slots[x] for x in value.inputs]
+                steps.append((slots[value], value.op.compiled(), arguments, items, value.op.name))
         return steps, slots
 
     def _header(self, data: Any, check: HeaderCheck) -> tuple[int, int]:
@@ -130,13 +138,6 @@ class HostProgram:
             return tuple(out)
 
         return compute
-
-
-def _picker(index: int) -> Callable[[Any], Any]:
-    def pick(results: Any) -> Any:
-        return results[index]
-
-    return pick
 
 
 def blame(error: Exception, stage: str) -> DataError:

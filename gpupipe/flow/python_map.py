@@ -53,7 +53,9 @@ class PythonFunction:
         """The element with its new columns, or a hole."""
         columns, stream, position = element
         key = mix64(stream.key, position)
-        token = ELEMENT.set(ElementRng(at.run.settings.seed, at.epoch, mix64(key, hash64(self.site))))
+        settings = at.run.settings
+        site = mix64(key, hash64(self.site))
+        token = ELEMENT.set(ElementRng(settings.seed, at.epoch, site, settings.max_pixels))
         try:
             argument = self.structure.unflatten([bytes(c) if type(c) is memoryview else c for c in columns])
             value = self._call(argument, at, key)

@@ -94,10 +94,10 @@ class DatasetIterator(Iterator[Any]):
                 value = own_bytes(value)
                 if self._settings.on_error == "replace":  # a copy, as the user may change what was delivered
                     self._last = value if self._batched else own_copy(value)
-                out = self._structure.unflatten(value)
-                self._ready = [self._structure.unflatten(own_copy(value)) for _ in range(self._early)]
-                self._early = 0
-                return out
+                if self._early:
+                    self._ready = [self._structure.unflatten(own_copy(value)) for _ in range(self._early)]
+                    self._early = 0
+                return self._structure.unflatten(value)
             if value.raised or self._settings.on_error == "raise":
                 raise value.error.again()
             assert self._run is not None
