@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import PlanError, PlanTypeError, TraceError
 from .extract.compression import checked_compression
-from .extract.patterns import expand
+from .extract.patterns import expand, may_be_path, stable_names
 from .graph import CONST_LIMIT
 from .options import AUTOTUNE, Options
 from .plan.joins import Concatenate, Zip
@@ -37,6 +37,7 @@ from .plan.steps import (
     Unbatch,
     WithOptions,
     options_of,
+    refuse_options,
 )
 from .spec import LEAF, TensorSpec, as_leaf, flatten, own, read_only
 from .trace import Symbol, Traced, active_trace, decide, name_of, require_no_symbols, trace, trace_inner
@@ -100,7 +101,7 @@ class Dataset:
         sizes = {len(array) for array in arrays}
         if len(sizes) > 1:
             raise PlanError(f"from_tensor_slices needs leaves of one length, got {', '.join(map(str, sorted(sizes)))}")
-        return Dataset(Slices(tuple(arrays), structure))
+        return Dataset(Slices(tuple(arrays), structure, path_names(arrays[0])))
 
     @staticmethod
     def from_generator(
@@ -175,7 +176,10 @@ class Dataset:
         for pattern in patterns:
             if not isinstance(pattern, str) and not hasattr(pattern, "__fspath__"):
                 raise PlanTypeError(f"list_files needs patterns that are strings or paths, got {pattern!r}")
-        found = sorted(itertools.chain.from_iterable(expand(pattern) for pattern in patterns))
+        hits = [(hit, os.fspath(pattern) == hit[0]) for pattern in patterns for hit in expand(pattern)]
+        plain = [path for (path, _), explicit in hits if explicit]
+        found = [hit for hit, explicit in hits if not explicit]
+        found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
         if not found:
             raise PlanError(f"list_files needs files, and none match {', '.join(map(str, patterns))}")
         _integer_or_none("list_files", "seed", seed)
@@ -331,6 +335,7 @@ class Dataset:
         param = Param(element, depth, self.plan.counts)
         result, failed = trace_inner(fn, element.structure, element.specs, param, depth, self.plan.counts)
         if isinstance(result, Dataset):
+            refuse_options(who, result.plan)
             return result.plan
         if failed:
             require_no_symbols(who, fn)
@@ -641,11 +646,19 @@ def _listed(filenames: Any) -> Node:
             raise PlanTypeError(f"TFRecordDataset needs file names, got {item!r}")
 
     add(filenames)
-    names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in paths]
-    return Files(tuple(paths), tuple(names), "TFRecordDataset")
+    return Files(tuple(paths), tuple(stable_names(paths)), "TFRecordDataset")
 
 
 # ---- checks of arguments -----------------------------------------------------------------------------------------
+
+
+def path_names(column: Any) -> tuple[str, ...] | None:
+    """Names for the rows of a list of paths; None for anything else, e.g. encoded images."""
+    if getattr(column, "dtype", None) is None or column.dtype.kind != "O" or column.ndim != 1:
+        return None
+    if not all(map(may_be_path, column)):
+        return None
+    return tuple(stable_names([path.decode(errors="surrogateescape") for path in column]))
 
 
 def kept(leaf: Any) -> Any:

@@ -27,7 +27,7 @@ def set_seed(seed: int) -> None:
     """Set the seed of every chain whose `Options.seed` is not set. It is 0 until this is called.
 
     Args:
-        seed: any integer; its low 64 bits count.
+        seed: any integer; its low 64 bits are folded into 32.
     """
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise PlanTypeError(f"set_seed needs an integer, got {seed!r}")
@@ -48,9 +48,10 @@ class Options:
             else the CPU. "gpu" without a number is `LOCAL_RANK` (as torchrun sets it), else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
         threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use.
-        seed: seeds every shuffle and every random op of the chain; default: `set_seed`'s, else 0.
-        deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
-        on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves it
+        seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: `set_seed`'s,
+        else 0. deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default
+        True. on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"``
+        leaves it
             out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
         max_pixels: images with more pixels (height * width) than this are bad elements, found before they are decoded;
             default 178,956,970, Pillow's own limit.

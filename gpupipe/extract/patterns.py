@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpupipe.errors import PlanError, PlanTypeError
 
-__all__ = ["expand"]
+__all__ = ["expand", "may_be_path", "stable_names"]
 
 _WILD = re.compile(r"[*?\[{]")
 _MOST_ALTERNATIVES = 10_000
+_LONGEST = 4096
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
@@ -64,6 +66,24 @@ def _alternatives(text: str) -> list[str]:
         if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
             raise PlanError(f"the pattern {text!r} means more than {_MOST_ALTERNATIVES} patterns; use fewer braces")
     return done
+
+
+def may_be_path(text: bytes) -> bool:
+    """Whether bytes can be the path of a file, rather than its contents."""
+    return len(text) <= _LONGEST and not _CONTROL.search(text)
+
+
+def stable_names(paths: Sequence[str]) -> list[str]:
+    """Names of listed files that are the same in another directory: base names where those tell all files apart.
+
+    Where they do not (each class folder numbers its images from 1), every file of the list is named by as many of its
+    last path components as it takes. A file that is listed twice has one name.
+    """
+    split = [tuple(path.replace("\\", "/").split("/")) for path in paths]
+    distinct = set(split)
+    deepest = max(map(len, distinct), default=1)
+    count = next((n for n in range(1, deepest) if len({parts[-n:] for parts in distinct}) == len(distinct)), deepest)
+    return ["/".join(parts[-count:]) for parts in split]
 
 
 def _split(tail: str, whole: str) -> tuple[list[str], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -126,10 +127,11 @@ class Run:
     stopped: threading.Event = field(default_factory=threading.Event)
     counters: dict[str, Counters] = field(default_factory=dict)
     left_out: int = 0
-    _closers: dict[int, Callable[[], None]] = field(default_factory=dict)
+    _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
     _next_closer: int = 0
     _readers: DaemonPool | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # Reentrant: the garbage collector may close a run in a thread that is just here.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def readers(self) -> DaemonPool | None:
@@ -145,8 +147,8 @@ class Run:
                 self._readers = DaemonPool(1, "gpupipe-reader")
             return self._readers
 
-    def on_close(self, closer: Callable[[], None]) -> Callable[[], None]:
-        """Call `closer` when the run ends; the answer takes that back."""
+    def on_close(self, closer: Callable[[bool], None]) -> Callable[[], None]:
+        """Call `closer` when the run ends, with whether to wait for threads; the answer takes that back."""
         with self._lock:
             token = self._next_closer = self._next_closer + 1
             self._closers[token] = closer
@@ -178,22 +180,28 @@ class Run:
 
     def abandon(self) -> None:
         """Forget everything without waiting for anybody: in a forked child, where the threads do not exist."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closers = {}
         self._readers = None
         self.stopped.set()
 
-    def close(self) -> None:
-        """Stop every thread and give everything back. Safe to call twice, and from any thread."""
+    def close(self, wait: bool = True) -> None:
+        """Stop every thread and give everything back. Safe to call twice, and from any thread.
+
+        Args:
+            wait: whether to wait until the threads have ended. The garbage collector may run in one of them, holding
+                what another waits for: it only tells them to stop.
+        """
         self.stopped.set()
         with self._lock:
-            closers = list(self._closers.values())[::-1]
+            closers = list(self._closers.values())
             self._closers.clear()
             readers, self._readers = self._readers, None
-        for closer in closers:
-            closer()
-        if readers is not None:
-            readers.close()
+        with contextlib.ExitStack() as stack:  # one that fails keeps no other from being called
+            if readers is not None:
+                stack.callback(readers.close, wait)
+            for closer in closers:
+                stack.callback(closer, wait)
 
 
 def element_keys(streams: list[Stream], positions: list[int]) -> Array:

@@ -89,7 +89,7 @@ class _Rekey:
 
     def __init__(self, key: int) -> None:
         self._key = key
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, and what has it: an id is used again
 
     def __call__(self, element: Element) -> Element:
         value, stream, position = element
@@ -99,14 +99,13 @@ class _Rekey:
         return value, self._stream(stream), position
 
     def _stream(self, stream: Stream) -> Stream:
+        if isinstance(stream, BatchStream):
+            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
         found = self._streams.get(id(stream))
         if found is None:
-            if isinstance(stream, BatchStream):
-                found = BatchStream([(self._stream(row), position) for row, position in stream.rows])
-            else:
-                found = Stream(mix64(self._key, stream.key), stream.name, stream.unit)
+            found = stream, Stream(mix64(self._key, stream.key), stream.name, stream.unit)
             self._streams[id(stream)] = found
-        return found
+        return found[1]
 
 
 def _copied(column: Any) -> Any:
@@ -181,11 +180,12 @@ class _Prefetching:
             self.close()
             raise StopIteration from None
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Stop the thread and wait for it."""
         self._forget()
         self._channel.drop()
-        join([self._thread])
+        if wait:
+            join([self._thread])
 
 
 def _pump(source: Flow, at: Context, channel: Channel[Element]) -> None:
@@ -235,7 +235,10 @@ class _Unbatched:
         while not self._rows:
             element = next(self._inner)
             if type(element[0]) is Hole:
-                return element
+                if not isinstance(element[1], BatchStream) or element[0].raised:
+                    return element
+                self._rows.extend((element[0], *where) for where in element[1].rows)  # a hole for each row
+                continue
             sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
             if len(set(sizes)) != 1 or sizes[0] < 0:
                 error = DataError(
@@ -261,10 +264,11 @@ class PaddedBatchFlow:
     shapes: tuple[tuple[int, ...] | None, ...]
     values: tuple[Any, ...]
     names: tuple[str, ...]
+    aligned: bool = False
 
     def open(self, at: Context) -> Iterator[Element]:
         inner = self.source.open(at)
-        former = BatchFormer(inner, self.size, self.drop, at.run)
+        former = BatchFormer(inner, self.size, self.drop, at.run, self.aligned)
         return _Padded(self, former, inner)
 
 

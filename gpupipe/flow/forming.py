@@ -46,11 +46,16 @@ class BatchFormer:
         size: of a group.
         drop: leave out a last group that is short.
         run: its `on_error` says what holes do; it counts those that leave here.
+        aligned: something is zipped to these batches: a batch with a bad row is a hole in its place, because filling it
+            up from behind would shift every row after it against the other side.
+
+    Attributes:
+        reforms: whether what follows a bad row is formed anew.
     """
 
-    reforms = True
-
-    def __init__(self, source: Iterator[Element], size: int, drop: bool, run: Run) -> None:
+    def __init__(self, source: Iterator[Element], size: int, drop: bool, run: Run, aligned: bool = False) -> None:
+        self._aligned = aligned and run.settings.on_error != "replace"
+        self.reforms = not self._aligned
         self._source = source
         self._size = size
         self._drop = drop
@@ -64,6 +69,8 @@ class BatchFormer:
 
     def next(self) -> Group | Element | None:
         """The next group; an element that is a raised hole; None at the end."""
+        if self._aligned:
+            return self._next_aligned()
         rows, taken = self._rows, self._taken
         while len(rows) < self._size:
             if self._run.stopped.is_set():
@@ -98,6 +105,21 @@ class BatchFormer:
         self._rows, self._taken = rows[self._size :], taken[cut:]
         return Group(rows[: self._size], taken=taken[:cut])
 
+    def _next_aligned(self) -> Group | Element | None:
+        rows = self._rows
+        while len(rows) < self._size:
+            element = None if self._run.stopped.is_set() else next(self._source, None)
+            if element is None:
+                break
+            if type(element[0]) is Hole and element[0].raised:
+                return element
+            rows.append(element)
+        if len(rows) < self._size and (self._drop or not rows):
+            return None
+        self._rows = []
+        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
+        return Group(rows) if bad is None else batch_of_holes(rows, bad)
+
     def take_back(self) -> list[Element]:
         """Everything taken that is in no group yet, as it came; it is forgotten here."""
         taken = [*self._taken, *self._early]
@@ -108,6 +130,11 @@ class BatchFormer:
         """Put elements in front of everything that was not taken; `last` is the last good one before them."""
         self._pending.extendleft(reversed(elements))
         self._last = last
+
+
+def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
+    """A batch that is missing because of one of its rows; it remembers how many rows it had."""
+    return Hole(hole.error), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
 
 
 class RowFormer:

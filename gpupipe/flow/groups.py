@@ -31,6 +31,7 @@ class Stage:
         how: "batch" stacks `size` elements, "rows" gives elements again, "unstack" works on the rows of batches.
         size: rows of a group.
         drop: leave out a short last batch.
+        aligned: something is zipped to these batches, see `BatchFormer`.
         executor: makes an executor for a program and a batch size; None where no output is an image value.
         headers: for each decoder the column that holds its image sizes.
         ready: how many finished groups may wait.
@@ -47,6 +48,7 @@ class Stage:
     how: str
     size: int
     drop: bool = False
+    aligned: bool = False
     executor: Callable[[Program, int], Executor] | None = None
     headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
     ready: int = 2

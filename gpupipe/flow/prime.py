@@ -26,7 +26,7 @@ class PrimedFlow:
         """The specs of the first good element, dimensions left open; None if there is none."""
         self._at = at
         self._rest = self._flow.open(at)
-        at.run.on_close(self._close)
+        at.run.on_close(lambda wait: self._close() if wait else None)
         for element in self._rest:
             self._head.append(element)
             if type(element[0]) is not Hole:

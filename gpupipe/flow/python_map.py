@@ -201,15 +201,16 @@ class _Pool:
             else:
                 self._work.append(self._pool.submit(self._flow.function, element, self._at))
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
         self._forget()
         if not self._end.done():
             self._end.set_result(None)
         self._more = False
         self._work.clear()
-        self._pool.close()
-        close(self._inner)
+        self._pool.close(wait)
+        if wait:
+            close(self._inner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import length_hint
@@ -17,10 +16,6 @@ from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_
 from .base import Context, Element, Hole, Stream
 
 __all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "RangeFlow", "RecordsFlow", "SlicesFlow"]
-
-
-_LONGEST_NAME = 4096
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +33,31 @@ class RangeFlow:
 
 @dataclass(frozen=True, slots=True)
 class SlicesFlow:
-    """Slices of arrays; with `whole`, the arrays themselves as one element.
+    """Slices of arrays.
 
-    A column of strings in front (paths) identifies its elements by name, and by how often that name came before; so a
-    Python slice of the list, or another directory, changes no augmentation.
+    Attributes:
+        leaves: the arrays.
+        whole: give the arrays themselves as one element.
+        names: identify the elements by these (they are paths) and by how often a name came before; so a Python slice of
+            the list, or another directory, changes no augmentation. None identifies them by index.
     """
 
     leaves: tuple[Any, ...]
     whole: bool = False
+    names: tuple[str, ...] | None = None
 
     def open(self, at: Context) -> Iterator[Element]:
         stream = Stream(mix64(at.key, hash64("slices")), "from_tensor_slices")
         if self.whole:
             return iter([(self.leaves, stream, 0)])
-        first = self.leaves[0]
-        if first.dtype.kind == "O" and first.ndim == 1:
-            return self._named(at, stream)
-        return ((row, stream, i) for i, row in enumerate(zip(*self.leaves, strict=True)))
-
-    def _named(self, at: Context, stream: Stream) -> Iterator[Element]:
+        rows = zip(*self.leaves, strict=True)
+        if self.names is None:
+            return ((row, stream, i) for i, row in enumerate(rows))
         seen: dict[str, int] = {}
-        for i, row in enumerate(zip(*self.leaves, strict=True)):
-            if len(row[0]) > _LONGEST_NAME or _CONTROL.search(row[0]):  # an encoded image, say: no name to print
-                yield row, stream, i
-                continue
-            text = row[0].decode(errors="surrogateescape")
-            yield row, named_stream(at, text, text.replace("\\", "/").rsplit("/", 1)[-1], seen), 0
+        return (
+            (row, named_stream(at, row[0].decode(errors="surrogateescape"), name, seen), 0)
+            for row, name in zip(rows, self.names, strict=True)
+        )
 
 
 def named_stream(at: Context, shown: str, name: str, seen: dict[str, int]) -> Stream:

@@ -24,7 +24,7 @@ class StageFlow(Stage):
         source = self.source.open(at)
         former: Former
         if self.how == "batch":
-            former = BatchFormer(source, self.size, self.drop, at.run)
+            former = BatchFormer(source, self.size, self.drop, at.run, self.aligned)
         elif self.how == "rows":
             former = RowFormer(source, self.size, at.run)
         else:
@@ -90,9 +90,9 @@ class _Threaded:
                 raise StopIteration from None
         return self._items.popleft()
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Stop both threads and wait for them."""
         self._forget()
         self._items.clear()
         self._out.drop()
-        self._work.stop()
+        self._work.stop(wait)

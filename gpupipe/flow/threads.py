@@ -65,7 +65,7 @@ class DaemonPool:
         self._work.put((future, fn, args))
         return future
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Cancel what has not begun, and wait for what has."""
         self._closed = True
         while True:
@@ -77,7 +77,8 @@ class DaemonPool:
                 item[0].cancel()
         for _ in self._threads:
             self._work.put(None)
-        join(self._threads)
+        if wait:
+            join(self._threads)
 
 
 def _serve(work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None]) -> None:

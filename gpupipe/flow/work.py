@@ -26,7 +26,7 @@ from ..transform.program import BatchFailed, Executor, Feed
 from .base import Context, Element, Hole, locate
 from .channel import Channel, Closed
 from .elements import close
-from .forming import BatchFormer, Former, Group, raised
+from .forming import BatchFormer, Former, Group, batch_of_holes, raised
 from .groups import Assembler, Stage, failed_batch
 from .threads import join
 
@@ -78,14 +78,15 @@ class Work:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
+    def stop(self, wait: bool = True) -> None:
         """Stop the threads and wait for them; their inputs are closed by whoever ends last."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        join(self._threads)
-        if self._threads[0].ident is None:
-            close(self._source)
+        if wait:
+            join(self._threads)
+            if self._threads[0].ident is None:
+                close(self._source)
 
     # ---- feeder
 
@@ -296,8 +297,11 @@ class Work:
         if group.order is not None:
             make_holes(group, bad)
             return [self._prepare(group)]
-        # The rows of a batch that the user made: nothing can fill it up from behind.
+        # The rows of a batch that the user made, or that something is zipped to: nothing fills it up from behind.
         rows = group.rows
+        if group.whole is None:
+            first = min(bad)
+            return [batch_of_holes(rows, Hole(self._blamed(rows[first], bad[first])))]
         holes = [(Hole(self._blamed(rows[i], error)), rows[i][1], rows[i][2]) for i, error in sorted(bad.items())]
         good = [i for i in range(len(rows)) if i not in bad]
         if self._settings.on_error == "replace" and good:

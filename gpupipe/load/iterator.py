@@ -118,7 +118,7 @@ class DatasetIterator(Iterator[Any]):
         if self._run is None:
             self._run = Run(self._settings)
             _RUNS.add(self._run)
-            weakref.finalize(self, Run.close, self._run)
+            weakref.finalize(self, _collected, self._run)
         at = Context(self._run, self.epoch)
         lowered = lower(self._plan, self._settings, at)
         self._structure = lowered.element.structure or Structure()
@@ -164,6 +164,15 @@ def _on_host(leaf: Any) -> Any:
 
         return to_host(leaf)
     return leaf
+
+
+def _collected(run: Run) -> None:
+    """End the run of an iterator that nobody holds any more.
+
+    The collector may run in any thread. In one of a pipeline's it only tells the others to stop: it may hold what
+    they wait for.
+    """
+    run.close(wait=not threading.current_thread().name.startswith("gpupipe-"))
 
 
 def _close_all() -> None:

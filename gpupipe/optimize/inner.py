@@ -11,7 +11,7 @@ from ..flow.base import Context, Flow
 from ..flow.base import Element as FlowElement
 from ..flow.sources import failed
 from ..plan.node import Element, Node
-from ..plan.steps import FlatMap
+from ..plan.steps import FlatMap, refuse_options
 from ..spec import LEAF, as_leaf
 from ..trace import call_with
 from .pending import Pending
@@ -50,6 +50,7 @@ class DynamicInner:
             raise PlanTypeError(
                 f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}"
             )
+        refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
         if self._element is None:
             self._element = pending.element

@@ -117,6 +117,7 @@ class _Lowerer:
     done: dict[int, Pending] = field(default_factory=dict)
     references: dict[int, bool] = field(default_factory=dict)
     contexts: dict[int, Context] = field(default_factory=dict)
+    zipped: set[int] = field(default_factory=set)
     ahead: bool = False
 
     def run(self, root: Node) -> Pending:
@@ -124,6 +125,9 @@ class _Lowerer:
         order = walk(root, self._filled)
         self._mark_references(order)
         self._mark_contexts(order)
+        for node in reversed(order):
+            if isinstance(node, Zip) or id(node) in self.zipped:
+                self.zipped.update(id(source) for source in node.sources)
         for node in order:
             if id(node) not in self.done:
                 self.done[id(node)] = self._node(node)
@@ -197,8 +201,8 @@ class _Lowerer:
                 return Pending.columns_of(ParamFlow(), node.element)
             case Tensors(leaves=leaves):
                 flow: Flow = SlicesFlow(leaves, whole=True)
-            case Slices(leaves=leaves):
-                flow = SlicesFlow(leaves)
+            case Slices(leaves=leaves, names=names):
+                flow = SlicesFlow(leaves, names=names)
             case Range():
                 flow = RangeFlow(range(node.start, node.stop, node.step), node.dtype)
             case Files(paths=paths, names=names):
@@ -359,14 +363,17 @@ class _Lowerer:
         )
         if "map_and_batch" in self.settings.disabled_rules:
             source = self.placer.place(source, label="map")
-        return replace(source, batch=(node.size, node.drop), element=element, steps=(*source.steps, node.describe()))
+        aligned = id(node) in self.zipped
+        steps = (*source.steps, node.describe())
+        return replace(source, batch=(node.size, node.drop), aligned=aligned, element=element, steps=steps)
 
     def _padded_batch(self, node: PaddedBatch) -> Pending:
         source = self.placer.place(self.done[id(node.source)], label="padded_batch")
         element = source.element
         names = element.structure.leaf_names() if element.structure else [""]
         shapes, values = padding(node, element)
-        flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, tuple(names))
+        aligned = id(node) in self.zipped
+        flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, tuple(names), aligned)
         specs = []
         for spec, shape in zip(element.specs, shapes, strict=True):
             padded = (

@@ -30,6 +30,7 @@ class Pending:
         values: one expression per leaf, over `Input(column)`; of one row where `batch` or `unstack` is set.
         element: the logical type of the elements.
         batch: (size, drop) of a `batch` whose rows are still expressions.
+        aligned: something is zipped to these batches.
         unstack: the physical elements are batches, the expressions are over their rows.
         above: nodes above that batch.
         ready: finished batches that a `prefetch` above asked for.
@@ -42,6 +43,7 @@ class Pending:
     values: tuple[Value, ...]
     element: Element
     batch: tuple[int, bool] | None = None
+    aligned: bool = False
     unstack: bool = False
     above: tuple[Step, ...] = ()
     ready: int = 2

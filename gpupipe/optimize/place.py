@@ -140,6 +140,7 @@ class Placer:
             how=how,
             size=size,
             drop=drop,
+            aligned=pending.aligned,
             executor=make,
             headers=prepared.headers,
             ready=pending.ready,

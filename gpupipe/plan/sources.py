@@ -34,10 +34,15 @@ class Tensors(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices(Node):
-    """The slices of dimension 0 of every leaf."""
+    """The slices of dimension 0 of every leaf.
+
+    Attributes:
+        names: where the first leaf is a list of paths, what identifies each of them in any directory; else None.
+    """
 
     leaves: tuple[Any, ...]
     structure: Structure
+    names: tuple[str, ...] | None = field(default=None, compare=False)
 
     def _element(self) -> Element:
         return Element(self.structure, tuple(spec_of(leaf).row() for leaf in self.leaves))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import PlanError
 from ..options import Options
 from ..spec import Structure, TensorSpec
 from ..trace import Traced, name_of
@@ -376,6 +377,17 @@ class WithOptions(Step):
             f"{f}={getattr(self.options, f)!r}" for f in Options.__slots__ if getattr(self.options, f) is not None
         )
         return f"with_options({given})"
+
+
+def refuse_options(who: str, inner: Node) -> None:
+    """Refuse options on a dataset inside another one: a chain runs with one set of options.
+
+    Raises:
+        PlanError: there are some; names the line.
+    """
+    for node in walk(inner):
+        if isinstance(node, WithOptions):
+            raise PlanError(f"{who} needs with_options on the whole chain, got it inside its function at {node.line}")
 
 
 def options_of(root: Node) -> Options:
