@@ -1,8 +1,8 @@
-"""gpupipe_extract: interleave and parse in gpupipe, checksums verified.
+"""gpupipe_extract: interleave and parse in gpupipe, checksums verified, in three forms.
 
-gpupipe parses record by record; its best form hands each element on as it comes, as to a stage behind it. The batched
-form also stacks them, which is what tf.data does to be fast; it holds 256 payloads at a time and copies each of them
-once more.
+"stage" is the extract stage as it feeds a graph: payloads are views of what was read, as tf.data's stay in its own
+tensors. "elements" is what iterating over the dataset gives, which owns its `bytes`: one more copy. "batches" stacks
+them too, and holds 256 payloads at a time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from benchmarks.job import Job
 __all__ = ["batches"]
 
 
-def batches(job: Job, batched: bool) -> Iterator[tuple[Any, Any]]:
+def batches(job: Job, form: str) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (encoded images, labels) of `job.batch` rows.
 
-    In a measured run of the form without batches only the last image of each `job.batch` rows is kept, the others are
-    let go one by one as a stage behind would; an audit keeps them all.
+    In a measured run of the forms without batches only the last image of each `job.batch` rows is kept, the others
+    are let go one by one as a stage behind would; an audit keeps them all.
     """
     import gpupipe as gp
 
@@ -38,18 +38,34 @@ def batches(job: Job, batched: bool) -> Iterator[tuple[Any, Any]]:
         gp.Dataset.list_files(list(job.files), seed=job.seed)
         .interleave(gp.TFRecordDataset, cycle_length=job.cycle, num_parallel_calls=gp.AUTOTUNE)
         .map(parsed, num_parallel_calls=gp.AUTOTUNE)
+        .with_options(gp.Options(device="cpu", threads=job.threads, seed=job.seed))
     )
-    ds = ds.with_options(gp.Options(device="cpu", threads=job.threads, seed=job.seed))
-    if batched:
+    if form == "batches":
         yield from ds.batch(job.batch, drop_remainder=True).prefetch(gp.AUTOTUNE)
         return
-    images, labels = np.empty(job.batch, object), np.empty(job.batch, np.int64)
-    row = 0
-    for image, label in ds:
-        images[row if job.mode != "measure" else -1] = image
+    keep = job.mode != "measure"
+    images, labels, row = np.empty(job.batch, object), np.empty(job.batch, np.int64), 0
+    for image, label in ds if form == "elements" else _stage(ds):
+        images[row if keep else -1] = bytes(image) if keep else image
         labels[row] = label
         row += 1
         if row == job.batch:
             yield images, labels
-            images, labels = np.empty(job.batch, object), np.empty(job.batch, np.int64)
-            row = 0
+            images, labels, row = np.empty(job.batch, object), np.empty(job.batch, np.int64), 0
+
+
+def _stage(ds: Any) -> Iterator[Any]:
+    """The columns that the extract stage of a chain hands to what stands behind it; its errors are raised."""
+    from gpupipe.flow.base import Context, Hole, Run
+    from gpupipe.optimize.lower import lower
+
+    settings = ds.options().resolve()
+    run = Run(settings)
+    at = Context(run)
+    try:
+        for columns, _, _ in lower(ds.plan, settings, at).flow.open(at):
+            if type(columns) is Hole:
+                raise columns.error
+            yield columns
+    finally:
+        run.close()
