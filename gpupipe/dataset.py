@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .arguments import (
+    arity,
+    checked_function,
+    in_the_order_of,
+    integer,
+    integer_or_none,
+    kept,
+    parallel_calls,
+    path_names,
+    positive,
+    reordered,
+    rows_of_a_batch,
+    same_structure,
+    shapes_like,
+    signature,
+)
+from .candidate import decide, name_of
 from .errors import PlanError, PlanTypeError, TraceError
 from .extract.compression import checked_compression
-from .extract.patterns import expand, may_be_path, stable_names
-from .graph import CONST_LIMIT
+from .extract.patterns import expand, stable_names
 from .options import AUTOTUNE, Options
 from .plan.joins import Concatenate, Zip
 from .plan.node import INFINITE, UNKNOWN_CARDINALITY, Element, Node, epoch_key
@@ -39,8 +54,8 @@ from .plan.steps import (
     options_of,
     refuse_options,
 )
-from .spec import LEAF, TensorSpec, as_leaf, flatten, own, read_only
-from .trace import Symbol, Traced, active_trace, decide, name_of, require_no_symbols, trace, trace_inner
+from .spec import LEAF, TensorSpec, as_leaf, flatten
+from .trace import Symbol, Traced, active_trace, require_no_symbols, trace, trace_inner
 
 if TYPE_CHECKING:
     from .load.iterator import DatasetIterator, OwnedIterator
@@ -130,10 +145,10 @@ class Dataset:
         element = Element(None, ())
         if output_types is not None:
             dtypes, structure = flatten(output_types)
-            shapes = [None] * len(dtypes) if output_shapes is None else _shapes_like(output_shapes, structure)
+            shapes = [None] * len(dtypes) if output_shapes is None else shapes_like(output_shapes, structure)
             element = Element(structure, tuple(TensorSpec(s, d) for s, d in zip(shapes, dtypes, strict=True)))
         elif output_signature is not None:
-            element = _signature("from_generator", output_signature)
+            element = signature("from_generator", output_signature)
         return Dataset(FromGenerator(generator, tuple(args or ()), element))
 
     @staticmethod
@@ -165,24 +180,22 @@ class Dataset:
         Raises:
             PlanError: nothing matches.
         """
-        patterns = (
-            [file_pattern] if isinstance(file_pattern, (str, bytes)) or hasattr(file_pattern, "__fspath__") else None
-        )
-        if patterns is None:
-            if not isinstance(file_pattern, Iterable):
-                raise PlanTypeError(f"list_files needs a pattern or a list of patterns, got {file_pattern!r}")
-            patterns = list(file_pattern)
-        patterns = [pattern.decode() if isinstance(pattern, bytes) else pattern for pattern in patterns]
-        for pattern in patterns:
-            if not isinstance(pattern, str) and not hasattr(pattern, "__fspath__"):
+        one = isinstance(file_pattern, (str, bytes)) or hasattr(file_pattern, "__fspath__")
+        if not one and not isinstance(file_pattern, Iterable):
+            raise PlanTypeError(f"list_files needs a pattern or a list of patterns, got {file_pattern!r}")
+        given: list[Any] = [file_pattern] if one else list(file_pattern)
+        patterns: list[str] = []
+        for pattern in given:
+            if not isinstance(pattern, (str, bytes)) and not hasattr(pattern, "__fspath__"):
                 raise PlanTypeError(f"list_files needs patterns that are strings or paths, got {pattern!r}")
-        hits = [(hit, os.fspath(pattern) == hit[0]) for pattern in patterns for hit in expand(pattern)]
+            patterns.append(os.fsdecode(pattern))
+        hits = [(hit, pattern == hit[0]) for pattern in patterns for hit in expand(pattern)]
         plain = [path for (path, _), explicit in hits if explicit]
         found = [hit for hit, explicit in hits if not explicit]
         found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
         if not found:
-            raise PlanError(f"list_files needs files, and none match {', '.join(map(str, patterns))}")
-        _integer_or_none("list_files", "seed", seed)
+            raise PlanError(f"list_files needs files, and none match {', '.join(patterns)}")
+        integer_or_none("list_files", "seed", seed)
         plan: Node = Files(tuple(path for path, _ in found), tuple(name for _, name in found))
         if shuffle is None or shuffle:
             plan = Shuffle(plan, len(found), seed)
@@ -241,14 +254,14 @@ class Dataset:
             spec: what a Python function returns, a structure of `TensorSpec`; checked.
             rng: hand a Python function a `numpy.random.Generator` as last argument, seeded by (seed, epoch, element).
         """
-        calls = _calls("map", num_parallel_calls)
+        calls = parallel_calls("map", num_parallel_calls)
         if synchronous and calls:
             raise PlanError("map takes synchronous=True or num_parallel_calls, not both")
-        _callable("map", map_func)
+        checked_function("map", map_func)
         element = self.plan.element
         if traced and (rng or spec is not None):
             raise PlanError("map takes traced=True or the arguments of a Python function (rng, spec), not both")
-        _check_arity("map", map_func, element, extra=1 if rng else 0)
+        arity("map", map_func, element, extra=1 if rng else 0)
         graph, pending = None, False
         if traced is not False and not rng and spec is None:
             if element.known and element.structure is not None:
@@ -257,7 +270,7 @@ class Dataset:
                 pending = bool(traced) or decide(map_func) != "python"
         if graph is None:
             require_no_symbols("map", map_func)
-        result = None if spec is None else _signature("map", spec)
+        result = None if spec is None else signature("map", spec)
         return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng))
 
     def _trace(self, who: str, fn: Callable[..., Any], force: bool | None = None) -> Traced | None:
@@ -277,8 +290,8 @@ class Dataset:
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""
-        _callable("filter", predicate)
-        _check_arity("filter", predicate, self.plan.element)
+        checked_function("filter", predicate)
+        arity("filter", predicate, self.plan.element)
         graph = None
         if self.plan.element.known and not self.plan.element.batched:
             graph = self._trace("filter", predicate)
@@ -314,9 +327,9 @@ class Dataset:
             num_parallel_calls: lets readers run ahead; `AUTOTUNE` or any number >= 1. The order stays the same.
             deterministic: False takes what is ready first.
         """
-        cycle = _positive("interleave", "cycle_length", None if cycle_length == AUTOTUNE else cycle_length, 16)
-        block = _positive("interleave", "block_length", block_length, 1)
-        calls = _calls("interleave", num_parallel_calls)
+        cycle = positive("interleave", "cycle_length", None if cycle_length == AUTOTUNE else cycle_length, 16)
+        block = positive("interleave", "block_length", block_length, 1)
+        calls = parallel_calls("interleave", num_parallel_calls)
         inner = self._inner("interleave", map_func)
         return self._then(
             Interleave(self.plan, map_func, inner, cycle=cycle, block=block, calls=calls, deterministic=deterministic)
@@ -324,9 +337,9 @@ class Dataset:
 
     def _inner(self, who: str, fn: Callable[..., Any]) -> Node | None:
         """The plan of a function that returns datasets; None if it has to be called for each element."""
-        _callable(who, fn)
+        checked_function(who, fn)
         element = self.plan.element
-        _check_arity(who, fn, element)
+        arity(who, fn, element)
         if not element.known or element.structure is None or element.batched:
             require_no_symbols(who, fn)
             return None
@@ -346,19 +359,19 @@ class Dataset:
 
     def take(self, count: int) -> Dataset:
         """Keep the first `count` elements; all of them for a negative count."""
-        return self._then(Take(self.plan, _integer("take", "count", count)))
+        return self._then(Take(self.plan, integer("take", "count", count)))
 
     def skip(self, count: int) -> Dataset:
         """Leave out the first `count` elements; all of them for a negative count."""
-        return self._then(Skip(self.plan, _integer("skip", "count", count)))
+        return self._then(Skip(self.plan, integer("skip", "count", count)))
 
     def repeat(self, count: int | None = None) -> Dataset:
         """Go through the elements `count` times, endlessly for None or a negative count. Passes draw anew."""
-        return self._then(Repeat(self.plan, -1 if count is None else _integer("repeat", "count", count)))
+        return self._then(Repeat(self.plan, -1 if count is None else integer("repeat", "count", count)))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Keep every `num_shards`-th element, beginning with number `index`."""
-        shards, index = _integer("shard", "num_shards", num_shards), _integer("shard", "index", index)
+        shards, index = integer("shard", "num_shards", num_shards), integer("shard", "index", index)
         if shards < 1:
             raise PlanError(f"shard needs num_shards >= 1, got {shards}")
         if not 0 <= index < shards:
@@ -367,7 +380,7 @@ class Dataset:
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Pair every element with a running number: (int64, element)."""
-        return self._then(Enumerate(self.plan, _integer("enumerate", "start", start)))
+        return self._then(Enumerate(self.plan, integer("enumerate", "start", start)))
 
     def shuffle(
         self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = None
@@ -380,10 +393,10 @@ class Dataset:
             seed: mixed with the chain's.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
-        size = _integer("shuffle", "buffer_size", buffer_size)
+        size = integer("shuffle", "buffer_size", buffer_size)
         if size < 1:
             raise PlanError(f"shuffle needs buffer_size >= 1, got {size}")
-        _integer_or_none("shuffle", "seed", seed)
+        integer_or_none("shuffle", "seed", seed)
         return self._then(Shuffle(self.plan, size, seed, reshuffle_each_iteration is not False))
 
     # ---- batches and buffers
@@ -403,8 +416,8 @@ class Dataset:
             num_parallel_calls: accepted for compatibility: a batch is one run of the graph over `Options.threads`.
             deterministic: the same.
         """
-        _calls("batch", num_parallel_calls)
-        return self._then(Batch(self.plan, _size("batch", batch_size), bool(drop_remainder)))
+        parallel_calls("batch", num_parallel_calls)
+        return self._then(Batch(self.plan, rows_of_a_batch("batch", batch_size), bool(drop_remainder)))
 
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
@@ -418,7 +431,7 @@ class Dataset:
             padding_values: one value, or a structure of them; 0, False or b"" unless given.
             drop_remainder: leave out a short last batch.
         """
-        size = _size("padded_batch", batch_size)
+        size = rows_of_a_batch("padded_batch", batch_size)
         element = self.plan.element
         shapes = values = None
         if element.structure is not None:
@@ -439,7 +452,7 @@ class Dataset:
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
         """Make up to `buffer_size` elements ahead, in the background; `AUTOTUNE` or None lets gpupipe choose."""
-        size = AUTOTUNE if buffer_size is None else _integer("prefetch", "buffer_size", buffer_size)
+        size = AUTOTUNE if buffer_size is None else integer("prefetch", "buffer_size", buffer_size)
         if size < AUTOTUNE:
             raise PlanError(f"prefetch needs buffer_size >= 0 or AUTOTUNE, got {size}")
         return self._then(Prefetch(self.plan, size))
@@ -465,15 +478,15 @@ class Dataset:
             raise PlanTypeError(f"concatenate needs a Dataset, got {type(dataset).__name__}")
         mine, other = self.plan.element, dataset.plan.element
         if mine.structure is not None and other.structure is not None:
-            if not _same_structure(mine, other):
+            if not same_structure(mine, other):
                 raise PlanTypeError(
                     f"concatenate needs datasets of one structure, got {mine.structure} and {other.structure}"
                 )
-            for a, b in zip(mine.specs, _reordered(mine, other), strict=True):
+            for a, b in zip(mine.specs, reordered(mine, other), strict=True):
                 if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
                     raise PlanTypeError(f"concatenate needs datasets of one dtype, got {a} and {b}")
             if mine.structure != other.structure:
-                dataset = dataset.map(_in_the_order_of(mine))
+                dataset = dataset.map(in_the_order_of(mine))
         first, second = self.plan, dataset.plan
         if isinstance(first, Concatenate) and second.number < first.number:
             # `ds = ds.concatenate(d)` in a loop is one node; its number, and so every key before, stays.
@@ -540,7 +553,7 @@ class Dataset:
             epoch: what random ops and shuffles draw with. Unless set it counts the iterators that were started over the
                 same sources with an equal chain: 0 for the first loop, 1 for the second.
         """
-        if epoch is not None and _integer("iterator", "epoch", epoch) < 0:
+        if epoch is not None and integer("iterator", "epoch", epoch) < 0:
             raise PlanError(f"iterator needs an epoch >= 0, got {epoch}")
         from .load.iterator import DatasetIterator
 
@@ -549,7 +562,7 @@ class Dataset:
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """One iterator over `count` epochs, numbered from `start`."""
-        if _integer("epochs", "count", count) < 0 or _integer("epochs", "start", start) < 0:
+        if integer("epochs", "count", count) < 0 or integer("epochs", "start", start) < 0:
             raise PlanError(f"epochs needs count and start >= 0, got {count} and {start}")
         from .load.iterator import DatasetIterator
 
@@ -597,7 +610,7 @@ class TFRecordDataset(Dataset):
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
     ) -> None:
-        if buffer_size is not None and _integer("TFRecordDataset", "buffer_size", buffer_size) < 0:
+        if buffer_size is not None and integer("TFRecordDataset", "buffer_size", buffer_size) < 0:
             raise PlanError(f"TFRecordDataset needs buffer_size >= 0, got {buffer_size}")
         compression = checked_compression(compression_type)
         if isinstance(filenames, Symbol):
@@ -612,7 +625,7 @@ class TFRecordDataset(Dataset):
         if num_parallel_reads is None:
             plan = FlatMap(source.plan, TFRecordDataset, inner)
         else:
-            reads = _integer("TFRecordDataset", "num_parallel_reads", num_parallel_reads)
+            reads = integer("TFRecordDataset", "num_parallel_reads", num_parallel_reads)
             if reads == 0 or reads < AUTOTUNE:
                 raise PlanError(f"TFRecordDataset needs num_parallel_reads >= 1 or AUTOTUNE, got {reads}")
             cycle = 16 if reads == AUTOTUNE else reads
@@ -647,129 +660,3 @@ def _listed(filenames: Any) -> Node:
 
     add(filenames)
     return Files(tuple(paths), tuple(stable_names(paths)), "TFRecordDataset")
-
-
-# ---- checks of arguments -----------------------------------------------------------------------------------------
-
-
-def path_names(column: Any) -> tuple[str, ...] | None:
-    """Names for the rows of a list of paths; None for anything else, e.g. encoded images."""
-    if getattr(column, "dtype", None) is None or column.dtype.kind != "O" or column.ndim != 1:
-        return None
-    if not all(map(may_be_path, column)):
-        return None
-    return tuple(stable_names([path.decode(errors="surrogateescape") for path in column]))
-
-
-def kept(leaf: Any) -> Any:
-    """A leaf that a dataset keeps: a copy up to 1 MB, above that a read-only view."""
-    return read_only(own(leaf) if getattr(leaf, "nbytes", 0) <= CONST_LIMIT else leaf)
-
-
-def _integer(who: str, name: str, value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise PlanTypeError(f"{who} needs an integer for {name}, got {value!r}")
-    return int(value)
-
-
-def _integer_or_none(who: str, name: str, value: Any) -> None:
-    if value is not None:
-        _integer(who, name, value)
-
-
-def _size(who: str, value: Any) -> int:
-    size = _integer(who, "batch_size", value)
-    if size < 1:
-        raise PlanError(f"{who} needs batch_size >= 1, got {size}")
-    return size
-
-
-def _positive(who: str, name: str, value: Any, default: int) -> int:
-    if value is None:
-        return default
-    number = _integer(who, name, value)
-    if number < 1:
-        raise PlanError(f"{who} needs {name} >= 1, got {number}")
-    return number
-
-
-def _calls(who: str, value: Any) -> int:
-    if value is None:
-        return 0
-    calls = _integer(who, "num_parallel_calls", value)
-    if calls == 0 or calls < AUTOTUNE:
-        raise PlanError(f"{who} needs num_parallel_calls >= 1 or AUTOTUNE, got {calls}")
-    return calls
-
-
-def _callable(who: str, fn: Any) -> None:
-    if not callable(fn):
-        raise PlanTypeError(f"{who} needs a function, got {type(fn).__name__}")
-
-
-def _check_arity(who: str, fn: Callable[..., Any], element: Element, extra: int = 0) -> None:
-    """Check the number of arguments where both sides are known, on the user's line."""
-    if element.structure is None:
-        return
-    count = (len(element.structure.children) if element.structure.kind is tuple else 1) + extra
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # a builtin without a signature: the call itself will tell
-        return
-    try:
-        signature.bind(*range(count))
-    except TypeError as error:
-        raise PlanTypeError(
-            f"{who} calls {name_of(fn)} with {count} argument{'s' * (count != 1)} (a tuple is unpacked), which takes "
-            f"{signature}: {error}"
-        ) from error
-
-
-def _signature(who: str, signature: Any) -> Element:
-    leaves, structure = flatten(signature)
-    for leaf in leaves:
-        if not isinstance(leaf, TensorSpec):
-            raise PlanTypeError(f"{who} needs a structure of TensorSpec, got {type(leaf).__name__}")
-    return Element(structure, tuple(leaves))
-
-
-def _shapes_like(shapes: Any, structure: Any) -> list[Any]:
-    out: list[Any] = []
-
-    def walk(given: Any, at: Any) -> None:
-        if at.kind is None:
-            out.append(None if given is None else tuple(given))
-        elif at.kind is dict:
-            for key, child in zip(at.keys, at.children, strict=True):
-                walk(given[key], child)
-        else:
-            for part, child in zip(given, at.children, strict=True):
-                walk(part, child)
-
-    walk(shapes, structure)
-    return out
-
-
-def _same_structure(a: Element, b: Element) -> bool:
-    if a.structure == b.structure:
-        return True
-    x, y = a.structure, b.structure
-    return x is not None and y is not None and x.kind is dict and y.kind is dict and set(x.keys) == set(y.keys)
-
-
-def _reordered(a: Element, b: Element) -> tuple[TensorSpec, ...]:
-    """The specs of dict `b` in the key order of dict `a`."""
-    if a.structure == b.structure or a.structure is None:
-        return b.specs
-    nested = b.nested
-    return tuple(flatten({key: nested[key] for key in a.structure.keys})[0])
-
-
-def _in_the_order_of(element: Element) -> Callable[[Mapping[Any, Any]], dict[Any, Any]]:
-    assert element.structure is not None
-    keys = element.structure.keys
-
-    def reorder(x: Mapping[Any, Any]) -> dict[Any, Any]:
-        return {key: x[key] for key in keys}
-
-    return reorder

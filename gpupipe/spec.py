@@ -281,6 +281,10 @@ def as_leaf(value: Any) -> Any:
     kind = type(value)
     if kind is bytes or (isinstance(value, np.generic) and value.dtype.kind in "biuf"):
         return value
+    return _as_leaf(value, kind)
+
+
+def _as_leaf(value: Any, kind: type[Any]) -> Any:
     if kind is np.ndarray:
         return _as_array(value)
     if kind is str:

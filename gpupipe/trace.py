@@ -7,13 +7,8 @@ cannot give is remembered, so that an `except` in the function cannot hide it.
 
 from __future__ import annotations
 
-import builtins
-import dis
 import functools
-import inspect
 import logging
-import random as python_random
-import sys
 import types
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -23,13 +18,12 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .errors import DecodeError, PlanError, PlanTypeError, SpecError, TraceError
-from .extract.headers import read_header
+from .candidate import call_site, decide, generator_states, name_of
+from .eager import run
+from .errors import PlanError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value
-from .op import Arg, Array, Op
-from .options import MAX_PIXELS
-from .random import BatchRng, hash64
-from .spec import Structure, TensorSpec, as_leaf, byte_array, flatten, spec_of
+from .op import Arg, Op
+from .spec import Structure, TensorSpec, as_leaf, flatten
 
 logger = logging.getLogger("gpupipe")
 
@@ -61,21 +55,7 @@ class Trace:
         return count
 
 
-@dataclass(slots=True)
-class ElementRng:
-    """What eager ops inside a Python map go by: the identity of the element at hand, and the chain's options."""
-
-    seed: int
-    epoch: int
-    key: int
-    max_pixels: int = MAX_PIXELS
-    counts: dict[str, int] = field(default_factory=dict)
-
-
-NO_SIZE = np.zeros((1, 2), np.int32)
-
 _ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
-ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
 
 
 class Symbol:
@@ -303,7 +283,7 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
         raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {seed!r}")
     if _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
         return _record(op, xs, seed)
-    return _run(op, xs, seed)
+    return run(op, xs, seed)
 
 
 def _symbols(op: Op) -> list[Any]:
@@ -366,178 +346,6 @@ def _take_args(op: Op) -> tuple[Op, tuple[Value, ...]]:
     return (replace(op, **changed), tuple(args)) if args else (op, ())
 
 
-def _run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
-    """Run an op at once, on one element or on the rows of a batch."""
-    values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
-    specs = [spec_of(x) for x in values]
-    try:
-        op.infer(*specs)
-    except SpecError as error:
-        rows = [spec.row() for spec in specs if spec.rank]
-        try:
-            if len(rows) != len(specs):
-                raise error
-            op.infer(*rows)
-        except SpecError:
-            raise error from None  # it describes what the user passed, not a row of it
-        results = [_run(op, row, seed) for row in zip(*values, strict=True)]
-        if isinstance(results[0], tuple):
-            return tuple(_stacked(column) for column in zip(*results, strict=True))
-        return _stacked(results)
-    params: tuple[Array, ...] = ()
-    hw = sizes_of(op, values[0]) if op.parameters or op.decodes else NO_SIZE
-    if op.decodes:
-        _check_pixels(op, hw)
-    if op.parameters:
-        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
-    return op.reference(*values, *(param[0] for param in params))
-
-
-def _check_pixels(op: Op, hw: Array) -> None:
-    """Refuse a decompression bomb before it is decoded."""
-    at = ELEMENT.get()
-    most = MAX_PIXELS if at is None else at.max_pixels
-    height, width = hw[0].tolist()
-    if height * width > most:
-        raise DecodeError(f"an image may have {most} pixels (Options.max_pixels), got {height}x{width}", stage=op.name)
-
-
-def _stacked(rows: Sequence[Any]) -> Array:
-    """Results of rows as one array."""
-    return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
-
-
-def sizes_of(op: Op, first: Any) -> Array:
-    """The image size that `op.draw` gets for one input: int32[1,2]; zeros for what is no image."""
-    if op.decodes:
-        header = read_header(first)
-        return np.array([[header.height, header.width]], np.int32)
-    shape = getattr(first, "shape", ())
-    return np.array([shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
-
-
-def eager_rng(name: str, seed: int | None) -> BatchRng:
-    """Numbers for one eager call: of the element at hand inside a Python map; of `seed`; else fresh entropy."""
-    at = ELEMENT.get()
-    if at is not None:
-        count = at.counts.get(name, 0)
-        at.counts[name] = count + 1
-        site = f"{name}@{seed}/eager" if seed is not None else f"{name}#{count}/eager"
-        return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
-    entropy = (
-        np.random.SeedSequence().generate_state(2, np.uint64)
-        if seed is None
-        else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
-    )
-    return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name))
-
-
-# ---- is this function a candidate? -----------------------------------------------------------------------------------
-
-_PURE = {
-    "RESUME", "NOP", "CACHE", "COPY", "SWAP", "ROT_TWO", "ROT_THREE", "ROT_FOUR", "DUP_TOP", "DUP_TOP_TWO", "POP_TOP",
-    "PUSH_NULL", "RETURN_VALUE", "RETURN_CONST", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_GLOBAL", "LOAD_DEREF",
-    "COPY_FREE_VARS", "UNPACK_SEQUENCE", "COMPARE_OP", "IS_OP", "STORE_FAST", "STORE_FAST_LOAD_FAST",
-    "STORE_FAST_STORE_FAST", "NOT_TAKEN", "MAKE_CELL", "EXTENDED_ARG",
-}  # fmt: skip
-_PURE_PREFIXES = (
-    "LOAD_FAST",
-    "BINARY_",
-    "UNARY_",
-    "BUILD_TUPLE",
-    "BUILD_MAP",
-    "BUILD_CONST_KEY_MAP",
-    "BUILD_LIST",
-    "INPLACE_",
-)
-
-
-def decide(fn: Callable[..., Any]) -> str:
-    """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
-    if _mentions(fn, set(), 0):
-        return "ops"
-    return "expression" if _pure(fn) else "python"
-
-
-def _pure(fn: Any) -> bool:
-    if not isinstance(fn, types.FunctionType):
-        return False
-    for instruction in dis.get_instructions(fn):
-        name = instruction.opname
-        if name not in _PURE and not name.startswith(_PURE_PREFIXES):
-            return False
-    return all(_plain(value) for value in _captured(fn))
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, bytes, np.generic, np.ndarray))
-
-
-def _captured(fn: types.FunctionType) -> list[Any]:
-    """The values of the globals and cells that the function's code names."""
-    codes, names = [fn.__code__], set[str]()
-    while codes:
-        code = codes.pop()
-        names |= set(code.co_names)
-        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    values = [fn.__globals__[name] for name in names if name in fn.__globals__]
-    for cell in fn.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # an empty cell: a name that is bound later
-            continue
-    return values
-
-
-def _ours(name: str | None) -> bool:
-    return name is not None and (name == "gpupipe" or name.startswith("gpupipe."))
-
-
-def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
-    """Whether a callable's code can reach a gpupipe name."""
-    if depth > 8 or id(fn) in seen:
-        return False
-    seen.add(id(fn))
-    if isinstance(fn, functools.partial):
-        parts = [fn.func, *fn.args, *fn.keywords.values()]
-        return any(_mentions(part, seen, depth + 1) for part in parts if callable(part))
-    if isinstance(fn, types.MethodType):
-        return _mentions(fn.__func__, seen, depth + 1) or _mentions_fields(fn.__self__, seen, depth)
-    if not isinstance(fn, types.FunctionType):
-        if isinstance(fn, type):
-            return _ours(fn.__module__) or issubclass(fn, Op)
-        if _ours(type(fn).__module__) or _ours(getattr(fn, "__module__", None)):
-            return True
-        call = inspect.getattr_static(type(fn), "__call__", None)
-        return isinstance(call, types.FunctionType) and (
-            _mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth)
-        )
-    if _ours(fn.__module__):
-        return True
-    for value in _captured(fn):
-        if isinstance(value, types.ModuleType):
-            if _ours(value.__name__):
-                return True
-        elif callable(value) and not _built_in(value) and _mentions(value, seen, depth + 1):
-            return True
-    return any(_mentions(value, seen, depth + 1) for value in fn.__defaults__ or () if callable(value))
-
-
-def _built_in(value: Any) -> bool:
-    """Whether a callable is Python's own: `len`, `int`, `isinstance`, ..."""
-    return isinstance(value, types.BuiltinFunctionType) or any(value is known for known in vars(builtins).values())
-
-
-def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
-    """The same for the attributes of a callable object: `Compose([decode, flip])`."""
-    values = list(getattr(owner, "__dict__", {}).values())
-    flat = [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]
-    return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
-
-
-# ---- tracing ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A function as a graph over the leaves of its element.
@@ -585,7 +393,7 @@ def trace(
         return None
     active = Trace(dict(counts), depth)
     symbols = structure.unflatten([Symbol(Input(i, spec), batched, active) for i, spec in enumerate(specs)])
-    before = _generator_states(fn)
+    before = generator_states(fn)
     token = _ACTIVE.set(active)
     failure: Exception | None = None
     result: Any = None
@@ -607,23 +415,12 @@ def trace(
             reason = active.refusals[0] if active.refusals else repr(failure)
             logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
         return None
-    if _generator_states(fn) != before:
+    if generator_states(fn) != before:
         raise TraceError(
             f"{name_of(fn)} draws from a random generator while it is traced: the number would be the same for every "
             f"element; use a random op, or {who}(fn, traced=False)"
         )
     return finish(result, active, batched)
-
-
-def _generator_states(fn: Any) -> list[Any]:
-    """The states of the generators that a function may draw from: the global ones and those it captures."""
-    states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
-    for value in _captured(fn) if isinstance(fn, types.FunctionType) else ():
-        if isinstance(value, np.random.Generator):
-            states.append(repr(value.bit_generator.state))
-        elif isinstance(value, (np.random.RandomState, python_random.Random)):
-            states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
-    return states
 
 
 def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
@@ -716,17 +513,3 @@ def _holds_symbol(value: Any, depth: int) -> bool:
 def call_with(fn: Callable[..., Any], element: Any) -> Any:
     """Call a user's function as tf.data does: exactly a top-level tuple is unpacked."""
     return fn(*element) if type(element) is tuple else fn(element)
-
-
-def call_site() -> str:
-    """``file:line`` of the first frame outside gpupipe."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _ours(frame.f_globals.get("__name__")):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def name_of(fn: Any) -> str:
-    """A function's name for people."""
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
-    return "the lambda" if name.endswith("<lambda>") else f"{name}()"

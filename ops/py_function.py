@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpupipe.candidate import name_of
 from gpupipe.errors import DataError, FunctionError, PlanError, PlanTypeError, SpecError
 from gpupipe.op import Case, Op
 from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, own, spec_of
-from gpupipe.trace import apply, name_of
+from gpupipe.trace import apply
 
 __all__ = ["PyFunction", "py_function"]
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..eager import ELEMENT, ElementRng
 from ..errors import DataError, FunctionError, GpupipeError
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
-from ..trace import ELEMENT, ElementRng, call_with
+from ..trace import call_with
 from .base import Context, Element, Flow, Hole
 from .elements import close
 from .host import truth

@@ -81,9 +81,8 @@ class DatasetIterator(Iterator[Any]):
         while True:
             if self._ready:
                 return self._ready.pop()
-            if self._items is None:
-                self._open()
-            element = next(self._items, None)
+            items = self._items if self._items is not None else self._open()
+            element = next(items, None)
             if element is None:
                 close(self._items)
                 self._items, self._last, self._early = None, None, 0
@@ -112,8 +111,8 @@ class DatasetIterator(Iterator[Any]):
         """How many bad elements were skipped or replaced so far, under ``on_error="skip"`` or ``"replace"``."""
         return 0 if self._run is None else self._run.left_out
 
-    def _open(self) -> None:
-        """Start the next epoch; StopIteration where there is none."""
+    def _open(self) -> Any:
+        """Start the next epoch and give its elements; StopIteration where there is none."""
         self.epoch = next(self._epochs)
         if self._run is None:
             self._run = Run(self._settings)
@@ -126,6 +125,7 @@ class DatasetIterator(Iterator[Any]):
         if self._done:  # closed by another thread, while the first element was looked at
             raise StopIteration
         self._items = lowered.flow.open(at)
+        return self._items
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ..candidate import call_site
 from ..graph import digest_of
 from ..spec import LEAF, Structure, TensorSpec
-from ..trace import Traced, call_site
+from ..trace import Traced
 
 __all__ = ["INFINITE", "UNKNOWN_CARDINALITY", "Element", "Node", "epoch_key", "walk"]
 

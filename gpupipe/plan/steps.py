@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..candidate import name_of
 from ..errors import PlanError
 from ..options import Options
 from ..spec import Structure, TensorSpec
-from ..trace import Traced, name_of
+from ..trace import Traced
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node, walk
 
 __all__ = [

@@ -95,7 +95,8 @@ def _import_dali() -> Any:
         MissingDependencyError: naming the extra that brings it.
     """
     try:
-        from nvidia.dali import Pipeline, backend, fn, tensors, types
+        from nvidia.dali import backend, fn, tensors, types
+        from nvidia.dali.pipeline import Pipeline
     except ImportError as error:
         raise MissingDependencyError(
             f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "

@@ -9,13 +9,14 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.arithmetic import Arithmetic
+from gpupipe.eager import eager_rng, sizes_of
 from gpupipe.errors import SpecError
 from gpupipe.op import Array, Case, Op
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.spec import TensorSpec, as_leaf, byte_array
-from gpupipe.trace import apply, eager_rng, sizes_of
+from gpupipe.trace import apply
 from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
 
 pytestmark = pytest.mark.conformance

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from gpupipe import ops
+from gpupipe.candidate import decide
 from gpupipe.errors import SpecError
 from gpupipe.evaluate import BatchValues
 from gpupipe.graph import Apply, Draw, Item
 from gpupipe.op import Array, Case, Op, check_number
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import apply, decide, trace
+from gpupipe.trace import apply, trace
 from gpupipe.transform.program import Feed, Program
 from tests.conformance.harness import EXECUTORS, Batch, assert_close, host, make_executor
 

@@ -31,7 +31,7 @@ class TinyDecode(Op):
         if scratch is None:
             image: Array = simplejpeg.decode_jpeg(data, strict=False)
         else:
-            height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
+            height, width = (int(n) for n in simplejpeg.decode_jpeg_header(data, strict=False)[:2])
             image = simplejpeg.decode_jpeg(data, strict=False, buffer=scratch(height * width * 3))
         return image
 

@@ -1,0 +1,150 @@
+"""arguments: checks of what users hand to the methods of a Dataset, with errors on their line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .candidate import name_of
+from .errors import PlanError, PlanTypeError
+from .extract.patterns import may_be_path, stable_names
+from .graph import CONST_LIMIT
+from .options import AUTOTUNE
+from .plan.node import Element
+from .spec import TensorSpec, flatten, own, read_only
+
+
+def path_names(column: Any) -> tuple[str, ...] | None:
+    """Names for the rows of a list of paths; None for anything else, e.g. encoded images."""
+    if getattr(column, "dtype", None) is None or column.dtype.kind != "O" or column.ndim != 1:
+        return None
+    if not all(map(may_be_path, column)):
+        return None
+    return tuple(stable_names([path.decode(errors="surrogateescape") for path in column]))
+
+
+def kept(leaf: Any) -> Any:
+    """A leaf that a dataset keeps: a copy up to 1 MB, above that a read-only view."""
+    return read_only(own(leaf) if getattr(leaf, "nbytes", 0) <= CONST_LIMIT else leaf)
+
+
+def integer(who: str, name: str, value: Any) -> int:
+    """An integer, NumPy's too; no boolean."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise PlanTypeError(f"{who} needs an integer for {name}, got {value!r}")
+    return int(value)
+
+
+def integer_or_none(who: str, name: str, value: Any) -> None:
+    """The same, or None."""
+    if value is not None:
+        integer(who, name, value)
+
+
+def rows_of_a_batch(who: str, value: Any) -> int:
+    """A batch size, >= 1."""
+    size = integer(who, "batch_size", value)
+    if size < 1:
+        raise PlanError(f"{who} needs batch_size >= 1, got {size}")
+    return size
+
+
+def positive(who: str, name: str, value: Any, default: int) -> int:
+    """An integer >= 1, or the default for None."""
+    if value is None:
+        return default
+    number = integer(who, name, value)
+    if number < 1:
+        raise PlanError(f"{who} needs {name} >= 1, got {number}")
+    return number
+
+
+def parallel_calls(who: str, value: Any) -> int:
+    """A number of parallel calls, -1 for AUTOTUNE; 0 for None."""
+    if value is None:
+        return 0
+    calls = integer(who, "num_parallel_calls", value)
+    if calls == 0 or calls < AUTOTUNE:
+        raise PlanError(f"{who} needs num_parallel_calls >= 1 or AUTOTUNE, got {calls}")
+    return calls
+
+
+def checked_function(who: str, fn: Any) -> None:
+    """Anything that can be called."""
+    if not callable(fn):
+        raise PlanTypeError(f"{who} needs a function, got {type(fn).__name__}")
+
+
+def arity(who: str, fn: Callable[..., Any], element: Element, extra: int = 0) -> None:
+    """Check the number of arguments where both sides are known, on the user's line."""
+    if element.structure is None:
+        return
+    count = (len(element.structure.children) if element.structure.kind is tuple else 1) + extra
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # a builtin without a signature: the call itself will tell
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        raise PlanTypeError(
+            f"{who} calls {name_of(fn)} with {count} argument{'s' * (count != 1)} (a tuple is unpacked), which takes "
+            f"{signature}: {error}"
+        ) from error
+
+
+def signature(who: str, given: Any) -> Element:
+    """A structure of TensorSpec as the type of an element."""
+    leaves, structure = flatten(given)
+    for leaf in leaves:
+        if not isinstance(leaf, TensorSpec):
+            raise PlanTypeError(f"{who} needs a structure of TensorSpec, got {type(leaf).__name__}")
+    return Element(structure, tuple(leaves))
+
+
+def shapes_like(shapes: Any, structure: Any) -> list[Any]:
+    """Shapes, nested like a structure, as a list."""
+    out: list[Any] = []
+
+    def walk(given: Any, at: Any) -> None:
+        if at.kind is None:
+            out.append(None if given is None else tuple(given))
+        elif at.kind is dict:
+            for key, child in zip(at.keys, at.children, strict=True):
+                walk(given[key], child)
+        else:
+            for part, child in zip(given, at.children, strict=True):
+                walk(part, child)
+
+    walk(shapes, structure)
+    return out
+
+
+def same_structure(a: Element, b: Element) -> bool:
+    """Whether two elements are nested alike; the keys of a dict may stand in another order."""
+    if a.structure == b.structure:
+        return True
+    x, y = a.structure, b.structure
+    return x is not None and y is not None and x.kind is dict and y.kind is dict and set(x.keys) == set(y.keys)
+
+
+def reordered(a: Element, b: Element) -> tuple[TensorSpec, ...]:
+    """The specs of dict `b` in the key order of dict `a`."""
+    if a.structure == b.structure or a.structure is None:
+        return b.specs
+    nested = b.nested
+    return tuple(flatten({key: nested[key] for key in a.structure.keys})[0])
+
+
+def in_the_order_of(element: Element) -> Callable[[Mapping[Any, Any]], dict[Any, Any]]:
+    """A function that puts the keys of a dict in the order of this element's."""
+    assert element.structure is not None
+    keys = element.structure.keys
+
+    def reorder(x: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {key: x[key] for key in keys}
+
+    return reorder

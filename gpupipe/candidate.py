@@ -1,0 +1,148 @@
+"""candidate: what a user's function is, found out without calling it.
+
+A function may be traced if its code reaches a gpupipe name, or if it is a pure expression. Anything else is ordinary
+Python: calling it with symbols could run network code, draw random numbers or swallow a refusal in an `except`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import inspect
+import random as python_random
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .op import Op
+
+__all__ = ["call_site", "decide", "generator_states", "name_of"]
+
+_PURE = {
+    "RESUME", "NOP", "CACHE", "COPY", "SWAP", "ROT_TWO", "ROT_THREE", "ROT_FOUR", "DUP_TOP", "DUP_TOP_TWO", "POP_TOP",
+    "PUSH_NULL", "RETURN_VALUE", "RETURN_CONST", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_GLOBAL", "LOAD_DEREF",
+    "COPY_FREE_VARS", "UNPACK_SEQUENCE", "COMPARE_OP", "IS_OP", "STORE_FAST", "STORE_FAST_LOAD_FAST",
+    "STORE_FAST_STORE_FAST", "NOT_TAKEN", "MAKE_CELL", "EXTENDED_ARG",
+}  # fmt: skip
+_PURE_PREFIXES = (
+    "LOAD_FAST",
+    "BINARY_",
+    "UNARY_",
+    "BUILD_TUPLE",
+    "BUILD_MAP",
+    "BUILD_CONST_KEY_MAP",
+    "BUILD_LIST",
+    "INPLACE_",
+)
+
+
+def decide(fn: Callable[..., Any]) -> str:
+    """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
+    if _mentions(fn, set(), 0):
+        return "ops"
+    return "expression" if _pure(fn) else "python"
+
+
+def _pure(fn: Any) -> bool:
+    if not isinstance(fn, types.FunctionType):
+        return False
+    for instruction in dis.get_instructions(fn):
+        name = instruction.opname
+        if name not in _PURE and not name.startswith(_PURE_PREFIXES):
+            return False
+    return all(_plain(value) for value in captured(fn))
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, bytes, np.generic, np.ndarray))
+
+
+def captured(fn: types.FunctionType) -> list[Any]:
+    """The values of the globals and cells that the function's code names."""
+    codes, names = [fn.__code__], set[str]()
+    while codes:
+        code = codes.pop()
+        names |= set(code.co_names)
+        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    values = [fn.__globals__[name] for name in names if name in fn.__globals__]
+    for cell in fn.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # an empty cell: a name that is bound later
+            continue
+    return values
+
+
+def ours(name: str | None) -> bool:
+    return name is not None and (name == "gpupipe" or name.startswith("gpupipe."))
+
+
+def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
+    """Whether a callable's code can reach a gpupipe name."""
+    if depth > 8 or id(fn) in seen:
+        return False
+    seen.add(id(fn))
+    if isinstance(fn, functools.partial):
+        parts = [fn.func, *fn.args, *fn.keywords.values()]
+        return any(_mentions(part, seen, depth + 1) for part in parts if callable(part))
+    if isinstance(fn, types.MethodType):
+        return _mentions(fn.__func__, seen, depth + 1) or _mentions_fields(fn.__self__, seen, depth)
+    if not isinstance(fn, types.FunctionType):
+        if isinstance(fn, type):
+            return ours(fn.__module__) or issubclass(fn, Op)
+        if ours(type(fn).__module__) or ours(getattr(fn, "__module__", None)):
+            return True
+        call = inspect.getattr_static(type(fn), "__call__", None)
+        return isinstance(call, types.FunctionType) and (
+            _mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth)
+        )
+    if ours(fn.__module__):
+        return True
+    for value in captured(fn):
+        if isinstance(value, types.ModuleType):
+            if ours(value.__name__):
+                return True
+        elif callable(value) and not _built_in(value) and _mentions(value, seen, depth + 1):
+            return True
+    return any(_mentions(value, seen, depth + 1) for value in fn.__defaults__ or () if callable(value))
+
+
+def _built_in(value: Any) -> bool:
+    """Whether a callable is Python's own: `len`, `int`, `isinstance`, ..."""
+    return isinstance(value, types.BuiltinFunctionType) or any(value is known for known in vars(builtins).values())
+
+
+def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
+    """The same for the attributes of a callable object: `Compose([decode, flip])`."""
+    values = list(getattr(owner, "__dict__", {}).values())
+    flat = [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]
+    return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
+
+
+def generator_states(fn: Any) -> list[Any]:
+    """The states of the generators that a function may draw from: the global ones and those it captures."""
+    states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
+    for value in captured(fn) if isinstance(fn, types.FunctionType) else ():
+        if isinstance(value, np.random.Generator):
+            states.append(repr(value.bit_generator.state))
+        elif isinstance(value, (np.random.RandomState, python_random.Random)):
+            states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
+    return states
+
+
+def call_site() -> str:
+    """``file:line`` of the first frame outside gpupipe."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and ours(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def name_of(fn: Any) -> str:
+    """A function's name for people."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return "the lambda" if name.endswith("<lambda>") else f"{name}()"

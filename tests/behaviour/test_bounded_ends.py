@@ -1,0 +1,319 @@
+"""However an iteration ends, nobody waits without limit for a function of the user, and no thread is left.
+
+The functions here wait for an event that the test sets once the iteration has ended: were it waited for, the test would
+never end.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe.flow.threads
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.ops.samples import noise
+
+INT = TensorSpec((), "int64")
+NUMPY = Options(device="cpu", backend="numpy")
+
+
+def _threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe"))
+
+
+def _wait_until_gone() -> None:
+    """Until no thread is left; a test that leaves one never ends, and fails by its limit of time."""
+    while _threads():
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    assert _threads() == []
+    yield
+    gc.collect()
+    _wait_until_gone()
+
+
+class _Gate:
+    """A function and a generator that go quiet after some elements, until the gate is opened."""
+
+    def __init__(self, after: int = 2) -> None:
+        self.quiet = threading.Event()
+        self.opened = threading.Event()
+        self._after = after
+
+    def wait(self) -> None:
+        self.quiet.set()
+        self.opened.wait()
+
+    def numbers(self) -> Iterator[int]:
+        yield from range(self._after)
+        self.wait()
+
+    def function(self, x: Any) -> Any:
+        if x >= self._after:
+            self.wait()
+        return x
+
+
+def _flipped(dataset: Dataset) -> Dataset:
+    images = dataset.map(lambda x: np.full((2, 2, 1), x, np.uint8), spec=TensorSpec((2, 2, 1), "uint8"))
+    return images.map(lambda x: ops.flip_left_right(x)).batch(1).with_options(NUMPY)
+
+
+QUIET: dict[str, Callable[[_Gate], Dataset]] = {
+    "generator, prefetch": lambda g: Dataset.from_generator(g.numbers, output_signature=INT).prefetch(2),
+    "map, prefetch": lambda g: Dataset.range(8).map(g.function, traced=False).prefetch(2),
+    "parallel map": lambda g: Dataset.range(8).map(g.function, traced=False, num_parallel_calls=2),
+    "parallel map, any order": lambda g: Dataset.range(8).map(
+        g.function, traced=False, num_parallel_calls=2, deterministic=False
+    ),
+    "parallel map, prefetch": lambda g: (
+        Dataset.range(8).map(g.function, traced=False, num_parallel_calls=2).prefetch(1)
+    ),
+    "filter, prefetch": lambda g: Dataset.range(8).filter(lambda x: g.function(x) >= 0).prefetch(2),
+    "generator, images": lambda g: _flipped(Dataset.from_generator(g.numbers, output_signature=INT)),
+    "generator, images, prefetch": lambda g: _flipped(Dataset.from_generator(g.numbers, output_signature=INT)).prefetch(
+        1
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["break", "close", "del", "exception"])
+@pytest.mark.parametrize("make", QUIET.values(), ids=QUIET.keys())
+def test_leaving_while_a_function_waits(
+    make: Callable[[_Gate], Dataset], end: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gpupipe.flow.threads, "PATIENCE", 0.05)
+    gate = _Gate()
+    items = iter(make(gate))
+    try:
+        if end == "exception":
+            with pytest.raises(KeyError), items:
+                next(items)
+                gate.quiet.wait()
+                raise KeyError
+        else:
+            for _ in items:
+                gate.quiet.wait()
+                break
+        with caplog.at_level(logging.WARNING, logger="gpupipe"):
+            if end == "close":
+                items.close()
+        if end == "close":
+            assert "still runs a function of the chain" in caplog.text
+        del items
+    finally:
+        gate.opened.set()
+
+
+@pytest.mark.parametrize("name", [name for name in QUIET if "any order" not in name])
+def test_closing_wakes_a_thread_that_waits_for_a_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpupipe.flow.threads, "PATIENCE", 0.05)
+    gate = _Gate()
+    items = iter(QUIET[name](gate))
+    taken: list[Any] = []
+    taker = threading.Thread(target=lambda: taken.extend(items))
+    taker.start()
+    gate.quiet.wait()
+    while len(taken) < 2:
+        time.sleep(0.005)
+    time.sleep(0.02)  # now it waits for the third
+
+    items.close()
+    taker.join()  # the gate is still closed
+    gate.opened.set()
+
+    assert len(taken) == 2
+
+
+CHILDREN = {
+    "prefetch": "D.from_generator(quiet, output_signature=gp.TensorSpec((), 'int64')).prefetch(2)",
+    "parallel map": "D.range(8).map(lambda x: x if x < 1 else ever.wait(), traced=False, num_parallel_calls=2)",
+}
+
+
+@pytest.mark.parametrize("chain", CHILDREN.values(), ids=CHILDREN.keys())
+def test_the_interpreter_can_end(chain: str) -> None:
+    body = f"""
+        import threading
+        import gpupipe as gp
+        import gpupipe.flow.threads
+        gpupipe.flow.threads.PATIENCE = 0.05
+        ever, D = threading.Event(), gp.Dataset
+
+        def quiet():
+            yield 0
+            ever.wait()
+
+        items = iter({chain})
+        print(next(items))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(body)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, "0\n")
+
+
+# ---- slow work is left after the element at hand
+
+
+LONG = 100_000
+"""Elements that a step wants to see before it gives anything; one takes a millisecond."""
+
+
+class _Slow:
+    def __init__(self) -> None:
+        self.calls = 0
+        self.running = threading.Event()
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls == 3:
+            self.running.set()
+        time.sleep(0.001)
+        return x
+
+
+def _numbers(slow: _Slow) -> Dataset:
+    return Dataset.range(10**6).map(slow, spec=INT)
+
+
+def _pictures(slow: _Slow) -> Dataset:
+    image = np.zeros((2, 2, 1), np.uint8)
+    images = Dataset.from_tensors(image).repeat().map(slow, spec=TensorSpec((2, 2, 1), "uint8"))
+    return images.map(lambda x: ops.flip_left_right(x)).with_options(NUMPY)
+
+
+SLOW: dict[str, Callable[[_Slow], Dataset]] = {
+    "batch": lambda s: _numbers(s).batch(LONG).prefetch(1),
+    "host graph and batch": lambda s: _numbers(s).map(lambda x: ops.one_hot(x, 4)).batch(LONG).prefetch(1),
+    "batch of images": lambda s: _pictures(s).batch(LONG),
+    "padded batch": lambda s: _numbers(s).padded_batch(LONG).prefetch(1),
+    "zipped batches": lambda s: Dataset.zip(Dataset.range(10**6).batch(LONG), _numbers(s).batch(LONG)).prefetch(1),
+    "shuffle": lambda s: _numbers(s).shuffle(LONG).prefetch(1),
+    "filter": lambda s: Dataset.range(10**6).filter(lambda x: bool(s(x) < 0)).prefetch(1),
+}
+
+
+@pytest.mark.parametrize("make", SLOW.values(), ids=SLOW.keys())
+def test_closing_stops_after_the_element_at_hand(
+    make: Callable[[_Slow], Dataset], caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = _Slow()
+    items = iter(make(slow))
+    taken: list[Any] = []
+    taker = threading.Thread(target=lambda: taken.extend(items))
+    taker.start()
+    slow.running.wait()
+
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        items.close()
+    calls = slow.calls
+    taker.join()
+
+    assert "still runs" not in caplog.text  # nobody lost patience
+    assert _threads() == []
+    assert slow.calls == calls < LONG // 10
+    assert taken == []
+
+
+# ---- the garbage collector
+
+
+def _endless() -> Dataset:
+    return Dataset.range(10**9).map(lambda x: np.asarray(x) + 0, traced=False, num_parallel_calls=2)
+
+
+def _endless_pictures() -> Dataset:
+    out = io.BytesIO()
+    Image.fromarray(noise(8, 8)).save(out, "PNG")
+    images = Dataset.from_tensors(out.getvalue()).repeat().map(lambda x: ops.decode_png(x, channels=3))
+    images = images.map(lambda x: np.asarray(x), traced=False, num_parallel_calls=2)
+    return images.map(lambda x: ops.flip_left_right(x)).batch(2).prefetch(2).with_options(NUMPY)
+
+
+@pytest.fixture
+def eager_collector() -> Iterator[None]:
+    """Garbage is collected so often that it happens in every thread."""
+    before = gc.get_threshold()
+    gc.set_threshold(20, 2, 2)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("eager_collector")
+@pytest.mark.parametrize("count, make", [(60, _endless), (15, _endless_pictures)], ids=["parallel map", "everything"])
+def test_iterators_in_cycles_leave_no_thread(
+    count: int, make: Callable[[], Dataset], caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = make()
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        for _ in range(count):
+            items = iter(dataset)
+            next(items)
+            cycle: list[Any] = [items]
+            cycle.append(cycle)
+            del items, cycle
+        gc.collect()
+        _wait_until_gone()
+
+    assert "still runs" not in caplog.text  # no thread waited for another one
+
+
+def test_collected_in_a_thread_of_a_pipeline_it_is_told_to_stop_and_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """That thread may hold what the other one waits for: here, the opening of its gate."""
+    gate = _Gate()
+    held: list[Any] = [iter(QUIET["parallel map"](gate))]
+    next(held[0])
+    gate.quiet.wait()
+
+    def drop(x: Any) -> Any:
+        if x == 5:
+            held.clear()
+            gc.collect()
+            gate.opened.set()
+        return x
+
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        assert len(list(Dataset.range(20).map(drop, traced=False, num_parallel_calls=1))) == 20
+        _wait_until_gone()
+
+    assert "still runs" not in caplog.text
+
+
+def test_a_closer_that_fails_keeps_no_other_from_being_called() -> None:
+    from gpupipe.flow.base import Run
+
+    run, called = Run(Options().resolve()), []
+
+    def fail(wait: bool) -> None:
+        called.append("fail")
+        raise KeyError
+
+    run.on_close(lambda wait: called.append(f"first {wait}"))
+    run.on_close(fail)
+    run.on_close(lambda wait: called.append(f"last {wait}"))
+
+    with pytest.raises(KeyError):
+        run.close(wait=False)
+
+    assert sorted(called) == ["fail", "first False", "last False"]
+    run.close()
+    assert len(called) == 3

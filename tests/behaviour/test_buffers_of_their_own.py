@@ -1,0 +1,222 @@
+"""Nothing that is delivered shares memory with what a user's function, the user or the pipeline goes on to write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.errors import TraceError
+from gpupipe.transform.choose import has_dali
+from tests.behaviour.model import run
+
+# ---- functions that fill one buffer again and again
+
+
+def _numbers() -> Iterator[Any]:
+    buffer = np.zeros(2, np.int64)
+    for i in range(8):
+        buffer[:] = i
+        yield buffer
+
+
+def _images() -> Iterator[Any]:
+    buffer = np.zeros((4, 4, 3), np.uint8)
+    for i in range(8):
+        buffer[:] = i * 10
+        yield buffer
+
+
+class _Filler:
+    def __init__(self) -> None:
+        self._buffer = np.zeros(2, np.int64)
+
+    def __call__(self, x: Any) -> Any:
+        self._buffer[:] = x
+        return self._buffer
+
+
+PAIR = TensorSpec((2,), "int64")
+SOURCES: dict[str, Callable[[], Dataset]] = {
+    "generator": lambda: Dataset.from_generator(_numbers),
+    "generator with a signature": lambda: Dataset.from_generator(_numbers, output_signature=PAIR),
+    "map": lambda: Dataset.range(8).map(_Filler(), traced=False),
+    "map with a spec": lambda: Dataset.range(8).map(_Filler(), spec=PAIR),
+    "map with rng": lambda: Dataset.range(8).map(_with_rng(_Filler()), rng=True),
+    "py_function": lambda: Dataset.range(8).map(_wrapped(_Filler())),
+    "eager rows of a batch": lambda: Dataset.range(8).map(_Filler(), traced=False).batch(1).unbatch(),
+}
+BUFFERS: dict[str, Callable[[Dataset], Dataset]] = {
+    "batch": lambda d: d.batch(4).unbatch(),
+    "padded batch": lambda d: d.padded_batch(4).unbatch(),
+    "shuffle": lambda d: d.shuffle(8),
+    "prefetch": lambda d: d.prefetch(8),
+    "cache": lambda d: d.cache(),
+    "repeat of a cache": lambda d: d.cache().repeat(2).take(8),
+}
+
+
+def _with_rng(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda x, rng: function(x)
+
+
+def _wrapped(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda x: ops.py_function(function, (x,), PAIR)
+
+
+@pytest.mark.parametrize("buffer", BUFFERS.values(), ids=BUFFERS.keys())
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+def test_a_buffer_may_be_used_again(source: Callable[[], Dataset], buffer: Callable[[Dataset], Dataset]) -> None:
+    assert sorted(run(buffer(source()))) == [[i, i] for i in range(8)]
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+def test_elements_that_the_user_keeps_stay_as_they_are(source: Callable[[], Dataset]) -> None:
+    assert [x.tolist() for x in list(source())] == [[i, i] for i in range(8)]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_a_buffer_for_images_too(backend: Any) -> None:
+    if backend == "dali" and not has_dali():
+        pytest.skip("DALI is not installed")
+    for spec in (None, TensorSpec((4, 4, 3), "uint8")):
+        images = Dataset.from_generator(_images, output_signature=spec).map(lambda x: ops.flip_left_right(x)).batch(2)
+
+        got = run(images.map(lambda x: x[:, 0, 0, 0]).with_options(Options(device="cpu", backend=backend)))
+
+        assert got == [[0, 10], [20, 30], [40, 50], [60, 70]]
+
+
+# ---- arrays that a dataset is made of
+
+
+def test_a_dataset_keeps_its_own_copy() -> None:
+    array = np.arange(4)
+    slices, whole = Dataset.from_tensor_slices((array, array * 2)), Dataset.from_tensors(array)
+    half = iter(slices)
+    next(half)
+
+    array[:] = 9
+
+    assert run(slices) == [(i, 2 * i) for i in range(4)]
+    assert run(half) == [(i, 2 * i) for i in range(1, 4)]
+    assert run(whole) == [[0, 1, 2, 3]]
+
+
+def test_what_it_delivers_does_not_lead_back_to_it() -> None:
+    dataset = Dataset.from_tensors(np.arange(4)).batch(1)
+
+    for batch in dataset:
+        batch += 1
+
+    assert run(dataset) == [[[0, 1, 2, 3]]]
+
+
+def test_a_large_array_is_not_copied() -> None:
+    array = np.zeros((2, 1 << 20), np.uint8)
+    (whole,) = Dataset.from_tensors(array)
+
+    assert np.shares_memory(whole, array)
+    assert not whole.flags.writeable
+
+
+# ---- stand-ins for bad elements
+
+
+def test_a_stand_in_is_not_the_array_that_was_delivered() -> None:
+    def fail(x: Any) -> Any:
+        if x in (0, 2, 3):
+            raise ValueError
+        return np.array([int(x)])
+
+    seen, held = [], []
+    for x in Dataset.range(5).map(fail, traced=False).with_options(Options(on_error="replace")):
+        seen.append(x.tolist())
+        held.append(x)
+        x += 10
+
+    assert seen == [[1], [1], [1], [1], [4]]
+    assert len({id(x) for x in held}) == 5
+    assert [x.tolist() for x in held] == [[11], [11], [11], [11], [14]]
+
+
+def test_stand_ins_do_not_reach_into_the_next_epoch() -> None:
+    starts: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        starts.append(1)
+        yield from range(3)
+
+    def fail(x: Any) -> Any:
+        if len(starts) == 1:
+            raise ValueError
+        return x
+
+    source = Dataset.from_generator(numbers, output_signature=TensorSpec((), "int64"))
+    chain = source.map(fail, traced=False).with_options(Options(on_error="replace"))
+
+    assert run(chain.epochs(2)) == [0, 1, 2]
+
+
+# ---- one value, two leaves
+
+
+def _twice(x: Any) -> Any:
+    flipped = ops.flip_left_right(x)
+    return flipped, flipped
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+@pytest.mark.parametrize("batched", [True, False])
+def test_one_value_returned_twice_is_two_arrays(backend: Any, batched: bool) -> None:
+    if backend == "dali" and not has_dali():
+        pytest.skip("DALI is not installed")
+    images = np.arange(2 * 3 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3, 3)
+    chain = Dataset.from_tensor_slices(images).map(_twice)
+    chain = (chain.batch(2) if batched else chain).with_options(Options(device="cpu", backend=backend))
+
+    for x, y in chain:
+        before = y.copy()
+        x += 1
+        assert not np.shares_memory(x, y)
+        np.testing.assert_array_equal(y, before)
+
+
+# ---- random generators that a traced function captures
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [np.random.default_rng(0), np.random.RandomState(0), random.Random(0)],
+    ids=["Generator", "RandomState", "Random"],
+)
+def test_a_captured_generator_is_refused(generator: Any) -> None:
+    """One number for all elements is not what anybody wants."""
+
+    def drawing(x: Any) -> Any:
+        return ops.cast(x, "float32") * 0 + generator.uniform(0, 1)
+
+    with pytest.raises(TraceError, match="random generator while it is traced"):
+        Dataset.range(3).map(drawing)
+
+    assert len(set(run(Dataset.range(3).map(drawing, traced=False)))) == 3
+
+
+def test_the_global_generators_are_refused_too() -> None:
+    for draw in (np.random.random_sample, random.random):
+        with pytest.raises(TraceError, match="random generator while it is traced"):
+            Dataset.range(3).map(lambda x, draw=draw: ops.cast(x, "float32") * 0 + draw())
+
+
+def test_a_captured_generator_that_is_not_drawn_from_is_nothing() -> None:
+    generator = np.random.default_rng(0)
+
+    def looking(x: Any) -> Any:
+        assert generator is not None
+        return ops.cast(x, "float32")
+
+    assert run(Dataset.range(3).map(looking)) == [0.0, 1.0, 2.0]

@@ -1,0 +1,92 @@
+"""Sources whose type is learned from their first element: one call for a pass, and the first element is not lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gpupipe import Dataset
+from tests.behaviour.model import run
+
+
+class _Counted:
+    """A generator function without a signature that counts how often it was started."""
+
+    def __init__(self, count: int, first: int = 0) -> None:
+        self.starts = 0
+        self.numbers = range(first, first + count)
+
+    def __call__(self) -> Iterator[int]:
+        self.starts += 1
+        yield from self.numbers
+
+
+PLACES: dict[str, tuple[Callable[[Dataset], Dataset], list[Any]]] = {
+    "alone": (lambda d: d.map(lambda x: x + 1), [1, 2, 3]),
+    "second of a zip": (lambda d: Dataset.zip(Dataset.range(9), d).map(lambda a, b: a * 10 + b), [0, 11, 22]),
+    "first of a zip": (lambda d: Dataset.zip(d, Dataset.range(9)).map(lambda a, b: a * 10 + b), [0, 11, 22]),
+    "third of a zip": (
+        lambda d: Dataset.zip(Dataset.range(3), Dataset.range(3), d).map(lambda a, b, c: a + b + c),
+        [0, 3, 6],
+    ),
+    "zip in a zip": (
+        lambda d: Dataset.zip(Dataset.range(3), Dataset.zip(Dataset.range(3), d)).map(lambda a, p: a + p[1]),
+        [0, 2, 4],
+    ),
+    "second of a concatenate": (
+        lambda d: Dataset.range(7, 8).concatenate(d).map(lambda x: x + 1),
+        [8, 1, 2, 3],
+    ),
+    "behind a batch": (lambda d: Dataset.zip(Dataset.range(3), d.batch(3)).map(lambda a, b: b + a), [[0, 1, 2]]),
+    "behind a Python map": (
+        lambda d: Dataset.zip(Dataset.range(9), d.map(lambda x: int(x) + 1)).map(lambda a, b: a * 10 + b),
+        [1, 12, 23],
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "expected"), PLACES.values(), ids=PLACES.keys())
+def test_a_generator_is_started_once_for_each_pass(place: Callable[[Dataset], Dataset], expected: list[Any]) -> None:
+    generator = _Counted(3)
+    chain = place(Dataset.from_generator(generator))
+
+    for starts in (1, 2, 3):
+        assert run(chain) == expected
+        assert generator.starts == starts
+
+
+@pytest.mark.parametrize(("place", "expected"), PLACES.values(), ids=PLACES.keys())
+def test_a_source_that_can_be_read_once_loses_nothing(place: Callable[[Dataset], Dataset], expected: list[Any]) -> None:
+    numbers = iter(range(3))
+
+    assert run(place(Dataset.from_generator(lambda: numbers))) == expected
+
+
+def test_two_of_them_side_by_side() -> None:
+    one, two = _Counted(4), _Counted(4, first=10)
+
+    got = run(Dataset.zip(Dataset.from_generator(one), Dataset.from_generator(two)).map(lambda a, b: a + b))
+
+    assert got == [10, 12, 14, 16]
+    assert (one.starts, two.starts) == (1, 1)
+
+
+def test_a_repeat_starts_one_for_each_pass() -> None:
+    generator = _Counted(2)
+    chain = Dataset.zip(Dataset.range(9), Dataset.from_generator(generator).repeat(3)).map(lambda a, b: a * 10 + b)
+
+    assert run(chain) == [0, 11, 20, 31, 40, 51]
+    assert generator.starts == 3
+
+
+def test_what_was_looked_at_draws_the_same_numbers() -> None:
+    def drawn(x: Any, rng: Any) -> Any:
+        return rng.random()
+
+    def chain(**signature: Any) -> Dataset:
+        source = Dataset.from_generator(_Counted(3), **signature).map(drawn, rng=True)
+        return Dataset.zip(Dataset.range(3), source).map(lambda a, b: b + a)
+
+    assert run(chain().iterator(epoch=1)) == run(chain(output_types="int64").iterator(epoch=1))

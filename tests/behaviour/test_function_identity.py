@@ -1,0 +1,192 @@
+"""When two functions of a user count as the same one, within a chain and from one turn of a loop to the next."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, TensorSpec, ops
+from tests.behaviour.model import run
+
+INT = TensorSpec((), "int64")
+
+
+def _keyword_default(k: int) -> Callable[..., Any]:
+    def times(x: Any, *, k: int = k) -> Any:
+        return x * k
+
+    return times
+
+
+def _default(k: int) -> Callable[..., Any]:
+    def times(x: Any, k: int = k) -> Any:
+        return x * k
+
+    return times
+
+
+def _captured(k: int) -> Callable[..., Any]:
+    return lambda x: x * k
+
+
+def _captured_object(k: int) -> Callable[..., Any]:
+    held = [k]
+    return lambda x: x * held[0]
+
+
+def _global(k: int) -> Callable[..., Any]:
+    names: dict[str, Any] = {"K": k}
+    exec("def times(x):\n    return x * K", names)
+    return names["times"]  # type: ignore[no-any-return]
+
+
+class _Times:
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def method(self, x: Any) -> Any:
+        return x * self.k
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.k
+
+
+@dataclasses.dataclass
+class _Fields:
+    name: str
+    k = 0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.k
+
+
+@dataclasses.dataclass(frozen=True)
+class _Uncompared:
+    k: int = dataclasses.field(compare=False)
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.k
+
+
+def _dataclass(k: int) -> Callable[..., Any]:
+    made = _Fields("times")
+    made.k = k  # an attribute that is no field
+    return made
+
+
+MAKERS: dict[str, Callable[[int], Callable[..., Any]]] = {
+    "keyword default": _keyword_default,
+    "default": _default,
+    "captured number": _captured,
+    "captured object": _captured_object,
+    "global": _global,
+    "partial": lambda k: functools.partial(lambda x, k: x * k, k=k),
+    "partial of an object": lambda k: functools.partial(_Times.method, _Times(k)),
+    "method": lambda k: _Times(k).method,
+    "callable object": _Times,
+    "dataclass": _dataclass,
+    "dataclass that compares nothing": _Uncompared,
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_functions_that_only_differ_in_what_they_hold_are_two(make: Callable[[int], Callable[..., Any]]) -> None:
+    two, three = make(2), make(3)
+
+    got = run(Dataset.range(3).map(lambda x: (ops.py_function(two, (x,), INT), ops.py_function(three, (x,), INT))))
+
+    assert got == [(0, 0), (2, 3), (4, 6)]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_they_are_two_behind_one_another_too(make: Callable[[int], Callable[..., Any]]) -> None:
+    def call(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: ops.py_function(function, (x,), INT)
+
+    assert run(Dataset.range(3).map(call(make(2))).map(call(make(3))).batch(3)) == [[0, 6, 12]]
+
+
+def test_a_function_with_a_state_is_called_as_often_as_it_is_written() -> None:
+    count = itertools.count()
+
+    def numbered(x: Any) -> Any:
+        return np.int64(next(count))
+
+    got = run(
+        Dataset.range(3).map(lambda x: (ops.py_function(numbered, (x,), INT), ops.py_function(numbered, (x,), INT)))
+    )
+
+    assert got == [(0, 1), (2, 3), (4, 5)]
+
+
+# ---- a chain that is written anew in each turn of a loop
+
+
+def _keep(x: Any, k: int = 1) -> Any:
+    return x
+
+
+class _Keep:
+    def __init__(self) -> None:
+        self.notes: list[int] = []
+
+    def keep(self, x: Any) -> Any:
+        return x
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def _closure() -> Callable[..., Any]:
+    held = _Keep()
+    return lambda x: held.keep(x)
+
+
+LOOPED: dict[str, Callable[[], Callable[..., Any]]] = {
+    "lambda": lambda: lambda x: x,
+    "partial": lambda: functools.partial(_keep, k=1),
+    "partial that holds an object": lambda: functools.partial(lambda x, held: x, held=_Keep()),
+    "callable object": _Keep,
+    "method": lambda: _Keep().keep,
+    "closure over an object": _closure,
+    "dataclass": lambda: _Uncompared(1),
+}
+
+
+@pytest.mark.parametrize("make", LOOPED.values(), ids=LOOPED.keys())
+def test_a_chain_written_in_a_loop_counts_its_epochs(make: Callable[[], Callable[..., Any]]) -> None:
+    source = Dataset.range(20)
+    kept: list[Any] = []  # the ids of what is dead would be used again, and hide a comparison by id
+    expected = [run(Dataset.range(20).map(make()).shuffle(20).iterator(epoch=i)) for i in range(3)]
+
+    got = []
+    for _ in range(3):
+        kept.append(make())
+        got.append(run(source.map(kept[-1]).shuffle(20)))
+
+    assert got == expected
+    assert got[0] != got[1] != got[2]
+
+
+@pytest.mark.parametrize("make", LOOPED.values(), ids=LOOPED.keys())
+def test_it_counts_them_where_nothing_is_kept_alive(make: Callable[[], Callable[..., Any]]) -> None:
+    source = Dataset.range(20)
+    expected = [run(Dataset.range(20).map(make()).shuffle(20).iterator(epoch=i)) for i in range(4)]
+
+    assert [run(source.map(make()).shuffle(20)) for _ in range(4)] == expected
+
+
+@pytest.mark.parametrize("make", [_keyword_default, _default, _captured, MAKERS["partial"]])
+def test_a_function_that_holds_another_number_is_another_chain(make: Callable[[int], Callable[..., Any]]) -> None:
+    source = Dataset.range(20)
+    run(source.map(make(1), traced=False).shuffle(20))
+
+    got = run(source.map(make(2), traced=False).shuffle(20))
+
+    assert got == run(Dataset.range(20).map(make(2), traced=False).shuffle(20).iterator(epoch=0))

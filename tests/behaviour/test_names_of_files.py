@@ -1,0 +1,114 @@
+"""What identifies a listed file: its augmentation depends neither on the order of the list nor on the directory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, TFRecordDataset, ops
+from gpupipe.extract.patterns import may_be_path, stable_names
+from gpupipe.ops.samples import noise
+from tests.behaviour.model import run
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> list[Path]:
+    """Two class folders that both number their images from 0; all six images have the same pixels."""
+    paths = [tmp_path / "photos" / name / f"{i}.png" for name in "ab" for i in range(3)]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(noise(40, 40)).save(path)
+    return paths
+
+
+def _crop(path: Any) -> Any:
+    return ops.random_crop(ops.decode_png(gp.io.read_file(path), channels=3), (9, 9))
+
+
+def _crops(paths: Sequence[Path]) -> dict[str, bytes]:
+    """The crop of each image, by class folder and name."""
+    images = Dataset.from_tensor_slices([str(path) for path in paths]).map(_crop).iterator(epoch=0)
+    return {f"{p.parent.name}/{p.name}": np.asarray(x).tobytes() for p, x in zip(paths, images, strict=True)}
+
+
+def test_the_images_of_class_folders_have_crops_of_their_own(classes: list[Path]) -> None:
+    assert len(set(_crops(classes).values())) == 6
+
+
+def test_the_order_of_the_list_changes_no_crop(classes: list[Path]) -> None:
+    expected = _crops(classes)
+
+    assert _crops(classes[::-1]) == expected
+    assert _crops([classes[i] for i in (3, 0, 5, 1, 4, 2)]) == expected
+
+
+def test_a_part_of_the_list_in_which_names_repeat_changes_none(classes: list[Path]) -> None:
+    expected = _crops(classes)
+    part = _crops([classes[4], classes[1], classes[0]])
+
+    assert part == {name: expected[name] for name in part}
+
+
+def test_another_directory_changes_none(classes: list[Path], tmp_path: Path) -> None:
+    moved = shutil.copytree(tmp_path / "photos", tmp_path / "some" / "where" / "else")
+
+    assert _crops(sorted(moved.glob("*/*.png"))) == _crops(classes)
+
+
+def test_a_list_of_paths_given_to_list_files_is_named_alike(classes: list[Path]) -> None:
+    def crops(paths: list[Path]) -> set[bytes]:
+        files = Dataset.list_files([str(path) for path in paths], shuffle=False)
+        return {np.asarray(x).tobytes() for x in files.map(_crop).iterator(epoch=0)}
+
+    assert crops(classes) == crops(classes[::-1]) == set(_crops(classes).values())
+
+
+def test_shards_of_one_name_in_two_folders(tmp_path: Path) -> None:
+    files = [tmp_path / name / "part-0" for name in "ab"]
+    for path in files:
+        path.parent.mkdir()
+        with gp.io.TFRecordWriter(path) as out:
+            out.write(path.parent.name.encode())
+
+    def numbers(paths: list[Path]) -> dict[bytes, float]:
+        def drawn(record: Any, rng: np.random.Generator) -> Any:
+            return bytes(record), rng.random()
+
+        return dict(run(TFRecordDataset([str(path) for path in paths]).map(drawn, rng=True).iterator(epoch=0)))
+
+    expected = numbers(files)
+
+    assert len(set(expected.values())) == 2
+    assert numbers(files[::-1]) == expected
+
+
+NAMES: list[tuple[list[str], list[str]]] = [
+    (["/x/a.png", "/x/b.png"], ["a.png", "b.png"]),
+    (["/x/a/0.png", "/x/b/0.png"], ["a/0.png", "b/0.png"]),
+    (["/x/a/0.png", "/x/b/0.png", "/x/b/1.png"], ["a/0.png", "b/0.png", "b/1.png"]),
+    (["/x/a/0.png", "/y/a/0.png"], ["x/a/0.png", "y/a/0.png"]),
+    (["/x/a.png", "/x/a.png"], ["a.png", "a.png"]),
+    (["C:\\x\\a\\0.png", "C:\\x\\b\\0.png"], ["a/0.png", "b/0.png"]),
+    (["0.png", "a/0.png"], ["0.png", "a/0.png"]),
+    ([], []),
+]
+
+
+@pytest.mark.parametrize(("paths", "names"), NAMES, ids=str)
+def test_names_are_as_long_as_it_takes(paths: list[str], names: list[str]) -> None:
+    assert stable_names(paths) == names
+    assert stable_names(paths[::-1]) == names[::-1]
+
+
+def test_what_may_be_a_path() -> None:
+    assert may_be_path(b"some/folder/a b.jpg")
+    assert may_be_path("ü".encode())
+    for data in (b"\xff\xd8\xff\xe0\x00\x10", b"\x89PNG\r\n", b"a\tb", b"x" * 4097):
+        assert not may_be_path(data)

@@ -1,0 +1,147 @@
+"""zip over datasets that were batched before: a map over both sides, and rows that stay paired when one is bad."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
+from gpupipe.transform.choose import has_dali
+from tests.behaviour.model import outcomes, run
+
+COUNT, BAD = 12, 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 12])  # a batch of as many rows as there are hidden columns among them
+def test_a_traced_map_over_both_sides(size: int) -> None:
+    left, right = Dataset.range(12).batch(size), Dataset.range(100, 112).batch(size)
+    starts = range(0, 12, size)
+
+    got = run(Dataset.zip(left, right).map(lambda x, y: (x + 1, y + 1), traced=True))
+
+    assert got == [([*range(i + 1, i + size + 1)], [*range(i + 101, i + size + 101)]) for i in starts]
+
+
+def test_a_traced_map_over_three_sides_of_two_structures() -> None:
+    sides = Dataset.range(4).batch(4), Dataset.from_tensor_slices({"a": [5, 6, 7, 8]}).batch(4)
+
+    got = run(Dataset.zip(*sides, Dataset.range(4).batch(4)).map(lambda x, d, y: d["a"] + x * y, traced=True))
+
+    assert got == [[5, 7, 11, 17]]
+
+
+def test_sides_of_two_lengths_are_a_data_error() -> None:
+    chain = Dataset.zip(Dataset.range(6).batch(2), Dataset.range(9).batch(3)).map(lambda x, y: (x + 1, y), traced=True)
+
+    with pytest.raises(gp.errors.ShapeError, match=r"batches of one length, got \[2, 3\]"):
+        next(iter(chain))
+
+
+# ---- a bad row on one side
+
+
+def _png(value: int) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.full((9, 9, 3), value, np.uint8)).save(out, "PNG")
+    return out.getvalue()
+
+
+def _image(data: Any) -> Any:
+    return ops.resize(ops.decode_png(data, channels=3), (8, 8))
+
+
+def _encoded() -> Dataset:
+    return Dataset.from_tensor_slices([b"junk" if i == BAD else _png(i) for i in range(COUNT)])
+
+
+def _images() -> Dataset:
+    return _encoded().map(_image)
+
+
+def _value(image: Any) -> Any:
+    return np.asarray(image)[..., 0, 0, 0].astype(int).tolist()
+
+
+def _pairs(chain: Dataset, backend: str, on_error: str) -> list[Any]:
+    """For each `next` the (image, label) pairs in it, or "error"."""
+    if backend == "dali" and not has_dali():
+        pytest.skip("DALI is not installed")
+    options = Options(device="cpu", backend=backend, on_error=on_error)  # type: ignore[arg-type]
+    items = iter(chain.with_options(options))
+    seen: list[Any] = []
+    while True:
+        try:
+            images, labels = next(items)
+        except StopIteration:
+            return seen
+        except gp.DataError:
+            seen.append("error")
+        else:
+            assert len(np.atleast_1d(_value(images))) == len(np.atleast_1d(labels))
+            seen.append([*zip(np.atleast_1d(_value(images)).tolist(), np.atleast_1d(labels).tolist(), strict=True)])
+
+
+SIDES: dict[str, Callable[[], Dataset]] = {
+    "batch": lambda: _images().batch(4),
+    "map of a batch": lambda: _encoded().batch(4).map(_image),
+    "padded batch": lambda: _images().padded_batch(4),
+    "cache": lambda: _images().batch(4).cache(),
+    "batches of batches": lambda: _images().batch(2).unbatch().batch(4),
+    "prefetch": lambda: _images().batch(4).prefetch(2),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+@pytest.mark.parametrize("side", SIDES.values(), ids=SIDES.keys())
+def test_a_batch_with_a_bad_row_is_missing_as_a_whole(side: Callable[[], Dataset], backend: str) -> None:
+    chain = Dataset.zip(side(), Dataset.range(COUNT).batch(4))
+    rest = [[(i, i) for i in range(start, start + 4)] for start in (4, 8)]
+
+    assert _pairs(chain, backend, "skip") == rest
+    assert _pairs(chain, backend, "raise") == ["error", *rest]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+@pytest.mark.parametrize("side", SIDES.values(), ids=SIDES.keys())
+def test_with_replace_one_row_stands_in(side: Callable[[], Dataset], backend: str) -> None:
+    chain = Dataset.zip(side(), Dataset.range(COUNT).batch(4))
+
+    got = _pairs(chain, backend, "replace")
+
+    assert got[0] == [(0, 0), (1, 1), (1, 2), (3, 3)]
+    assert got[1:] == [[(i, i) for i in range(start, start + 4)] for start in (4, 8)]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_rows_of_an_unbatched_side_keep_their_labels(backend: str, cached: bool) -> None:
+    side = _images().batch(4)
+    chain = Dataset.zip((side.cache() if cached else side).unbatch(), Dataset.range(COUNT))
+    rest = [[(i, i)] for i in range(4, COUNT)]
+
+    assert _pairs(chain, backend, "skip") == rest
+    assert _pairs(chain, backend, "raise") == ["error"] * 4 + rest
+
+
+def test_labels_of_any_side_stay_paired() -> None:
+    def odd(x: Any) -> Any:
+        return 1 // (int(x) != 5) * x
+
+    chain = Dataset.zip(Dataset.range(8).batch(3), Dataset.range(8).map(odd, traced=False).batch(3))
+
+    assert outcomes(chain) == [([0, 1, 2], [0, 1, 2]), "error", ([6, 7], [6, 7])]
+    assert run(chain.with_options(Options(on_error="skip"))) == [([0, 1, 2], [0, 1, 2]), ([6, 7], [6, 7])]
+
+
+def test_a_batch_that_nothing_is_zipped_to_is_filled_up() -> None:
+    chain = _images().map(lambda image: (image, 0)).batch(4)
+
+    images = [pair[0] for batch in _pairs(chain, "numpy", "skip") for pair in batch]
+
+    assert images == [i for i in range(COUNT) if i != BAD]
