@@ -123,10 +123,21 @@ def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
     return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
 
 
+def handed_over(fn: Any) -> list[Any]:
+    """Everything a callable brings along: globals and cells, defaults, what a partial binds, its attributes."""
+    if isinstance(fn, functools.partial):
+        return [*fn.args, *fn.keywords.values(), *handed_over(fn.func)]
+    if isinstance(fn, types.MethodType):
+        return [*getattr(fn.__self__, "__dict__", {}).values(), *handed_over(fn.__func__)]
+    if not isinstance(fn, types.FunctionType):
+        return list(getattr(fn, "__dict__", {}).values())
+    return [*captured(fn), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+
+
 def generator_states(fn: Any) -> list[Any]:
     """The states of the generators that a function may draw from: the global ones and those it captures."""
     states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
-    for value in captured(fn) if isinstance(fn, types.FunctionType) else ():
+    for value in handed_over(fn):
         if isinstance(value, np.random.Generator):
             states.append(repr(value.bit_generator.state))
         elif isinstance(value, (np.random.RandomState, python_random.Random)):

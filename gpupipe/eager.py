@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DecodeError, SpecError
+from .errors import SpecError
 from .extract.headers import read_header
 from .op import Array, Op
-from .options import MAX_PIXELS
 from .random import BatchRng, hash64
 from .spec import as_leaf, byte_array, spec_of
 
@@ -21,18 +20,15 @@ __all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
 
 @dataclass(slots=True)
 class ElementRng:
-    """What eager ops inside a Python map go by: the identity of the element at hand, and the chain's options."""
+    """What eager ops inside a Python map go by: the identity of the element at hand."""
 
     seed: int
     epoch: int
     key: int
-    max_pixels: int = MAX_PIXELS
     counts: dict[str, int] = field(default_factory=dict)
 
 
 ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
-
-NO_SIZE = np.zeros((1, 2), np.int32)
 
 
 def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
@@ -54,21 +50,10 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             return tuple(_stacked(column) for column in zip(*results, strict=True))
         return _stacked(results)
     params: tuple[Array, ...] = ()
-    hw = sizes_of(op, values[0]) if op.parameters or op.decodes else NO_SIZE
-    if op.decodes:
-        _check_pixels(op, hw)
     if op.parameters:
+        hw = sizes_of(op, values[0])
         params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
     return op.reference(*values, *(param[0] for param in params))
-
-
-def _check_pixels(op: Op, hw: Array) -> None:
-    """Refuse a decompression bomb before it is decoded."""
-    at = ELEMENT.get()
-    most = MAX_PIXELS if at is None else at.max_pixels
-    height, width = hw[0].tolist()
-    if height * width > most:
-        raise DecodeError(f"an image may have {most} pixels (Options.max_pixels), got {height}x{width}", stage=op.name)
 
 
 def _stacked(rows: Sequence[Any]) -> Array:

@@ -420,7 +420,13 @@ def trace(
             f"{name_of(fn)} draws from a random generator while it is traced: the number would be the same for every "
             f"element; use a random op, or {who}(fn, traced=False)"
         )
-    return finish(result, active, batched)
+    traced = finish(result, active, batched)
+    if traced is None and kind == "ops":
+        logger.warning(
+            "%s runs as ordinary Python: it returns a list, or a constant beside batches, which is no part of a graph",
+            name_of(fn),
+        )
+    return traced
 
 
 def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:

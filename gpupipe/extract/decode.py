@@ -10,6 +10,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -18,11 +19,15 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.headers import ImageHeader, check_complete, read_header
+from gpupipe.options import MAX_PIXELS
 
 __all__ = ["decode", "upright"]
 
 Array = npt.NDArray[Any]
 Encoded = bytes | bytearray | memoryview
+
+MOST_PIXELS: ContextVar[int] = ContextVar("gpupipe_most_pixels", default=MAX_PIXELS)
+"""How many pixels an image may have: those that run a chain set it to its `Options.max_pixels`."""
 
 _GRAY, _RGB = 1, 3
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError, struct.error, zlib.error)
@@ -42,10 +47,14 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
         uint8[H,W,C], contiguous. 16-bit samples are scaled by 255/65535.
 
     Raises:
-        DecodeError: no image, a damaged or truncated one, a GIF, or samples of 32 bits.
+        DecodeError: no image, a damaged or truncated one, a GIF, samples of 32 bits, or more pixels than `MOST_PIXELS`.
     """
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
+    if header.height * header.width > MOST_PIXELS.get():
+        raise DecodeError(
+            f"an image may have {MOST_PIXELS.get()} pixels (Options.max_pixels), got {header.height}x{header.width}"
+        )
     if header.format == "gif":
         raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP")
     turbo = _turbo() if header.format == "jpeg" and header.channels in (_GRAY, _RGB) and channels != 4 else None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..extract.decode import MOST_PIXELS
 from ..options import Settings
 from ..random import mix64
 from ..spec import read_only
@@ -191,6 +192,7 @@ class _Prefetching:
 def _pump(source: Flow, at: Context, channel: Channel[Element]) -> None:
     """What the prefetch thread runs. It knows the channel, never the iterator."""
     inner: Any = None
+    MOST_PIXELS.set(at.run.settings.max_pixels)
     try:
         inner = source.open(at)
         for element in inner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -78,11 +79,13 @@ class SkipFlow:
 
     def open(self, at: Context) -> Iterator[Element]:
         inner = self.source.open(at)
-        return Wrapped(self._skipped(inner), inner)
+        return Wrapped(self._skipped(inner, at.run.stopped), inner)
 
-    def _skipped(self, inner: Iterator[Element]) -> Iterator[Element]:
+    def _skipped(self, inner: Iterator[Element], stopped: threading.Event) -> Iterator[Element]:
         left = self.count
         for element in inner:
+            if stopped.is_set():
+                return
             if not left:
                 yield element
                 break

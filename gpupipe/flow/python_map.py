@@ -13,6 +13,7 @@ import numpy as np
 
 from ..eager import ELEMENT, ElementRng
 from ..errors import DataError, FunctionError, GpupipeError
+from ..extract.decode import MOST_PIXELS
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from ..trace import call_with
@@ -54,9 +55,8 @@ class PythonFunction:
         """The element with its new columns, or a hole."""
         columns, stream, position = element
         key = mix64(stream.key, position)
-        settings = at.run.settings
-        site = mix64(key, hash64(self.site))
-        token = ELEMENT.set(ElementRng(settings.seed, at.epoch, site, settings.max_pixels))
+        token = ELEMENT.set(ElementRng(at.run.settings.seed, at.epoch, mix64(key, hash64(self.site))))
+        MOST_PIXELS.set(at.run.settings.max_pixels)  # this may be a thread of the pool
         try:
             argument = self.structure.unflatten([bytes(c) if type(c) is memoryview else c for c in columns])
             value = self._call(argument, at, key)
@@ -179,11 +179,12 @@ class _Pool:
         if not self._work:
             self.close()
             raise StopIteration
-        candidates: list[Future[Any]] = [self._work[0]] if self._flow.deterministic else list(self._work)
+        work = list(self._work)
+        candidates: list[Future[Any]] = work[:1] if self._flow.deterministic else work
         if not any(future.done() for future in candidates):
             wait([*candidates, self._end], return_when=FIRST_COMPLETED)
         first = next((future for future in candidates if future.done()), None)
-        if first is None:  # closed by another thread while a function never comes back
+        if first is None or self._end.done():  # closed by another thread, perhaps while a function never comes back
             raise StopIteration
         self._work.remove(first)
         result = first.result()

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..errors import DataError, DecodeError, GpupipeError
 from ..evaluate import BatchValues
+from ..extract.decode import MOST_PIXELS
 from ..graph import Apply
 from ..transform.program import BatchFailed, Executor, Feed
 from .base import Context, Element, Hole, locate
@@ -91,6 +92,7 @@ class Work:
     # ---- feeder
 
     def _feed(self) -> None:
+        MOST_PIXELS.set(self._settings.max_pixels)
         try:
             while self._wait_for_room():
                 with self._forming:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import ClosedError
+from ..extract.decode import MOST_PIXELS
 from ..flow.base import Context, Hole, Run
 from ..flow.elements import close
 from ..flow.host import own_bytes
@@ -67,6 +68,7 @@ class DatasetIterator(Iterator[Any]):
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
         if self._done:
             raise StopIteration
+        token = MOST_PIXELS.set(self._settings.max_pixels)
         try:
             with self._lock:  # several threads may take from one iterator; each gets other elements
                 return self._next()
@@ -76,6 +78,8 @@ class DatasetIterator(Iterator[Any]):
         except (KeyboardInterrupt, SystemExit):
             self.close()
             raise
+        finally:
+            MOST_PIXELS.reset(token)
 
     def _next(self) -> Any:
         while True:

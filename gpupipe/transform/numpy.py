@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError
+from ..extract.decode import MOST_PIXELS
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
 from .program import BatchFailed, Feed, Program
@@ -181,7 +182,12 @@ class NumpyExecutor:
     def __init__(self, program: Program, batch_size: int, threads: int) -> None:
         self._batch_size, self._threads = batch_size, threads
         self._code = _Code(program, Scratch())
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gpupipe-numpy")
+        self._pool = ThreadPoolExecutor(
+            threads,
+            thread_name_prefix="gpupipe-numpy",
+            initializer=MOST_PIXELS.set,  # headers were checked before: Options.max_pixels may be above the default
+            initargs=(1 << 62,),
+        )
         self._flights: deque[_Flight] = deque()
         self._closed = False
         self._pid = os.getpid()

@@ -120,7 +120,7 @@ def test_leaving_while_a_function_waits(
         gate.opened.set()
 
 
-@pytest.mark.parametrize("name", [name for name in QUIET if "any order" not in name])
+@pytest.mark.parametrize("name", QUIET)
 def test_closing_wakes_a_thread_that_waits_for_a_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpupipe.flow.threads, "PATIENCE", 0.05)
     gate = _Gate()
@@ -206,6 +206,7 @@ SLOW: dict[str, Callable[[_Slow], Dataset]] = {
     "padded batch": lambda s: _numbers(s).padded_batch(LONG).prefetch(1),
     "zipped batches": lambda s: Dataset.zip(Dataset.range(10**6).batch(LONG), _numbers(s).batch(LONG)).prefetch(1),
     "shuffle": lambda s: _numbers(s).shuffle(LONG).prefetch(1),
+    "skip": lambda s: _numbers(s).skip(LONG).prefetch(1),
     "filter": lambda s: Dataset.range(10**6).filter(lambda x: bool(s(x) < 0)).prefetch(1),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -204,6 +205,16 @@ def test_a_captured_generator_is_refused(generator: Any) -> None:
         Dataset.range(3).map(drawing)
 
     assert len(set(run(Dataset.range(3).map(drawing, traced=False)))) == 3
+
+
+def test_a_generator_that_is_handed_over_is_refused_too() -> None:
+    def drawing(x: Any, g: Any) -> Any:
+        return ops.cast(x, "float32") * 0 + g.random()
+
+    generator = np.random.default_rng(0)
+    for fn in (functools.partial(drawing, g=generator), lambda x, g=generator: drawing(x, g)):
+        with pytest.raises(TraceError, match="random generator while it is traced"):
+            Dataset.range(3).map(fn)
 
 
 def test_the_global_generators_are_refused_too() -> None:

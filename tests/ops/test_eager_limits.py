@@ -67,3 +67,31 @@ def test_it_ends_with_the_element() -> None:
         list(_chain("PNG", ops.decode_png, traced=False).with_options(Options(max_pixels=1)))
 
     assert ops.decode_png(_encoded("PNG"), channels=3).shape == (30, 40, 3)
+
+
+def _inner(data: Any) -> Dataset:
+    return Dataset.from_tensors(len(ops.decode_png(bytes(data), channels=3)))
+
+
+UNUSUAL = {
+    "any channels": lambda s: s.map(lambda data: ops.decode_png(data), traced=False),
+    "any format": lambda s: s.map(lambda data: ops.decode_image(data), traced=False),
+    "traced, any channels": lambda s: s.map(lambda data: ops.decode_png(data)),
+    "py_function": lambda s: s.map(
+        lambda data: ops.py_function(
+            lambda x: ops.decode_png(x, channels=3), (data,), TensorSpec((None, None, None), "uint8")
+        )
+    ),
+    "flat_map": lambda s: s.flat_map(_inner),
+    "generator": lambda s: Dataset.from_generator(lambda: (ops.decode_png(bytes(d), channels=3) for d in list(s))),
+    "prefetched": lambda s: s.map(lambda data: ops.decode_png(data), traced=False).prefetch(1),
+}
+
+
+@pytest.mark.parametrize("make", UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_max_pixels_holds_wherever_something_is_decoded(make: Any) -> None:
+    chain = make(Dataset.from_tensors(_encoded("PNG")))
+
+    assert len(list(chain.with_options(Options(max_pixels=PIXELS)))) == 1
+    with pytest.raises(DataError, match="30x40"):
+        list(chain.with_options(Options(max_pixels=PIXELS - 1, device="cpu", backend="numpy")))
