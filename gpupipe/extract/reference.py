@@ -76,25 +76,29 @@ def read_many(
     """
     out: list[memoryview | DataError] = []
     block, at = memoryview(b""), 0
-    left = sum(reference.length + FOOTER for reference in references)
+    left = sum([reference.length for reference in references]) + FOOTER * len(references)
+    readinto = storage.readinto
     for reference in references:
-        size = reference.length + FOOTER
+        length = reference.length
+        end = at + length + FOOTER
         try:
-            if at + size > len(block):
+            if end > len(block):
+                size = length + FOOTER
                 # Checked before memory is taken: the file was replaced by a shorter one, or the reference is wrong.
                 storage.check(reference.path, reference.offset + HEADER, size)
-                block, at = memoryview(_blocks.take() if size <= _blocks.size else bytearray(max(size, left))), 0
-            storage.readinto(reference.path, reference.offset + HEADER, block[at : at + size])
-            payload = block[at : at + reference.length].toreadonly()
-            if check_crc and masked_crc32c(payload) != _footer(block, at + reference.length)[0]:
+                block = memoryview(_blocks.take() if size <= _blocks.size else bytearray(max(size, left)))
+                at, end = 0, size
+            readinto(reference.path, reference.offset + HEADER, block[at:end])
+            payload = block[at : at + length].toreadonly()
+            if check_crc and masked_crc32c(payload) != _footer(block, at + length)[0]:
                 reason = "the CRC of the payload does not fit: the record is damaged"
                 raise RecordError(reason, file=reference.path, offset=reference.offset, stage="read")
             out.append(payload)
         except DataError as error:
             error.offset = reference.offset
             out.append(error)
-        at += size
-        left -= size
+        at = end
+        left -= length + FOOTER
     return out
 
 

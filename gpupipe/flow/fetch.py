@@ -75,23 +75,20 @@ class _Fetching:
 
     def _fetch(self, elements: list[Element]) -> list[Element]:
         """Read all payloads of some elements at once; what cannot be read makes its element a hole."""
-        wanted = [
-            (row, i, element[0][i])
-            for row, element in enumerate(elements)
-            if type(element[0]) is not Hole
-            for i in self._columns
-            if type(element[0][i]) is Reference
-        ]
-        out = list(elements)
-        for (row, i, _), payload in zip(wanted, read_many([reference for _, _, reference in wanted]), strict=True):
-            columns, stream, position = out[row]
-            if type(columns) is Hole:
-                continue
-            if isinstance(payload, DataError):
-                out[row] = Hole(payload.at(stream.name, position, "read", stream.unit)), stream, position
-            else:
-                out[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
-        return out
+        for i in self._columns:
+            wanted = [
+                row
+                for row, (columns, _, _) in enumerate(elements)
+                if type(columns) is not Hole and type(columns[i]) is Reference
+            ]
+            payloads = read_many([elements[row][0][i] for row in wanted])
+            for row, payload in zip(wanted, payloads, strict=True):
+                columns, stream, position = elements[row]
+                if type(payload) is memoryview:
+                    elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
+                elif isinstance(payload, DataError):
+                    elements[row] = Hole(payload.at(stream.name, position, "read", stream.unit)), stream, position
+        return elements
 
     def close(self) -> None:
         """Drop what was asked for and close the input."""
