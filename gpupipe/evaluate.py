@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from .errors import DecodeError, ShapeError
-from .extract.headers import check_complete, read_header
+from .extract.headers import check_complete, jpeg_size, read_header
 from .graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .op import Array
 from .random import BatchRng, hash64
@@ -54,15 +54,19 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
     Raises:
         DecodeError: not an image, cut short, or more than `max_pixels` pixels.
     """
-    header = read_header(data, orientation=oriented)
-    check_complete(data, header)
-    if header.height * header.width > max_pixels:
+    if not oriented and len(data) > 4 and data[0] == data[-2] == 0xFF and data[1] == 0xD8 and data[-1] == 0xD9:
+        height, width, *_ = jpeg_size(data)  # a whole JPEG, by its first and last bytes: the common case
+        turned = False
+    else:
+        header = read_header(data, orientation=oriented)
+        check_complete(data, header)
+        height, width, turned = header.height, header.width, header.orientation >= 5
+    if height * width > max_pixels:
         raise DecodeError(
-            f"an image may have {max_pixels} pixels (Options.max_pixels), got {header.height}x{header.width} = "
-            f"{header.height * header.width}",
+            f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}",
             stage="header",
         )
-    return (header.width, header.height) if header.orientation >= 5 else (header.height, header.width)
+    return (width, height) if turned else (height, width)
 
 
 class BatchValues:

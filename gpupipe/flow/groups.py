@@ -51,7 +51,7 @@ class Stage:
     aligned: bool = False
     executor: Callable[[Program, int], Executor] | None = None
     headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
-    ready: int = 2
+    ready: int = 1
     label: str = "batch"
     to_device: Callable[[Any], Any] | None = None
     to_host: bool = False

@@ -67,10 +67,9 @@ class HostProgram:
             return self._one_by_one(at)
         steps, slots = self._steps()
         picks = [slots[value.data if isinstance(value, HeaderCheck) else value] for value in self.outputs]
-        checks = [output if isinstance(output, HeaderCheck) else None for output in self.outputs]
+        checks = [(k, output) for k, output in enumerate(self.outputs) if isinstance(output, HeaderCheck)]
         blank: list[Any] = [value.value if isinstance(value, Const) else None for value in self._order]
         columns = [(i, value.index) for i, value in enumerate(self._order) if isinstance(value, Input)]
-        plain = not any(checks)
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
             have = blank.copy()
@@ -84,14 +83,10 @@ class HostProgram:
                         have[j] = result[index]
                 except Exception as error:
                     raise blame(error, name) from error
-            if plain:
-                return tuple([have[i] for i in picks])
-            return tuple(
-                [
-                    have[i] if check is None else self._header(have[i], check)
-                    for i, check in zip(picks, checks, strict=True)
-                ]
-            )
+            out = [have[i] for i in picks]
+            for k, check in checks:
+                out[k] = self._header(out[k], check)
+            return tuple(out)
 
         return compute
 

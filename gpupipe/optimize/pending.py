@@ -46,7 +46,7 @@ class Pending:
     aligned: bool = False
     unstack: bool = False
     above: tuple[Step, ...] = ()
-    ready: int = 2
+    ready: int = 1
     references: frozenset[int] = frozenset()
     steps: tuple[str, ...] = ()
 
