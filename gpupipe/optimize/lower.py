@@ -53,9 +53,7 @@ from .transparent import held, transparent_step
 __all__ = ["Lowered", "lower"]
 
 AHEAD = 1
-"""Finished batches that AUTOTUNE lets wait beside the two that the executor works on. Each one more is memory that has to
-be touched anew before it is used again: with two, a batch of 64 cost 2 % more over the first 3,000 images.
-"""
+"""Finished batches that AUTOTUNE lets wait beside the two that the executor works on: one more is 38 MB at 64 x 224 x 224."""
 
 
 RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")
