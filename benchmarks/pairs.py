@@ -96,8 +96,8 @@ def run_pairs(
     """Yield `count` pairs of each contestant with the reference; the reference is paired with itself, too.
 
     Rounds go through all contestants, so that a slow minute of the machine meets all of them, and every second pair
-    runs the reference first. Every run draws with a seed of its own: over 2,560 images the crop windows of one seed hold
-    up to 4 % more or fewer pixels than those of another, which is work.
+    runs the reference first. Every run draws with a seed of its own: over 2,560 images the windows of one seed hold up
+    to 4 % more pixels than those of another, which is work.
     """
     for i in range(count):
         for name in (reference, *(name for name in contestants if name != reference)):
