@@ -474,7 +474,7 @@ def trace_inner(
         result = call_with(fn, symbols)
     except SpecError:
         raise
-    except Exception:
+    except Exception:  # nothing is lost: the function is called again for each element, and raises there with its place
         return None, True
     finally:
         _ACTIVE.reset(token)

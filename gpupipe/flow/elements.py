@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Context, Element, Flow, Hole, Stream
+from .base import Context, Element, Flow, Hole
 
 __all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipFlow", "TakeFlow", "ZipFlow", "close"]
 
@@ -233,8 +233,3 @@ class ZipFlow:
         finally:
             for inner in opened:
                 close(inner)
-
-
-def identities(rows: Sequence[tuple[Stream, int]]) -> tuple[list[Stream], list[int]]:
-    """Pairs of stream and position as two lists."""
-    return [stream for stream, _ in rows], [position for _, position in rows]

@@ -19,9 +19,7 @@ class Inner:
     """How to open the dataset that belongs to one outer element.
 
     Attributes:
-        flow: of the traced inner plan, if there is one; its `ParamFlow`s see the outer element.
-        make: otherwise a function of the outer columns that gives a flow.
-        params: the `ParamFlow`s of the inner plan.
+        open: gives the elements of that dataset, for the context it is opened in and the outer element.
     """
 
     open: Callable[[Context, Element], Iterator[Element]]
