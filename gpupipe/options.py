@@ -47,12 +47,13 @@ class Options:
         device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI imports,
             else the CPU. "gpu" without a number is `LOCAL_RANK` (as torchrun sets it), else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
-        threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use.
+        threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use. Unless it is set,
+            DALI on the CPU gets one more: its threads wait for one another at the end of each op.
         seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: `set_seed`'s,
-        else 0. deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default
-        True. on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"``
-        leaves it
-            out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
+            else 0.
+        deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
+        on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves
+            it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
         max_pixels: images with more pixels (height * width) than this are bad elements, found before they are decoded;
             default 178,956,970, Pillow's own limit.
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
@@ -108,6 +109,7 @@ class Options:
             device=self.device or "auto",
             backend=self.backend or "auto",
             threads=self.threads or cpu_count(),
+            dali_threads=self.threads or cpu_count() + 1,
             seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             deterministic=self.deterministic is not False,
             on_error=self.on_error or "raise",
@@ -125,6 +127,7 @@ class Settings:
     device: str
     backend: str
     threads: int
+    dali_threads: int
     seed: int
     deterministic: bool
     on_error: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from benchmarks.job import SIZE, Job
+from benchmarks.machine import cores
 
 __all__ = ["batches"]
 
@@ -38,4 +39,6 @@ def batches(
         .batch(job.batch, drop_remainder=True)
         .prefetch(gp.AUTOTUNE)
     )
-    yield from ds.with_options(gp.Options(device=device, backend=backend, threads=job.threads, seed=job.seed))
+    # As many as there are cores is the default, which knows how many threads DALI needs for them.
+    threads = None if job.threads == cores() else job.threads
+    yield from ds.with_options(gp.Options(device=device, backend=backend, threads=threads, seed=job.seed))

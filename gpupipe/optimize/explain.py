@@ -39,7 +39,8 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if settings.disabled_rules:
         lines.append(f"  disabled: {', '.join(settings.disabled_rules)}")
     lines.append(
-        f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads}, "
+        f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads} "
+        f"(DALI on CPU: {settings.dali_threads}), "
         f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
     )
     return Explanation("\n".join(lines))

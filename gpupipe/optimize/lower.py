@@ -47,10 +47,11 @@ from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
 from .pending import Pending, renumber
 from .place import Placer
+from .registry import LOWERINGS
 from .rules import PLAN_RULES, ShuffleRepeat, rewrite
 from .transparent import held, transparent_step
 
-__all__ = ["Lowered", "lower"]
+__all__ = ["Lowered", "Lowerer", "lower"]
 
 AHEAD = 1
 """Finished batches that AUTOTUNE lets wait beside the two in work: each is 38 MB for 64 images of 224 x 224."""
@@ -92,7 +93,7 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
     root, fired = rewrite(root, settings.disabled_rules)
-    lowerer = _Lowerer(settings, Placer(settings, dry=at is None), at)
+    lowerer = Lowerer(settings, Placer(settings, dry=at is None), at)
     trailing = 0
     while isinstance(root, Prefetch | WithOptions):
         if isinstance(root, Prefetch):
@@ -111,7 +112,7 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
 
 
 @dataclass
-class _Lowerer:
+class Lowerer:
     """Lowers node by node, inputs first, with a table instead of recursion."""
 
     settings: Settings
@@ -167,6 +168,9 @@ class _Lowerer:
                 self.references[id(source)] = self.references.get(id(source), False) or want
 
     def _node(self, node: Node) -> Pending:
+        lowering = LOWERINGS.get(type(node))
+        if lowering is not None:
+            return lowering(self, node)
         match node:
             case Param() | Tensors() | Slices() | Range() | Files() | FromGenerator() | Records():
                 return self._source(node)
@@ -214,7 +218,7 @@ class _Lowerer:
                 signature = node.signature
                 structure = signature.structure if signature.structure is not None else None
                 flow = generated = GeneratorFlow(node.generator, node.args, structure, signature.specs)
-                return self._learned(node, flow, (text,), lambda: structure or generated.learned())
+                return self.learned(node, flow, (text,), lambda: structure or generated.learned())
             case Records():
                 held = self.references.get(id(node), False) and not node.compression
                 inner = self.done[id(node.source)].flow
@@ -225,7 +229,7 @@ class _Lowerer:
                 raise PlanError(f"{text} is no source")
         return Pending.columns_of(flow, node.element, (text,))
 
-    def _learned(self, node: Node, flow: Flow, steps: tuple[str, ...], structure: Callable[[], Any]) -> Pending:
+    def learned(self, node: Node, flow: Flow, steps: tuple[str, ...], structure: Callable[[], Any]) -> Pending:
         """A chain whose elements only the first one can tell: look at it, and keep it."""
         element = node.element
         if element.known or (self.at is None and element.structure is not None):
@@ -268,7 +272,7 @@ class _Lowerer:
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
         flow = PythonMapFlow(placed.flow, function, calls, deterministic)
         text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
-        return self._learned(node, flow, (*placed.steps, text), function.learned)
+        return self.learned(node, flow, (*placed.steps, text), function.learned)
 
     def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
         batched = source.element.batched
@@ -329,8 +333,8 @@ class _Lowerer:
         if node.inner is None:
             dynamic = DynamicInner(node, source.element, self._lower_inner)
             flow = self._outer(node, source.flow, Inner(dynamic))
-            return self._learned(node, flow, (*source.steps, node.describe()), dynamic.learned)
-        below = _Lowerer(self.settings, self.placer, None)
+            return self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned)
+        below = Lowerer(self.settings, self.placer, None)
         below.references = {id(node.inner): self.references.get(id(node), False)}
         below.ahead = calls != 0
         pending = below.run(node.inner)
@@ -342,7 +346,7 @@ class _Lowerer:
 
     def _lower_inner(self, node: FlatMap, plan: Node, at: Context) -> Pending:
         """Lower a dataset that was made while running. Its stages are its own: nobody explains them."""
-        below = _Lowerer(self.settings, Placer(self.settings), at)
+        below = Lowerer(self.settings, Placer(self.settings), at)
         below.ahead = isinstance(node, Interleave) and node.calls != 0
         plan, _ = rewrite(plan, self.settings.disabled_rules)
         return below.placer.place(below.run(plan), label=node.name)

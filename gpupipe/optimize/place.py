@@ -126,7 +126,8 @@ class Placer:
         label = "batch" if pending.batch else label
         make, to_device = None, None
         if program is not None and choice is not None:
-            make = _Maker(choice, self.settings.threads)
+            other = choice.executor == "numpy" or choice.device_id is not None
+            make = _Maker(choice, self.settings.threads if other else self.settings.dali_threads)
             to_device = _device_hand_over(choice, deliver and how != "rows")
         names = (
             pending.element.structure.leaf_names()

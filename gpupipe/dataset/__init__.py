@@ -1,0 +1,12 @@
+"""dataset: the chain as a user writes it. Every method makes one plan node and runs nothing.
+
+What runs a chain (optimize, flow, transform, load) is imported by the first chain that runs: `import gpupipe` is quick.
+"""
+
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
+from .core import Dataset
+from .files import TFRecordDataset
+
+__all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "TFRecordDataset"]
+
+INFINITE_CARDINALITY = INFINITE

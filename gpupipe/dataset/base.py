@@ -1,0 +1,84 @@
+"""base: what every dataset is: a plan, and how often it was gone through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import arity, checked_function
+from ..candidate import name_of
+from ..errors import PlanTypeError
+from ..plan.node import Node
+from ..plan.sources import Param
+from ..plan.steps import refuse_options
+from ..trace import Traced, active_trace, require_no_symbols, trace, trace_inner
+
+if TYPE_CHECKING:
+    from .core import Dataset
+
+__all__ = ["Chain", "new"]
+
+
+def new(plan: Node) -> Dataset:
+    """A dataset of a plan that begins here."""
+    from .core import Dataset
+
+    return Dataset(plan)
+
+
+class Chain:
+    """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on."""
+
+    def __init__(self, plan: Node, passes: dict[tuple[bytes, int], int] | None = None) -> None:
+        self.plan = plan
+        # How many iterators were started, by plan; made by the source and handed on, so that a chain that is
+        # written anew in each turn of a loop still counts its epochs.
+        self._passes = {} if passes is None else passes
+
+    def _then(self, plan: Node) -> Dataset:
+        from .core import Dataset
+
+        return Dataset(plan, self._passes)
+
+    def _trace(self, who: str, fn: Callable[..., Any], force: bool | None = None) -> Traced | None:
+        element = self.plan.element
+        assert element.structure is not None
+        outer = active_trace()
+        return trace(
+            fn,
+            element.structure,
+            element.rows(),
+            batched=element.batched,
+            counts=self.plan.counts,
+            depth=0 if outer is None else outer.depth + 1,
+            force=force,
+            who=who,
+        )
+
+    def _inner(self, who: str, fn: Callable[..., Any]) -> Node | None:
+        """The plan of a function that returns datasets; None if it has to be called for each element."""
+        checked_function(who, fn)
+        element = self.plan.element
+        arity(who, fn, element)
+        if not element.known or element.structure is None or element.batched:
+            require_no_symbols(who, fn)
+            return None
+        outer = active_trace()
+        depth = 0 if outer is None else outer.depth + 1
+        param = Param(element, depth, self.plan.counts)
+        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, self.plan.counts)
+        if isinstance(result, Chain):
+            refuse_options(who, result.plan)
+            return result.plan
+        if failed:
+            require_no_symbols(who, fn)
+            return None
+        raise PlanTypeError(
+            f"{who} needs a function that returns a Dataset, got {type(result).__name__} from {name_of(fn)}"
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.plan.describe()}, element_spec={self.plan.element.nested}>"

@@ -1,0 +1,23 @@
+"""core: the chain as a user writes it. Every method makes one plan node and runs nothing."""
+
+from __future__ import annotations
+
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
+from .batches import Batches
+from .buffers import Buffers
+from .elements import Elements
+from .running import Running
+from .sources import Sources
+
+__all__ = ["Dataset"]
+
+
+class Dataset(Sources, Elements, Batches, Buffers, Running):
+    """A lazy chain of steps over elements; immutable, every method returns a new one.
+
+    Make one with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), then iterate over it.
+    Building a chain reads names, never contents.
+    """
+
+    INFINITE_CARDINALITY = INFINITE
+    UNKNOWN_CARDINALITY = UNKNOWN_CARDINALITY

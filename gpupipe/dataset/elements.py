@@ -1,0 +1,182 @@
+"""elements: the methods of a `Dataset`: steps that go element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..arguments import (
+    arity,
+    checked_function,
+    in_the_order_of,
+    integer,
+    parallel_calls,
+    positive,
+    reordered,
+    same_structure,
+    signature,
+)
+from ..candidate import decide, name_of
+from ..errors import PlanError, PlanTypeError
+from ..options import AUTOTUNE
+from ..plan.joins import Concatenate
+from ..plan.steps import Enumerate, Filter, FlatMap, Interleave, Map, Repeat, Shard, Skip, Take
+from ..trace import require_no_symbols
+from .base import Chain
+
+if TYPE_CHECKING:
+    from .core import Dataset
+
+__all__ = ["Elements"]
+
+
+class Elements(Chain):
+    """The methods of a `Dataset`: steps that go element by element."""
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
+        *,
+        traced: bool | None = None,
+        spec: Any = None,
+        rng: bool = False,
+    ) -> Dataset:
+        """Apply a function to every element; a top-level tuple is unpacked into arguments.
+
+        A function that calls gpupipe ops (or is a plain expression) is traced once and becomes part of the graph; any
+        other runs as ordinary Python for each element.
+
+        Args:
+            map_func: the function.
+            num_parallel_calls: threads for a Python function, `AUTOTUNE` for all; a traced one uses `Options.threads`.
+            deterministic: False lets parallel Python calls overtake each other.
+            synchronous: tf.data's switch; True may not be combined with `num_parallel_calls`.
+            use_unbounded_threadpool: accepted for compatibility; the pool is as large as `num_parallel_calls`.
+            traced: True insists on tracing, False runs ordinary Python.
+            spec: what a Python function returns, a structure of `TensorSpec`; checked.
+            rng: hand a Python function a `numpy.random.Generator` as last argument, seeded by (seed, epoch, element).
+        """
+        calls = parallel_calls("map", num_parallel_calls)
+        if synchronous and calls:
+            raise PlanError("map takes synchronous=True or num_parallel_calls, not both")
+        checked_function("map", map_func)
+        element = self.plan.element
+        if traced and (rng or spec is not None):
+            raise PlanError("map takes traced=True or the arguments of a Python function (rng, spec), not both")
+        arity("map", map_func, element, extra=1 if rng else 0)
+        graph, pending = None, False
+        if traced is not False and not rng and spec is None:
+            if element.known and element.structure is not None:
+                graph = self._trace("map", map_func, force=traced)
+            else:
+                pending = bool(traced) or decide(map_func) != "python"
+        if graph is None:
+            require_no_symbols("map", map_func)
+        result = None if spec is None else signature("map", spec)
+        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng))
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+        """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""
+        checked_function("filter", predicate)
+        arity("filter", predicate, self.plan.element)
+        graph = None
+        if self.plan.element.known and not self.plan.element.batched:
+            graph = self._trace("filter", predicate)
+        if graph is not None:
+            (spec, *rest) = [value.spec for value in graph.outputs]
+            if rest or spec.shape != () or spec.dtype != np.dtype(bool):
+                got = ", ".join(str(value.spec) for value in graph.outputs)
+                raise PlanError(
+                    f"filter needs a predicate that returns one boolean, got {got} from {name_of(predicate)}"
+                )
+        else:
+            require_no_symbols("filter", predicate)
+        return self._then(Filter(self.plan, predicate, graph))
+
+    def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
+        """Make a dataset of each element and put them one after the other."""
+        return self._then(FlatMap(self.plan, map_func, self._inner("flat_map", map_func)))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Dataset],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """Make a dataset of each element and take elements of several in turn.
+
+        Args:
+            map_func: returns a Dataset.
+            cycle_length: datasets open at a time; 16 unless set, on every machine.
+            block_length: elements taken from each in turn; 1 unless set.
+            num_parallel_calls: lets readers run ahead; `AUTOTUNE` or any number >= 1. The order stays the same.
+            deterministic: False takes what is ready first.
+        """
+        cycle = positive("interleave", "cycle_length", None if cycle_length == AUTOTUNE else cycle_length, 16)
+        block = positive("interleave", "block_length", block_length, 1)
+        calls = parallel_calls("interleave", num_parallel_calls)
+        inner = self._inner("interleave", map_func)
+        return self._then(
+            Interleave(self.plan, map_func, inner, cycle=cycle, block=block, calls=calls, deterministic=deterministic)
+        )
+
+    def take(self, count: int) -> Dataset:
+        """Keep the first `count` elements; all of them for a negative count."""
+        return self._then(Take(self.plan, integer("take", "count", count)))
+
+    def skip(self, count: int) -> Dataset:
+        """Leave out the first `count` elements; all of them for a negative count."""
+        return self._then(Skip(self.plan, integer("skip", "count", count)))
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """Go through the elements `count` times, endlessly for None or a negative count. Passes draw anew."""
+        return self._then(Repeat(self.plan, -1 if count is None else integer("repeat", "count", count)))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Keep every `num_shards`-th element, beginning with number `index`."""
+        shards, index = integer("shard", "num_shards", num_shards), integer("shard", "index", index)
+        if shards < 1:
+            raise PlanError(f"shard needs num_shards >= 1, got {shards}")
+        if not 0 <= index < shards:
+            raise PlanError(f"shard needs an index from 0 to {shards - 1}, got {index}")
+        return self._then(Shard(self.plan, shards, index))
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Pair every element with a running number: (int64, element)."""
+        return self._then(Enumerate(self.plan, integer("enumerate", "start", start)))
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """Append the elements of another dataset of the same structure and dtypes."""
+        if not isinstance(dataset, Chain):
+            raise PlanTypeError(f"concatenate needs a Dataset, got {type(dataset).__name__}")
+        mine, other = self.plan.element, dataset.plan.element
+        if mine.structure is not None and other.structure is not None:
+            if not same_structure(mine, other):
+                raise PlanTypeError(
+                    f"concatenate needs datasets of one structure, got {mine.structure} and {other.structure}"
+                )
+            for a, b in zip(mine.specs, reordered(mine, other), strict=True):
+                if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
+                    raise PlanTypeError(f"concatenate needs datasets of one dtype, got {a} and {b}")
+            if mine.structure != other.structure:
+                dataset = dataset.map(in_the_order_of(mine))
+        first, second = self.plan, dataset.plan
+        if isinstance(first, Concatenate) and second.number < first.number:
+            # `ds = ds.concatenate(d)` in a loop is one node; its number, and so every key before, stays.
+            return self._then(Concatenate((*first.inputs, second), number=first.number))
+        return self._then(Concatenate((first, second)))
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """Return `transformation_func(self)`."""
+        result = transformation_func(cast("Dataset", self))
+        if not isinstance(result, Chain):
+            raise PlanTypeError(f"apply needs a function that returns a Dataset, got {type(result).__name__}")
+        return result

@@ -1,0 +1,164 @@
+"""sources: the methods of a `Dataset`: where elements come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..arguments import integer_or_none, kept, path_names, shapes_like, signature
+from ..errors import PlanError, PlanTypeError
+from ..extract.patterns import expand, stable_names
+from ..plan.joins import Zip
+from ..plan.node import Element, Node
+from ..plan.sources import Files, FromGenerator, Range, Slices, Tensors
+from ..plan.steps import Shuffle
+from ..spec import TensorSpec, as_leaf, flatten
+from ..trace import require_no_symbols
+from .base import Chain, new
+
+if TYPE_CHECKING:
+    from .core import Dataset
+
+__all__ = ["Sources"]
+
+
+class Sources(Chain):
+    """The methods of a `Dataset`: where elements come from."""
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """Make a dataset of one element. Arrays above 1 MB are not copied: do not change them while they are read."""
+        leaves, structure = flatten(tensors)
+        if structure.kind is type(None):
+            raise PlanError("from_tensors needs an element, got None")
+        return new(Tensors(tuple(kept(as_leaf(leaf)) for leaf in leaves), structure))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """Make a dataset of the slices of dimension 0 of every leaf. Lists are arrays, tuples are structure.
+
+        Arrays above 1 MB are not copied: do not change them while they are read.
+        """
+        leaves, structure = flatten(tensors)
+        arrays = [kept(as_leaf(leaf)) for leaf in leaves]
+        if not arrays:
+            raise PlanError("from_tensor_slices needs at least one array, got None")
+        for array in arrays:
+            if not getattr(array, "shape", ()):
+                raise PlanError(
+                    f"from_tensor_slices needs arrays with a first dimension to slice, got the scalar {array!r}"
+                )
+        sizes = {len(array) for array in arrays}
+        if len(sizes) > 1:
+            raise PlanError(f"from_tensor_slices needs leaves of one length, got {', '.join(map(str, sorted(sizes)))}")
+        return new(Slices(tuple(arrays), structure, path_names(arrays[0])))
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+    ) -> Dataset:
+        """Make a dataset of what `generator(*args)` yields; it is called anew for every pass.
+
+        Args:
+            generator: a function that returns an iterable.
+            output_types: a structure of dtypes, together with `output_shapes` (tf.data's older form).
+            output_shapes: a structure of shapes.
+            args: handed to the generator.
+            output_signature: a structure of `TensorSpec`. Without one the first element decides.
+        """
+        if not callable(generator):
+            raise PlanTypeError(f"from_generator needs a callable, got {type(generator).__name__}")
+        if output_types is not None and output_signature is not None:
+            raise PlanTypeError("from_generator takes output_signature or output_types, not both")
+        if output_types is None and output_shapes is not None:
+            raise PlanTypeError("from_generator needs output_types with output_shapes")
+        require_no_symbols("from_generator", (generator, args))
+        element = Element(None, ())
+        if output_types is not None:
+            dtypes, structure = flatten(output_types)
+            shapes = [None] * len(dtypes) if output_shapes is None else shapes_like(output_shapes, structure)
+            element = Element(structure, tuple(TensorSpec(s, d) for s, d in zip(shapes, dtypes, strict=True)))
+        elif output_signature is not None:
+            element = signature("from_generator", output_signature)
+        return new(FromGenerator(generator, tuple(args or ()), element))
+
+    @staticmethod
+    def range(*args: int, output_type: Any = "int64") -> Dataset:
+        """Make a dataset of numbers, with the arguments of Python's `range`."""
+        if not 1 <= len(args) <= 3:
+            raise PlanError(f"range needs 1 to 3 arguments, got {len(args)}")
+        for arg in args:
+            if isinstance(arg, bool) or not isinstance(arg, (int, np.integer)):
+                raise PlanTypeError(f"range needs integers, got {arg!r}")
+        numbers = [int(arg) for arg in args]
+        start, stop, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
+        if step == 0:
+            raise PlanError("range needs a step other than 0")
+        dtype = np.dtype(output_type)
+        if dtype.kind not in "iuf":
+            raise PlanTypeError(f"range needs an integer or float output_type, got {dtype}")
+        return new(Range(start, stop, step, dtype))
+
+    @staticmethod
+    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
+        """Make a dataset of file names.
+
+        Args:
+            file_pattern: one pattern or a list: ``*``, ``?``, ``[ab]`` within a folder, ``**`` below it, ``{a,b}``.
+            shuffle: a new order in each epoch; True unless set.
+            seed: of that order; the chain's seed if None.
+
+        Raises:
+            PlanError: nothing matches.
+        """
+        one = isinstance(file_pattern, (str, bytes)) or hasattr(file_pattern, "__fspath__")
+        if not one and not isinstance(file_pattern, Iterable):
+            raise PlanTypeError(f"list_files needs a pattern or a list of patterns, got {file_pattern!r}")
+        given: list[Any] = [file_pattern] if one else list(file_pattern)
+        patterns: list[str] = []
+        for pattern in given:
+            if not isinstance(pattern, (str, bytes)) and not hasattr(pattern, "__fspath__"):
+                raise PlanTypeError(f"list_files needs patterns that are strings or paths, got {pattern!r}")
+            patterns.append(os.fsdecode(pattern))
+        hits = [(hit, pattern == hit[0]) for pattern in patterns for hit in expand(pattern)]
+        plain = [path for (path, _), explicit in hits if explicit]
+        found = [hit for hit, explicit in hits if not explicit]
+        found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
+        if not found:
+            raise PlanError(f"list_files needs files, and none match {', '.join(patterns)}")
+        integer_or_none("list_files", "seed", seed)
+        plan: Node = Files(tuple(path for path, _ in found), tuple(name for _, name in found))
+        if shuffle is None or shuffle:
+            plan = Shuffle(plan, len(found), seed)
+        return new(plan)
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None) -> Dataset:
+        """Put the elements of several datasets side by side; the shortest ends it.
+
+        Args:
+            args: datasets, or one structure (tuple, dict) of datasets.
+            datasets: the same by name.
+        """
+        if args and datasets is not None:
+            raise PlanTypeError("zip takes datasets as arguments or by name, not both")
+        given = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        if isinstance(given, Chain):
+            return cast("Dataset", given)
+        if given is None or given == ():
+            raise PlanTypeError("zip needs at least one dataset")
+        if isinstance(given, list):
+            raise PlanTypeError("zip needs datasets in a tuple or dict, got a list; use a tuple")
+        leaves, structure = flatten(given)
+        for leaf in leaves:
+            if not isinstance(leaf, Chain):
+                raise PlanTypeError(f"zip needs datasets, got {type(leaf).__name__}")
+        first: Dataset = leaves[0]
+        return first._then(Zip(tuple(leaf.plan for leaf in leaves), structure))
