@@ -284,9 +284,17 @@ class Lowerer:
         specs = tuple(value.spec.batched(size) if batched else value.spec for value in traced.outputs)
         element = Element(traced.structure, specs, batched)
         pending = replace(source, values=values, element=element, steps=(*source.steps, node.describe()))
-        if "deferral" in self.settings.disabled_rules:
+        if self._computed_at_once("deferral"):
             return self.placer.place(pending, label="map")
+        self.placer.count({"deferral": 1})
         return pending
+
+    def _computed_at_once(self, rule: str) -> bool:
+        """Whether maps are computed where they stand, because a rule is off.
+
+        Never under "replace": there a bad row's stand-in is drawn under the bad row's key, which needs expressions.
+        """
+        return rule in self.settings.disabled_rules and self.settings.on_error != "replace"
 
     def _trace_now(self, node: Map, source: Pending) -> Traced | None:
         """Trace a map whose input is known since its first element."""
@@ -368,8 +376,10 @@ class Lowerer:
             tuple(spec.batched(node.size if node.drop else None) for spec in source.element.specs),
             batched=True,
         )
-        if "map_and_batch" in self.settings.disabled_rules:
+        if self._computed_at_once("map_and_batch"):
             source = self.placer.place(source, label="map")
+        elif not source.placed:
+            self.placer.count({"map_and_batch": 1})
         aligned = id(node) in self.zipped
         steps = (*source.steps, node.describe())
         return replace(source, batch=(node.size, node.drop), aligned=aligned, element=element, steps=steps)

@@ -35,6 +35,7 @@ class Placer:
         settings: of the run.
         dry: nothing will run: an executor that this machine does not have is described, not refused.
         notes: one per transform stage, in the order in which they were placed.
+        fired: how often each rule fired.
     """
 
     settings: Settings
@@ -65,13 +66,14 @@ class Placer:
         if pending.placed:
             return pending
         values, fired = optimize_values(pending.values, self.settings.disabled_rules)
-        self._fired(fired)
+        self.count(fired)
         pending = self._cut(replace(pending, values=values))
         if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):
             return self._on_host(pending)
         return self._stage(pending, deliver, label)
 
-    def _fired(self, fired: dict[str, int]) -> None:
+    def count(self, fired: dict[str, int]) -> None:
+        """Add to how often each rule fired."""
         for name, count in fired.items():
             self.fired[name] = self.fired.get(name, 0) + count
 

@@ -240,7 +240,22 @@ DATA_ERRORS: list[tuple[str, Callable[[], gp.Dataset], str]] = [
     (
         "generator structure",
         lambda: Dataset.from_generator(lambda: iter([(1, 2)]), output_signature=SPEC),
-        "from_generator needs elements like int32, got the structure",
+        r"from_generator needs int32, got int64\[2\]",
+    ),
+    (
+        "generator nesting",
+        lambda: Dataset.from_generator(lambda: iter([1]), output_signature=(SPEC, SPEC)),
+        r"from_generator needs elements like \(int32, int32\), got 1",
+    ),
+    (
+        "generator precision",
+        lambda: Dataset.from_generator(lambda: iter([np.float64(0.1)]), output_signature=TensorSpec((), "float32")),
+        "from_generator needs float32, got float64",
+    ),
+    (
+        "generator overflow",
+        lambda: Dataset.from_generator(lambda: iter([1e300]), output_signature=TensorSpec((), "float32")),
+        "from_generator needs float32, got float64",
     ),
     (
         "generator shape",

@@ -157,6 +157,24 @@ def test_a_number_that_does_not_fit_its_type_is_an_error_and_the_rest_goes_on() 
     assert outcomes(dataset) == [1, "error", 3]
 
 
+def test_a_generator_may_yield_tuples_where_its_signature_has_an_array_and_lists_where_it_has_a_tuple() -> None:
+    rows = Dataset.from_generator(lambda: iter([(1, 2), (3, 4)]), output_signature=TensorSpec((2,), "int64"))
+    pairs = Dataset.from_generator(
+        lambda: iter([[(("a",), ("b",)), 1]]), output_signature=(TensorSpec((2, 1), bytes), TensorSpec((), "int64"))
+    )
+
+    assert run(rows) == [[1, 2], [3, 4]]
+    assert run(pairs) == [([[b"a"], [b"b"]], 1)]
+
+
+def test_python_floats_take_the_precision_of_the_signature() -> None:
+    spec = (TensorSpec((), "float32"), TensorSpec((2,), "float16"))
+    ((one, two),) = Dataset.from_generator(lambda: iter([(0.1, [0.2, float("inf")])]), output_signature=spec)
+
+    assert (one.dtype, one) == (np.float32, np.float32(0.1))
+    np.testing.assert_array_equal(two, np.array([0.2, np.inf], np.float16), strict=True)
+
+
 def test_an_exception_in_a_generator_ends_it_and_is_the_cause() -> None:
     def numbers() -> Iterator[int]:
         yield 1
