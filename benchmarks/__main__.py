@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu]`; `chain` if none is named."""
+"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|host]`; `chain` if none is named."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
+from benchmarks.host import CHAINS, host
 from benchmarks.machine import cores, gpus
 from benchmarks.memory import shuffle_memory
 from benchmarks.pairs import ContestantFailed
@@ -17,7 +18,7 @@ from benchmarks.pairs import ContestantFailed
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
-COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu")
+COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "host")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,6 +85,20 @@ def _memory(options: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
+def _host(options: argparse.Namespace, folder: Path) -> int:
+    chains = tuple(options.chains.split(",")) if options.chains else tuple(CHAINS)
+    path = host(
+        options.out,
+        contestants=_names(options),
+        chains=chains,
+        elements=options.elements,
+        batch=options.batch,
+        pairs=options.pairs,
+    )
+    print(f"written to {path.name}")
+    return 0
+
+
 def _names(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(options.contestants.split(",")) if options.contestants else ()
 
@@ -115,7 +130,13 @@ def _parser() -> argparse.ArgumentParser:
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: the same as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")
-    for command in (chain, extract, gpu, memory):
+    host_path = commands.add_parser("host", help="what one element costs on the host: map, batch, shuffle, filter ...")
+    host_path.set_defaults(run=_host)
+    host_path.add_argument("--chains", default="", help=f"out of {', '.join(CHAINS)}; default: all")
+    host_path.add_argument("--elements", type=_positive, default=1_000_000, help="that enter a chain (%(default)s)")
+    host_path.add_argument("--batch", type=_positive, default=1000, help="rows in a batch (%(default)s)")
+    host_path.add_argument("--pairs", type=_positive, default=5, help="pairs for each contestant (%(default)s)")
+    for command in (chain, extract, gpu, memory, host_path):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

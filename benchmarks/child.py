@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from benchmarks.contestants import CONTESTANTS, batches
+from benchmarks.contestants import CONTESTANTS, batches, host_passes
 from benchmarks.job import Audit, Job, Run
 from benchmarks.probe import audit_images, audit_records
 from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_seconds
@@ -80,6 +80,10 @@ def _report(job: Job) -> dict[str, Any]:
         return {"error": _error(job)}
     if job.mode == "memory":
         return _memory(job)
+    if job.mode == "host":
+        return asdict(measure_pass(job, begun))
+    if job.mode == "host-audit":
+        return audit_pass(job)
     iterator = batches(job)
     if job.mode == "audit":
         audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
@@ -87,6 +91,42 @@ def _report(job: Job) -> dict[str, Any]:
     run = measure(job, iterator, begun)
     _close(iterator)
     return asdict(run)
+
+
+def measure_pass(job: Job, begun: float) -> Run:
+    """Time one whole pass of a host chain, behind a few batches of the same chain that build what is built once."""
+    passes = host_passes(job)
+    warm = iter(passes())
+    next(warm)
+    first = time.monotonic()
+    _close(warm)
+    cpu, start = tree_cpu_seconds(), time.perf_counter()
+    batch = None
+    for batch in passes():  # noqa: B007 (the last one is looked at)
+        pass
+    seconds, cpu = time.perf_counter() - start, tree_cpu_seconds() - cpu
+    return Run(
+        contestant=job.contestant,
+        items=job.elements,
+        seconds=seconds,
+        cpu_seconds=cpu,
+        first_batch_s=first - begun,
+        start_s=first - job.started,
+        peak_rss_mb=peak_bytes() / 1e6,
+        shape=_shape(batch),
+        dtype=str(getattr(batch, "dtype", "")),
+    )
+
+
+def audit_pass(job: Job) -> dict[str, Any]:
+    """What one pass of a host chain gives: its batches, rows, dtype, and a sum that tells which values came."""
+    shapes, total, dtype = [], 0.0, ""
+    for batch in host_passes(job)():
+        shapes.append(_shape(batch))
+        total += float(batch.sum())
+        dtype = str(batch.dtype)
+    return {"batches": len(shapes), "rows": sum(n for n, *_ in shapes), "row": shapes[0][1:], "sum": total,
+            "dtype": dtype}  # fmt: skip
 
 
 def _memory(job: Job) -> dict[str, Any]:

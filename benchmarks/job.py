@@ -13,7 +13,7 @@ IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
 SIZE = 224
 
-Mode = Literal["measure", "audit", "damaged", "memory"]
+Mode = Literal["measure", "audit", "damaged", "memory", "host", "host-audit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Job:
         files: TFRecord shards; a file listed k times is read k times in one pass.
         mode: "measure" times a window; "audit" goes through one pass and reports what came out; "damaged" expects
             an error about the record with a wrong checksum that is in the files; "memory" goes through one pass
-            without the shuffle buffer to settle, then through one with it, and reports what the second added.
+            without the shuffle buffer to settle, then through one with it, and reports what the second added; "host"
+            times one pass of a chain of `benchmarks.host`, "host-audit" reports what came out of it.
         batch: rows in a batch.
         threads: CPU threads (or worker processes) the contestant may use for its main work.
         warmup: batches taken before the window starts.
@@ -33,6 +34,9 @@ class Job:
         shuffle: records in the shuffle buffer.
         cycle: files read side by side.
         seed: for those whose randomness can be seeded.
+        chain: a name in `benchmarks.host.CHAINS`, for the host modes.
+        elements: numbers that enter that chain.
+        prefetch: finished batches that wait behind it, 0 for none.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
     """
 
@@ -46,6 +50,9 @@ class Job:
     shuffle: int = 1000
     cycle: int = 8
     seed: int = 0
+    chain: str = ""
+    elements: int = 0
+    prefetch: int = 0
     started: float = 0.0
 
     def to_json(self) -> str:

@@ -3,8 +3,16 @@
 Importing it imports no GPU library.
 """
 
+from . import compat as compat  # reachable as gpupipe.compat, and in no list of names
 from . import io, ops
-from .dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, TFRecordDataset
+from .dataset import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Dataset,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
 from .errors import (
     ClosedError,
     DataError,
@@ -14,25 +22,32 @@ from .errors import (
     SpecError,
     TraceError,
 )
-from .options import AUTOTUNE, Options, set_seed
-from .spec import TensorSpec
+from .options import ALL, AUTOTUNE, Options, set_seed
+from .ragged import Ragged, RaggedSpec
+from .spec import DatasetSpec, TensorSpec
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ALL",
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ClosedError",
     "DataError",
     "Dataset",
+    "DatasetSpec",
+    "FixedLengthRecordDataset",
     "GpupipeError",
     "MissingDependencyError",
     "Options",
     "PlanError",
+    "Ragged",
+    "RaggedSpec",
     "SpecError",
     "TFRecordDataset",
     "TensorSpec",
+    "TextLineDataset",
     "TraceError",
     "__version__",
     "io",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +16,7 @@ from .extract.patterns import may_be_path, stable_names
 from .graph import CONST_LIMIT
 from .options import AUTOTUNE
 from .plan.node import Element
-from .spec import TensorSpec, flatten, own, read_only
+from .spec import TensorSpec, flatten, is_dataclass_type, own, read_only
 
 
 def path_names(column: Any) -> tuple[str, ...] | None:
@@ -78,6 +80,38 @@ def checked_function(who: str, fn: Any) -> None:
         raise PlanTypeError(f"{who} needs a function, got {type(fn).__name__}")
 
 
+class _Nowhere:
+    """A file that forgets what is written to it."""
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
+
+
+def travels(who: str, fn: Callable[..., Any]) -> None:
+    """Check that multiprocessing can hand a function to another process: that is, by its name.
+
+    Raises:
+        PlanError: a lambda, a function inside another one, or one of a notebook or an interactive session.
+    """
+    from multiprocessing.reduction import ForkingPickler
+
+    main = sys.modules.get("__main__")
+    if getattr(fn, "__module__", None) == "__main__" and not (
+        getattr(main, "__file__", None) or getattr(main, "__spec__", None)
+    ):
+        raise PlanError(
+            f"{who}(workers='process') needs a function that other processes can import, got {name_of(fn)} of an "
+            "interactive session; put it into a module"
+        )
+    try:
+        ForkingPickler(_Nowhere()).dump(fn)
+    except Exception as error:  # whatever a part of it raises when it is asked for its name
+        raise PlanError(
+            f"{who}(workers='process') needs a function that other processes can import by its name, got "
+            f"{name_of(fn)}; give it a name at the top of a module ({type(error).__name__}: {error})"
+        ) from error
+
+
 def arity(who: str, fn: Callable[..., Any], element: Element, extra: int = 0) -> None:
     """Check the number of arguments where both sides are known, on the user's line."""
     if element.structure is None:
@@ -105,6 +139,13 @@ def signature(who: str, given: Any) -> Element:
     return Element(structure, tuple(leaves))
 
 
+def place_of_index(who: str, index: Any) -> str:
+    """Where indexes of files are kept: "memory", "beside" or a folder."""
+    if not isinstance(index, (str, os.PathLike)) or not os.fspath(index):
+        raise PlanTypeError(f'{who} needs index="memory", "beside" or a folder, got {index!r}')
+    return os.fsdecode(index)
+
+
 def shapes_like(shapes: Any, structure: Any) -> list[Any]:
     """Shapes, nested like a structure, as a list."""
     out: list[Any] = []
@@ -116,7 +157,8 @@ def shapes_like(shapes: Any, structure: Any) -> list[Any]:
             for key, child in zip(at.keys, at.children, strict=True):
                 walk(given[key], child)
         else:
-            for part, child in zip(given, at.children, strict=True):
+            parts = [getattr(given, key) for key in at.keys] if is_dataclass_type(at.kind) else given
+            for part, child in zip(parts, at.children, strict=True):
                 walk(part, child)
 
     walk(shapes, structure)

@@ -8,8 +8,9 @@ would wrap and is refused. Values that never meet an image keep NumPy's own rule
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -114,6 +115,14 @@ class Arithmetic(Op):
 
     def reference(self, *xs: Any) -> Any:
         return self._run([np.asarray(x, np.float32) for x in xs] if self.image else list(xs))
+
+    def compiled(self) -> Callable[..., Any]:
+        function, left, right = OPERATORS[self.operator], self.left, self.right
+        if self.image or (left is not None and right is not None):
+            return self.reference
+        if left is not None:
+            return partial(function, left)
+        return function if right is None else lambda x: function(x, right)
 
     def dali(self, d: Any, *xs: Any) -> Any:
         return self._run([d.fn.cast(x, dtype=d.dtype(np.float32)) if hasattr(x, "name") else x for x in xs], d)

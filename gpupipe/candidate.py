@@ -42,9 +42,34 @@ _PURE_PREFIXES = (
 
 def decide(fn: Callable[..., Any]) -> str:
     """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
+    if _calls_python(fn, set(), 0):
+        return "python"
     if _mentions(fn, set(), 0):
         return "ops"
     return "expression" if _pure(fn) else "python"
+
+
+def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
+    """Whether a function's code reaches one that exists to call Python (`compat.py_function`): nothing else matters."""
+    if isinstance(fn, functools.partial):
+        return _calls_python(fn.func, seen, depth)
+    fn = getattr(fn, "__func__", fn) if isinstance(fn, types.MethodType) else fn
+    if not isinstance(fn, types.FunctionType) or depth > 8 or id(fn) in seen:
+        return False
+    seen.add(id(fn))
+    if fn.__dict__.get("__gpupipe_python__"):
+        return True
+    if ours(fn.__module__):
+        return False
+    names = set(fn.__code__.co_names)
+    for value in captured(fn):
+        if isinstance(value, types.ModuleType):
+            module = value.__name__
+            if "py_function" in names and (module == "gpupipe.compat" or (module == "gpupipe" and "compat" in names)):
+                return True
+        elif _calls_python(value, seen, depth + 1):
+            return True
+    return False
 
 
 def _pure(fn: Any) -> bool:

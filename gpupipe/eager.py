@@ -4,28 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .errors import SpecError
+from .errors import PlanError, SpecError
 from .extract.headers import read_header
 from .op import Array, Op
-from .random import BatchRng, hash64
-from .spec import as_leaf, byte_array, spec_of
+from .random import BatchRng, hash64, mix64
+from .spec import TensorSpec, as_leaf, byte_array, spec_of
 
 __all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
 
 
-@dataclass(slots=True)
 class ElementRng:
-    """What eager ops inside a Python map go by: the identity of the element at hand."""
+    """What eager ops inside a Python map go by: the identity of the element at hand.
 
-    seed: int
-    epoch: int
-    key: int
-    counts: dict[str, int] = field(default_factory=dict)
+    One goes from element to element, and few functions draw: mixing the key waits until an op asks for it.
+
+    Attributes:
+        seed: of the chain.
+        epoch: of the iterator.
+        site: the step that the function belongs to, hashed.
+        stream: key of the element's stream.
+        position: of the element in it.
+        counts: how many calls there were so far for this element, by the name of the op.
+    """
+
+    __slots__ = ("counts", "epoch", "position", "seed", "site", "stream")
+
+    def __init__(self, seed: int, epoch: int, site: int) -> None:
+        self.seed = seed
+        self.epoch = epoch
+        self.site = site
+        self.stream = 0
+        self.position = 0
+        self.counts: dict[str, int] = {}
+
+    def at(self, stream: int, position: int) -> ElementRng:
+        """Go on to the next element."""
+        self.stream = stream
+        self.position = position
+        if self.counts:
+            self.counts = {}
+        return self
+
+    @property
+    def key(self) -> int:
+        """The element's key, mixed with the step."""
+        return mix64(mix64(self.stream, self.position), self.site)
 
 
 ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
@@ -35,6 +62,10 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     """Run an op at once, on one element or on the rows of a batch."""
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     specs = [spec_of(x) for x in values]
+    if op.rows == "batch":
+        return _run_on_batch(op, values, specs, seed)
+    if not op.supports("reference"):
+        raise PlanError(f"{op.name} has no NumPy form: it cannot take arrays; call it in a map that DALI runs")
     try:
         op.infer(*specs)
     except SpecError as error:
@@ -56,6 +87,21 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     return op.reference(*values, *(param[0] for param in params))
 
 
+def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:
+    """Run an op that needs all rows at once."""
+    for spec in specs:
+        if not spec.rank:
+            raise SpecError(f"{op.name} needs batches, got {spec}")
+    op.infer(*(spec.row() for spec in specs))
+    if len({len(x) for x in values}) > 1:
+        raise SpecError(f"{op.name} needs batches of one length, got {', '.join(map(str, specs))}")
+    params: tuple[Array, ...] = ()
+    if op.parameters:
+        hw = sizes_of(op, values[0][0])
+        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
+    return op.array(np, *values, *(param[0] for param in params))
+
+
 def _stacked(rows: Sequence[Any]) -> Array:
     """Results of rows as one array."""
     return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
@@ -67,7 +113,8 @@ def sizes_of(op: Op, first: Any) -> Array:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
     shape = getattr(first, "shape", ())
-    return np.array([shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
+    channels_first = len(shape) == 3 and getattr(op, "layout", None) == "CHW"
+    return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
 
 
 def eager_rng(name: str, seed: int | None) -> BatchRng:

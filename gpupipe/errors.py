@@ -15,6 +15,7 @@ The tree::
         ├── DecodeError                 bytes that are no image, or a damaged one
         ├── ShapeError                  elements of one batch that do not stack
         ├── FunctionError               a user's function raised
+        │   └── ResultError (ValueError)    ... or returned what its step has no use for
         ├── MissingFileError (FileNotFoundError)
         └── DirectoryError (IsADirectoryError)
 
@@ -38,6 +39,7 @@ __all__ = [
     "PlanError",
     "PlanTypeError",
     "RecordError",
+    "ResultError",
     "ShapeError",
     "SpecError",
     "TraceError",
@@ -154,6 +156,15 @@ class ShapeError(DataError):
 
 class FunctionError(DataError):
     """A user's function raised; the original exception is the cause."""
+
+
+class ResultError(FunctionError, ValueError):
+    """A user's function returned what its step has no use for: None, a set, a vector where a boolean is needed.
+
+    The same mistake of a function that is traced is a `PlanError`, on the user's line; both are a ValueError.
+    """
+
+    __str__ = DataError.__str__
 
 
 class MissingFileError(DataError, FileNotFoundError):

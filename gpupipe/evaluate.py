@@ -17,18 +17,29 @@ from .extract.headers import check_complete, jpeg_size, read_header
 from .graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .op import Array
 from .random import BatchRng, hash64
+from .spec import TensorSpec
 
-__all__ = ["BatchValues", "boundary", "header_size", "is_image"]
+__all__ = ["BatchValues", "boundary", "header_size", "is_batchwise", "is_image"]
 
 
 def is_image(value: Value) -> bool:
     """Whether a value is computed by an executor (on the GPU, if there is one) rather than on the host."""
     value = value.value if isinstance(value, Item) else value
-    if not isinstance(value, Apply) or value.op.domain == "host":
+    if not isinstance(value, Apply):
+        return False
+    if value.op.rows == "batch":
+        return True
+    if value.op.domain == "host":
         return False
     if value.op.domain == "image":
         return True
     return any(is_image(x) or x.spec.layout is not None for x in value.x)
+
+
+def is_batchwise(value: Value) -> bool:
+    """Whether a value is a result of an op that needs all rows of a batch: array code behind the executor."""
+    value = value.value if isinstance(value, Item) else value
+    return isinstance(value, Apply) and value.op.rows == "batch"
 
 
 def boundary(outputs: Iterable[Value]) -> tuple[list[Value], list[Value]]:
@@ -67,6 +78,13 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
             stage="header",
         )
     return (width, height) if turned else (height, width)
+
+
+def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
+    """Height and width of an image, None where they vary and for what is no image."""
+    if spec.layout is None or spec.shape is None:
+        return None, None
+    return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
 
 
 class BatchValues:
@@ -121,7 +139,8 @@ class BatchValues:
                 return [row[value.index] for row in self.rows(value.value)]
             case Apply():
                 arguments = [self.rows(below) for below in value.inputs]
-                return [value.op.reference(*row) for row in zip(*arguments, strict=True)]
+                call = value.op.compiled()
+                return [call(*row) for row in zip(*arguments, strict=True)]
             case _:
                 raise TypeError(f"{value!r} is not a host value")
 
@@ -131,11 +150,17 @@ class BatchValues:
         if found is None:
             op = draw.op.bind(tuple(np.asarray(self.rows(arg)) for arg in draw.args))
             site = hash64(draw.site) if draw.site else 0
-            rng = BatchRng(self._seed, self._epoch, self._key_of(draw), site)
-            hw = self.sizes(draw.x[0])
-            for other in draw.x[1:]:
-                self._check_sizes(draw, hw, self.sizes(other))
-            found = self._params[draw] = op.draw(rng, hw)
+            keys = self._key_of(draw)
+            hw = self._sizes_for(draw, draw.x[0])
+            for other in draw.x[1:] if op.domain != "host" else ():
+                if (other.spec.rank or 0) >= 2:  # a label beside an image has no size
+                    self._check_sizes(draw, hw, self._sizes_for(draw, other))
+            if op.rows == "batch":  # one draw for all rows, by the key of the first
+                one = op.draw(BatchRng(self._seed, self._epoch, keys[:1], site), hw[:1])
+                found = tuple(np.broadcast_to(param, (self.size, *param.shape[1:])) for param in one)
+            else:
+                found = op.draw(BatchRng(self._seed, self._epoch, keys, site), hw)
+            self._params[draw] = found
         return found
 
     @staticmethod
@@ -162,7 +187,10 @@ class BatchValues:
 
     def _measure(self, value: Value) -> Array:
         if isinstance(value, Item) and isinstance(value.value, Apply):
-            return self.sizes(value.value)
+            height, width = _height_and_width(value.spec)
+            if height is None or width is None:
+                return self.sizes(value.value)
+            return np.array([[height, width]] * self.size, np.int32)
         if isinstance(value, Apply) and is_image(value):
             params = [np.asarray(self.rows(param)) for param in value.params]
             if value.op.decodes:
@@ -170,7 +198,18 @@ class BatchValues:
             return value.op.size(self.sizes(value.x[0]), *params)
         if value.spec.layout is None and (value.spec.rank or 0) < 2:
             return np.zeros((self.size, 2), np.int32)
-        return np.array([np.shape(row)[:2] for row in self.rows(value)], np.int32).reshape(self.size, 2)
+        return self._measured(value, value.spec.layout)
+
+    def _measured(self, value: Value, layout: str | None) -> Array:
+        first = 1 if layout == "CHW" else 0
+        shapes = [np.shape(row)[first : first + 2] for row in self.rows(value)]
+        return np.array(shapes, np.int32).reshape(self.size, 2)
+
+    def _sizes_for(self, draw: Draw, value: Value) -> Array:
+        """The sizes of an input of a call, which may say itself how an array without a layout is to be read."""
+        if value.spec.layout is None and value.spec.rank == 3 and not is_image(value):
+            return self._measured(value, getattr(draw.op, "layout", None))
+        return self.sizes(value)
 
     def encoded_sizes(self, decode: Apply) -> Array:
         """Heights and widths of the whole images that a decoder gets, int32[size,2]."""

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from .errors import PlanError, PlanTypeError
 from .op import Op
-from .spec import TensorSpec, spec_of
+from .spec import Compound, TensorSpec, spec_of
 
 __all__ = ["Apply", "Const", "Draw", "Identity", "Input", "Item", "Value", "digest_of", "substitute", "topological"]
 
@@ -60,6 +60,8 @@ def digest_of(*parts: Any, loose: bool = False) -> bytes:
             stack.extend(item for pair in reversed(part.items()) for item in reversed(pair))
         elif isinstance(part, np.ndarray):
             _add_array(hasher, part)
+        elif isinstance(part, Compound):
+            stack.append((type(part), part.leaf_parts()))
         elif is_dataclass(part) and not isinstance(part, type) and not (callable(part) and not isinstance(part, Op)):
             hasher.update(f"O{type(part).__module__}.{type(part).__qualname__}:".encode())
             stack.extend(getattr(part, f.name) for f in reversed(fields(part)) if f.compare)

@@ -6,7 +6,7 @@ Inside a traced map a feature that nobody uses is not parsed: the optimizer repl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -25,7 +25,8 @@ from .extract.example import (
 )
 from .extract.storage import LOCAL
 from .extract.writer import TFRecordWriter
-from .op import Array, Op
+from .op import Op
+from .ragged import Ragged
 from .spec import TensorSpec, byte_array
 from .trace import Symbol, apply
 
@@ -38,35 +39,12 @@ __all__ = [
     "ReadFile",
     "TFRecordWriter",
     "VarLenFeature",
+    "build_index",
     "encode_example",
     "parse_example",
     "parse_single_example",
     "read_file",
 ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ragged:
-    """Rows of unequal length, stored end to end.
-
-    Attributes:
-        values: all rows, one after the other: ``dtype[total]``.
-        row_splits: row i is ``values[row_splits[i]:row_splits[i + 1]]``: int64[rows + 1].
-    """
-
-    values: Array
-    row_splits: Array
-
-    def __len__(self) -> int:
-        return len(self.row_splits) - 1
-
-    def __iter__(self) -> Iterator[Array]:
-        return (self[index] for index in range(len(self)))
-
-    def __getitem__(self, index: int) -> Array:
-        index = range(len(self))[index]
-        row: Array = self.values[self.row_splits[index] : self.row_splits[index + 1]]
-        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +147,7 @@ def parse_example(records: Any, features: Mapping[str, Feature]) -> dict[str, An
 
     Returns:
         name -> value for all records: FixedLen is stacked, `dtype[records, *shape]`; FixedLenSequence is padded at the
-        end with its default (0 or b"") to the longest; VarLen and Ragged are `Ragged` (tf.io: sparse for VarLen).
+        end with its default (0 or b"") to the longest; VarLen and Ragged are a `Ragged` (VarLen in tf.io: sparse).
 
     Raises:
         SpecError: `records` is no batch of byte strings.
@@ -181,7 +159,7 @@ def parse_example(records: Any, features: Mapping[str, Feature]) -> dict[str, An
             if records._batched and not isinstance(feature, FixedLenFeature):
                 raise SpecError(
                     f"parse_example needs features of one length inside map, got {type(feature).__name__} for "
-                    f"{name!r}; use parse_single_example before the batch, and padded_batch"
+                    f"{name!r}; use parse_single_example before the batch, and ragged_batch or padded_batch"
                 )
         return parse_single_example(records, features)
     if isinstance(records, (bytes, str, memoryview)) or np.ndim(records) != 1:
@@ -261,3 +239,37 @@ def read_file(path: Any) -> Any:
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise PlanError(f"read_file needs one path, got {type(path).__name__}")
     return apply(ReadFile(), os.fsencode(path))
+
+
+def build_index(filenames: Any, where: str | os.PathLike[str] = "beside") -> int:
+    """Index TFRecord files now: one pass over the headers of each, whose CRCs are verified; no payload is read.
+
+    `len(ds)`, `ds[i]`, `skip`, `split` and `shuffle(gp.ALL)` then find the index there. Files that have one already,
+    of the state they are in, are not read.
+
+    Args:
+        filenames: a path, or a list of paths, of uncompressed local files.
+        where: ``"memory"`` keeps it in this process, ``"beside"`` saves it beside each file as well, anything else in
+            a folder of that name, for ``TFRecordDataset(..., index=where)``.
+
+    Returns:
+        The number of records, damaged ones included.
+
+    Raises:
+        MissingFileError, DirectoryError, RecordError: a file cannot be read.
+        PlanTypeError: an argument is no path.
+    """
+    from .extract.index import record_index
+
+    one = isinstance(filenames, (str, bytes, os.PathLike))
+    if not isinstance(where, (str, os.PathLike)) or not os.fspath(where):
+        raise PlanTypeError(f'build_index needs "memory", "beside" or a folder, got {where!r}')
+    records = 0
+    for name in [filenames] if one else filenames:
+        if not isinstance(name, (str, bytes, os.PathLike)):
+            raise PlanTypeError(f"build_index needs paths, got {name!r}")
+        index = record_index(os.fsdecode(name), os.fsdecode(where))
+        if not index.lasting:
+            raise next(iter(index.faults.values())).again()
+        records += len(index)
+    return records

@@ -7,7 +7,7 @@ One op is one frozen dataclass. Its methods stand in one order and say all there
     draw(rng, hw)            host parameters of a batch: random numbers, crop windows, target sizes; one array[B,...]
                              for each name in `parameters`
     reference(*xs, *params)  the meaning, for one element, in NumPy
-    dali(d, *xs, *params)    the same as DALI nodes; `d.fn`, `d.dtype`, `d.types` and `d.device` are handed in
+    dali(d, *xs, *params)    the same as DALI nodes; `d.fn`, `d.math`, `d.dtype`, `d.types` and `d.device` are handed in
     array(xp, *xs, *params)  the same for a whole batch, with NumPy or CuPy handed in
     decompose()              the op as a row of simpler ops, which is what the optimizer fuses
     is_identity, merge       facts the optimizer uses
@@ -48,10 +48,13 @@ class Op:
 
     Class attributes:
         domain: "image" runs in the executor's graph, "host" on the host for each element, "any" wherever its input is.
-        rows: "each" means the same on every row of a batch; "batch" needs all rows at once.
+        rows: "each" means the same on every row of a batch; "batch" needs all rows at once: `infer` still sees
+            specs of one row, `draw` the size and the key of the first, `array` the batches and the parameters of that.
         random: whether `draw` uses its generator; such a call has a site of its own.
         stateful: whether two calls with equal inputs may differ: each call has its own number in the field `call`.
         decodes: whether the first input is encoded bytes, so that sizes come from its header.
+        foreign: whether its DALI form is a user's function: host values that are no images stay on the host for it
+            where the graph is on a GPU, and what the graph gives is compared with what was declared.
         parameters: names of the arrays that `draw` returns.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
     """
@@ -61,6 +64,7 @@ class Op:
     random: ClassVar[bool] = False
     decodes: ClassVar[bool] = False
     stateful: ClassVar[bool] = False
+    foreign: ClassVar[bool] = False
     parameters: ClassVar[tuple[str, ...]] = ()
     traceable: ClassVar[tuple[str, ...]] = ()
 
@@ -98,7 +102,10 @@ class Op:
         raise TypeError(f"{type(self).__name__} does not define dali")
 
     def array(self, xp: Any, *args: Any) -> Any:
-        """The same for a batch in NumPy or CuPy: `array(xp, *inputs, *params)`."""
+        """The same for a batch in NumPy or CuPy: `array(xp, *inputs, *params)`.
+
+        Gives new arrays and leaves its inputs as they are; parameters are NumPy arrays and numbers.
+        """
         raise TypeError(f"{type(self).__name__} does not define array")
 
     def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:

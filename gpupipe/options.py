@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 
 from .errors import PlanError, PlanTypeError
 
-__all__ = ["AUTOTUNE", "Options", "set_seed"]
+__all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
 AUTOTUNE = -1
 """Let gpupipe choose: readers, pool size, prefetch."""
+
+
+class All(Enum):
+    """The type of `ALL`."""
+
+    ALL = "ALL"
+
+    def __repr__(self) -> str:
+        return "gpupipe.ALL"
+
+
+ALL: Final = All.ALL
+"""The whole dataset, where a number of elements is asked for: ``shuffle(gp.ALL)``."""
 
 MAX_PIXELS = 178_956_970
 """Pillow's own limit for one image."""

@@ -30,6 +30,7 @@ __all__ = [
     "as_leaf",
     "flatten",
     "flatten_like",
+    "is_dataclass_type",
     "map_structure",
     "read_only",
     "spec_of",
@@ -432,9 +433,10 @@ def describe(spec: Any) -> str:
         return f"({inner},)" if len(spec) == 1 else f"({inner})"
     if isinstance(spec, Mapping):
         return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in spec.items()) + "}"
-    if is_dataclass_type(type(spec)):
-        parts = ", ".join(f"{name}={describe(getattr(spec, name))}" for name in field_names(type(spec)))
-        return f"{type(spec).__qualname__}({parts})"
+    kind: Any = type(spec)
+    if is_dataclass_type(kind):
+        parts = ", ".join(f"{name}={describe(getattr(spec, name))}" for name in field_names(kind))
+        return f"{kind.__qualname__}({parts})"
     return str(spec)
 
 

@@ -304,8 +304,11 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     active.calls += 1
     line = call_site()
     batched = any(x._batched for x in xs if isinstance(x, Symbol))
-    if batched and op.rows == "batch":
-        raise SpecError(f"{op.name} needs all rows of a batch at once, which is not possible inside a traced map yet")
+    if op.rows == "batch" and not batched:
+        raise SpecError(
+            f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
+            f"put it into a map behind batch: ds.batch(n).map(...)"
+        )
     inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
     op, args = _take_args(op)
     if op.stateful:  # hash-consing would make one of two calls that look the same

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.op import Arg, Array
 from gpupipe.spec import TensorSpec
+from gpupipe.trace import Symbol
 
-__all__ = ["GeometryError", "column", "full", "image_of", "images_of", "pair", "static", "window", "windows_inside"]
+__all__ = [
+    "GeometryError",
+    "column",
+    "full",
+    "image_of",
+    "images_of",
+    "layout_of",
+    "pair",
+    "static",
+    "window",
+    "windows_inside",
+]
 
 MOVABLE = tuple(map(np.dtype, "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float32 float64".split()))
 """What DALI's slice and flip take."""
@@ -44,6 +56,11 @@ def image_of(who: str, x: TensorSpec, dtypes: tuple[np.dtype[Any], ...] = MOVABL
 def images_of(image: Any) -> tuple[Any, ...]:
     """One image, or a tuple of images, as a tuple."""
     return image if isinstance(image, tuple) else (image,)
+
+
+def layout_of(image: Any) -> Literal["HWC", "CHW"]:
+    """The layout of a traced image; HWC for an array, and where it is not known."""
+    return "CHW" if isinstance(image, Symbol) and image._value.spec.layout == "CHW" else "HWC"
 
 
 def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:

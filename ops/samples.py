@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from gpupipe.op import Array
 
-__all__ = ["encoded", "noise", "picture"]
+__all__ = ["encoded", "noise", "picture", "tones"]
 
 
 def noise(height: int, width: int, channels: int = 3, dtype: Any = np.uint8) -> Array:
@@ -24,6 +25,33 @@ def picture(height: int, width: int, channels: int = 3) -> Array:
     waves = 127 + 70 * np.sin(0.21 * x + c) + 50 * np.cos(0.17 * y - 0.8 * c)
     image: Array = np.clip(waves + 40 * ((x + y) % 24 > 12), 0, 255)
     return image.astype(np.uint8)
+
+
+def tones(gray: bool = True) -> Iterator[Array]:
+    """Images for ops on colours: of every type they take, with black, white, gray and pure colours, and one pixel.
+
+    Args:
+        gray: whether images of one channel are among them.
+    """
+    image = noise(9, 8)
+    image[0] = [
+        [0, 0, 0],
+        [255, 255, 255],
+        [255, 0, 0],
+        [255, 255, 0],
+        [0, 0, 255],
+        [77, 77, 77],
+        [9, 9, 10],
+        [0, 9, 9],
+    ]
+    yield image
+    yield image[4:5, 4:5]
+    yield image.astype(np.uint16) * np.uint16(257)
+    yield image.astype(np.float32) / np.float32(255)
+    yield (image[:7].astype(np.float32) - 60) / 128  # some below 0, a pixel with all of its channels, and some above 1
+    yield image.astype(np.float16) / np.float16(255)
+    if gray:
+        yield image[:, 1:, 1:2]
 
 
 def encoded(image: Array, format: str = "JPEG", mode: str = "", orientation: int = 1, **options: Any) -> bytes:

@@ -1,22 +1,23 @@
 """contestants: who takes part, one file each.
 
-A contestant's file has `batches(job, **options)`, an iterator of one pass of (images, labels) batches. The list below
-is the only registration: a name, the file, its options, and the modules it needs (none is imported by the parent).
+A contestant's file has `batches(job, **options)`, an iterator of one pass of (images, labels) batches; that of a host
+contestant `passes(job, **options)`, which makes the chain and gives a function that begins a pass. The list below is
+the only registration: a name, the file, its options, and the modules it needs (none is imported by the parent).
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchmarks.job import Job
 
-__all__ = ["CONTESTANTS", "Contestant", "batches", "missing"]
+__all__ = ["CONTESTANTS", "Contestant", "batches", "host_passes", "missing"]
 
-Work = Literal["chain", "extract", "chain-gpu", "shuffle"]
+Work = Literal["chain", "extract", "chain-gpu", "shuffle", "host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ _ALL = (
     Contestant("gpupipe-after", "shuffle", "gpupipe_shuffle", "gpupipe, parse after", _GPUPIPE, _AFTER),
     Contestant("tfdata-before", "shuffle", "tf_shuffle", "tf.data, parse before", _TF, _BEFORE),
     Contestant("tfdata-after", "shuffle", "tf_shuffle", "tf.data, parse after", _TF, _AFTER),
+    Contestant("gpupipe-host", "host", "host_gpupipe", "gpupipe", _GPUPIPE),
+    Contestant("tfdata-host", "host", "host_tf", "tf.data", _TF, {"python": "py_function"}),
+    Contestant("tfdata-numpy", "host", "host_tf", "tf.data, numpy_function", _TF, {"python": "numpy_function"}),
 )
 CONTESTANTS = {one.name: one for one in _ALL}
 
@@ -64,6 +68,14 @@ def batches(job: Job) -> Iterator[tuple[Any, Any]]:
     module = importlib.import_module(f"benchmarks.contestants.{contestant.module}")
     iterator: Iterator[tuple[Any, Any]] = module.batches(job, **contestant.options)
     return iterator
+
+
+def host_passes(job: Job) -> Callable[[], Iterator[Any]]:
+    """Import a host contestant's file and make its chain; each call of the answer begins a pass of batches."""
+    contestant = CONTESTANTS[job.contestant]
+    module = importlib.import_module(f"benchmarks.contestants.{contestant.module}")
+    begin: Callable[[], Iterator[Any]] = module.passes(job, **contestant.options)
+    return begin
 
 
 def missing(contestant: Contestant) -> str:

@@ -5,8 +5,15 @@ What runs a chain (optimize, flow, transform, load) is imported by the first cha
 
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .core import Dataset
-from .files import TFRecordDataset
+from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 
-__all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "TFRecordDataset"]
+__all__ = [
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Dataset",
+    "FixedLengthRecordDataset",
+    "TFRecordDataset",
+    "TextLineDataset",
+]
 
 INFINITE_CARDINALITY = INFINITE

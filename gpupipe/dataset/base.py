@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import arity, checked_function
 from ..candidate import name_of
-from ..errors import PlanTypeError
-from ..plan.node import Node
+from ..errors import PlanError, PlanTypeError
+from ..plan.indexed import Order, Select, blocker, why_not
+from ..plan.node import INFINITE, Node
 from ..plan.sources import Param
 from ..plan.steps import refuse_options
+from ..spec import Compound, DatasetSpec
 from ..trace import Traced, active_trace, require_no_symbols, trace, trace_inner
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def new(plan: Node) -> Dataset:
     return Dataset(plan)
 
 
-class Chain:
+class Chain(Compound):
     """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on."""
 
     def __init__(self, plan: Node, passes: dict[tuple[bytes, int], int] | None = None) -> None:
@@ -39,6 +41,19 @@ class Chain:
         from .core import Dataset
 
         return Dataset(plan, self._passes)
+
+    def _select(self, who: str, order: Order) -> Dataset:
+        """The elements at some places.
+
+        Raises:
+            PlanError: some step has no places, or there is no end of them.
+        """
+        step = blocker(self.plan)
+        if step is not None:
+            raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}")
+        if self.plan.cardinality == INFINITE:
+            raise PlanError(f"{who} needs a dataset that ends, got an infinite one; use it before repeat")
+        return self._then(Select(self.plan, order))
 
     def _trace(self, who: str, fn: Callable[..., Any], force: bool | None = None) -> Traced | None:
         element = self.plan.element
@@ -76,6 +91,14 @@ class Chain:
         raise PlanTypeError(
             f"{who} needs a function that returns a Dataset, got {type(result).__name__} from {name_of(fn)}"
         )
+
+    def leaf_spec(self) -> DatasetSpec:
+        """The spec of this dataset as a leaf of an element."""
+        return DatasetSpec(self.plan.element.nested)
+
+    def leaf_parts(self) -> tuple[Any, ...]:
+        """What it is, for the fingerprint of a chain that holds it as a leaf."""
+        return (self.plan.fingerprint,)
 
     def __bool__(self) -> bool:
         return True

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import parallel_calls, rows_of_a_batch
-from ..errors import PlanError
+import numpy as np
+
+from ..arguments import arity, checked_function, integer, parallel_calls, positive, rows_of_a_batch
+from ..candidate import name_of
+from ..errors import PlanError, PlanTypeError, TraceError
+from ..plan.node import Element
 from ..plan.padding import padded_shapes as checked_shapes
 from ..plan.padding import padding_values as checked_values
 from ..plan.steps import Batch, PaddedBatch, Unbatch
-from .base import Chain
+from ..plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
+from ..ragged import splits_dtype
+from ..spec import LEAF, Structure, TensorSpec
+from ..trace import require_no_symbols
+from .base import Chain, new
 
 if TYPE_CHECKING:
     from .core import Dataset
@@ -52,6 +62,7 @@ class Batches(Chain):
         """
         size = rows_of_a_batch("padded_batch", batch_size)
         element = self.plan.element
+        _need_arrays("padded_batch", element)
         shapes = values = None
         if element.structure is not None:
             shapes = checked_shapes(padded_shapes, element)
@@ -61,10 +72,215 @@ class Batches(Chain):
 
     def unbatch(self) -> Dataset:
         """Take batches apart into their rows."""
-        for spec in self.plan.element.specs:
-            if spec.shape == ():
-                raise PlanError(f"unbatch needs leaves with a first dimension, got the scalar {spec}")
-        sizes = {spec.shape[0] for spec in self.plan.element.specs if spec.shape and spec.shape[0] is not None}
-        if len(sizes) > 1:
-            raise PlanError(f"unbatch needs leaves of one length, got {' and '.join(map(str, sorted(sizes)))}")
+        _need_rows("unbatch", self.plan.element)
         return self._then(Unbatch(self.plan))
+
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset:
+        """Cut batches into batches of another size: `unbatch().batch(batch_size)`. Rows keep their identities.
+
+        Args:
+            batch_size: rows of a batch, >= 1; a list of sizes is cycled.
+            drop_remainder: leave out a short last batch.
+
+        Raises:
+            PlanError: a size below 1, elements that have no rows.
+
+        Example:
+            >>> [batch.tolist() for batch in gp.Dataset.range(8).batch(4).rebatch([2, 1, 1])]
+            [[0, 1], [2], [3], [4, 5], [6], [7]]
+        """
+        _need_rows("rebatch", self.plan.element)
+        several = isinstance(batch_size, (list, tuple, np.ndarray)) and np.ndim(batch_size) == 1
+        given: Sequence[Any] = batch_size if several else [batch_size]  # type: ignore[assignment]
+        sizes = tuple(rows_of_a_batch("rebatch", size) for size in given)
+        if not sizes:
+            raise PlanError("rebatch needs at least one batch size, got an empty list")
+        return self._then(Rebatch(self.plan, sizes, bool(drop_remainder)))
+
+    def ragged_batch(self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = "int64") -> Dataset:
+        """Stack `batch_size` consecutive elements that differ in their unknown dimensions, without padding.
+
+        A leaf whose shape is known is stacked as `batch` does. One with unknown dimensions becomes a `gpupipe.Ragged`,
+        ragged in every dimension up to its last unknown one. What an ordinary Python function returns has only unknown
+        dimensions, unless `map(fn, spec=...)` says more.
+
+        Args:
+            batch_size: rows of a batch.
+            drop_remainder: leave out a short last batch.
+            row_splits_dtype: "int64" or "int32".
+
+        Example:
+            >>> rows = gp.Dataset.range(4).flat_map(lambda n: gp.Dataset.range(n).batch(4))
+            >>> [batch.to_list() for batch in rows.ragged_batch(3)]
+            [[[0], [0, 1], [0, 1, 2]]]
+        """
+        size = rows_of_a_batch("ragged_batch", batch_size)
+        splits = str(splits_dtype("ragged_batch", row_splits_dtype))
+        return self._then(RaggedBatch(self.plan, size, bool(drop_remainder), splits))
+
+    # ---- windows and groups
+
+    def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False) -> Dataset:
+        """Gather elements in datasets of `size` elements each.
+
+        Window k begins at input element k * shift and holds every `stride`-th from there. Each leaf becomes a dataset,
+        the structure stays outside: windows of ``(image, label)`` are pairs of datasets. A window is a dataset of its
+        own, with options and epochs of its own, and can be iterated over any number of times. Elements keep their
+        identities in it.
+
+        Args:
+            size: elements of a window.
+            shift: elements between the beginnings of two windows; `size` unless given.
+            stride: elements between two of one window.
+            drop_remainder: leave out windows that are short, of which there is one for every beginning near the end.
+
+        Example:
+            >>> windows = gp.Dataset.range(5).window(3, shift=2, drop_remainder=True)
+            >>> [clip.tolist() for clip in windows.flat_map(lambda w: w.batch(3))]
+            [[0, 1, 2], [2, 3, 4]]
+        """
+        size = positive("window", "size", integer("window", "size", size), 1)
+        shift = positive("window", "shift", shift, size)
+        stride = positive("window", "stride", integer("window", "stride", stride), 1)
+        return self._then(Window(self.plan, size, shift, stride, bool(drop_remainder), new))
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[..., Dataset],
+        window_size: int | None = None,
+        window_size_func: Callable[..., int] | None = None,
+    ) -> Dataset:
+        """Gather elements by key; give the elements of `reduce_func(key, dataset)` for each group.
+
+        A group leaves when it is full, and its key begins anew; at the end the groups that are left leave by ascending
+        key. All functions run as ordinary Python.
+
+        Args:
+            key_func: gives the key of an element, one integer; a top-level tuple is unpacked into arguments.
+            reduce_func: makes a dataset of the key, int64, and the dataset of the group's elements.
+            window_size: elements of a group.
+            window_size_func: gives that number for a key, instead of `window_size`; asked when a group is begun.
+
+        Example:
+            >>> numbers = gp.Dataset.from_tensor_slices([5, 1, 3, 5, 1])
+            >>> groups = numbers.group_by_window(lambda x: x, lambda key, group: group.batch(2), 2)
+            >>> [group.tolist() for group in groups]
+            [[5, 5], [1, 1], [3]]
+        """
+        if (window_size is None) == (window_size_func is None):
+            raise PlanError("group_by_window needs window_size or window_size_func, one of the two")
+        size = positive("group_by_window", "window_size", window_size, 0)
+        self._gives_an_integer("group_by_window", "key_func", key_func)
+        for fn, count in ((reduce_func, 2), (window_size_func, 1)):
+            if fn is not None:
+                checked_function("group_by_window", fn)
+                arity("group_by_window", fn, _arguments(count))
+                require_no_symbols("group_by_window", fn)
+        return self._then(GroupByWindow(self.plan, key_func, reduce_func, size, window_size_func, new))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Make batches of elements of about one length, so that little is padded.
+
+        Bucket b holds the elements with ``bucket_boundaries[b - 1] <= length < bucket_boundaries[b]``. A batch leaves
+        when its bucket is full; at the end what is left leaves by bucket number.
+
+        Args:
+            element_length_func: gives the length of an element; a top-level tuple is unpacked into arguments.
+            bucket_boundaries: ascending lengths.
+            bucket_batch_sizes: rows of the batches of each bucket; one more than boundaries.
+            padded_shapes: as in `padded_batch`.
+            padding_values: as in `padded_batch`.
+            pad_to_bucket_boundary: pad unknown dimensions to the bucket's upper boundary - 1, instead of the longest of
+                the batch; an element as long as the last boundary is an error.
+            no_padding: stack the elements as they are.
+            drop_remainder: leave out batches that are short.
+        """
+        who = "bucket_by_sequence_length"
+        boundaries = tuple(integer(who, "bucket_boundaries", n) for n in bucket_boundaries)
+        sizes = tuple(integer(who, "bucket_batch_sizes", n) for n in bucket_batch_sizes)
+        if len(sizes) != len(boundaries) + 1:
+            raise PlanError(
+                f"{who} needs one batch size more than boundaries, got {len(sizes)} sizes and {len(boundaries)} "
+                f"boundaries"
+            )
+        if any(a >= b for a, b in pairwise(boundaries)):
+            raise PlanError(f"{who} needs bucket_boundaries that ascend, got {list(boundaries)}")
+        if min(sizes) < 1:
+            raise PlanError(f"{who} needs bucket_batch_sizes >= 1, got {list(sizes)}")
+        if pad_to_bucket_boundary and not boundaries:
+            raise PlanError(f"{who} needs bucket_boundaries to pad to, got none")
+        self._gives_an_integer(who, "element_length_func", element_length_func)
+        element = self.plan.element
+        shapes = values = None
+        if not no_padding:
+            _need_arrays(who, element)
+            if element.structure is not None:
+                shapes = checked_shapes(padded_shapes, element)
+                values = checked_values(padding_values, element)
+        given = None if element.known or no_padding else (padded_shapes, padding_values)
+        return self._then(
+            Bucketed(
+                self.plan,
+                element_length_func,
+                boundaries,
+                sizes,
+                shapes,
+                values,
+                given,
+                bool(pad_to_bucket_boundary),
+                not no_padding,
+                bool(drop_remainder),
+            )
+        )
+
+    def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
+        """Check a function of an element that has to return one integer, as far as it can be known by now."""
+        checked_function(who, fn)
+        arity(who, fn, self.plan.element)
+        require_no_symbols(who, fn)
+        if not self.plan.element.known or self.plan.element.batched:
+            return
+        try:
+            graph = self._trace(who, fn)
+        except TraceError:  # it needs a value; no harm, as it runs as ordinary Python
+            return
+        if graph is None:
+            return
+        (spec, *rest) = [value.spec for value in graph.outputs]
+        if rest or spec.shape != () or not isinstance(spec.dtype, np.dtype) or spec.dtype.kind not in "iu":
+            got = ", ".join(str(value.spec) for value in graph.outputs)
+            raise PlanTypeError(f"{who} needs a {name} that returns one integer, got {got} from {name_of(fn)}")
+
+
+def _arguments(count: int) -> Element:
+    """The type of an element that a function gets as `count` arguments."""
+    return Element(Structure(tuple, (), (LEAF,) * count, count), (TensorSpec(None, None),) * count)
+
+
+def _need_arrays(who: str, element: Element) -> None:
+    """Refuse leaves that cannot be padded."""
+    for spec in element.specs:
+        if type(spec) is not TensorSpec:
+            hint = "; take flat_map(lambda w: w) first" if element.structure is not None and spec.shape == () else ""
+            raise PlanTypeError(f"{who} needs arrays, numbers or bytes, got a {spec}{hint}")
+
+
+def _need_rows(who: str, element: Element) -> None:
+    """Refuse elements that are no batches."""
+    for spec in element.specs:
+        if spec.shape == ():
+            raise PlanError(f"{who} needs leaves with a first dimension, got the scalar {spec}")
+    sizes = {spec.shape[0] for spec in element.specs if spec.shape and spec.shape[0] is not None}
+    if len(sizes) > 1:
+        raise PlanError(f"{who} needs leaves of one length, got {' and '.join(map(str, sorted(sizes)))}")

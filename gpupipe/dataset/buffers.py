@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from ..arguments import integer, integer_or_none
+from ..arguments import arity, checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
-from ..options import AUTOTUNE
-from ..plan.steps import Cache, Prefetch, Shuffle
+from ..extract.patterns import is_url
+from ..options import AUTOTUNE, All
+from ..plan.files import FileCache
+from ..plan.indexed import Everything
+from ..plan.node import INFINITE, epoch_key, walk
+from ..plan.sources import Param
+from ..plan.steps import Cache, Prefetch, Shuffle, options_of
+from ..spec import DatasetSpec
 from .base import Chain
 
 if TYPE_CHECKING:
@@ -20,20 +28,24 @@ class Buffers(Chain):
     """The methods of a `Dataset`: steps that hold elements."""
 
     def shuffle(
-        self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = None
+        self, buffer_size: int | All, seed: int | None = None, reshuffle_each_iteration: bool | None = None
     ) -> Dataset:
         """Draw elements at random from a buffer of `buffer_size`.
 
         Args:
             buffer_size: output p holds an element of input index <= p + buffer_size - 1. Records of local files are
-                held as references of about 250 bytes, not as payloads.
+                held as references of about 250 bytes, not as payloads. `gpupipe.ALL` shuffles the whole dataset by an
+                index: nothing is held and nothing is filled, and every order is as likely as any other. It needs steps
+                that can be indexed.
             seed: mixed with the chain's.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
+        integer_or_none("shuffle", "seed", seed)
+        if isinstance(buffer_size, All):
+            return self._select("shuffle(gp.ALL)", Everything(seed, reshuffle_each_iteration is not False))
         size = integer("shuffle", "buffer_size", buffer_size)
         if size < 1:
-            raise PlanError(f"shuffle needs buffer_size >= 1, got {size}")
-        integer_or_none("shuffle", "seed", seed)
+            raise PlanError(f"shuffle needs buffer_size >= 1, got {size}; for the whole dataset use gpupipe.ALL")
         return self._then(Shuffle(self.plan, size, seed, reshuffle_each_iteration is not False))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
@@ -43,17 +55,110 @@ class Buffers(Chain):
             raise PlanError(f"prefetch needs buffer_size >= 0 or AUTOTUNE, got {size}")
         return self._then(Prefetch(self.plan, size))
 
-    def cache(self, filename: str = "") -> Dataset:
-        """Keep the elements of the first full pass in memory.
+    def cache(self, filename: str | os.PathLike[str] = "") -> Dataset:
+        """Keep the elements of the first full pass, in memory or in a file.
 
         Random ops before the cache are drawn once; those behind it differ from epoch to epoch.
-        """
-        if not isinstance(filename, str) and not hasattr(filename, "__fspath__"):
-            raise PlanTypeError(f"cache needs a file name, got {filename!r}")
-        if filename:
-            raise PlanError(
-                f"cache keeps elements in memory in this version, got the file name {filename!r}; use cache()"
-            )
-        from ..flow.buffers import CacheStore
 
-        return self._then(Cache(self.plan, CacheStore()))
+        Args:
+            filename: where the file begins; its name goes on with a hash of all that the elements depend on: the chain
+                before the cache by content, seed and options, the files it reads with their sizes and times. So another
+                chain, or newer data, never gets these elements. It is written beside and put in place at the end of a
+                full pass; a pass that stops early leaves nothing. "" keeps the elements in memory.
+
+        Raises:
+            PlanError: inside a function of `interleave` or `flat_map`, where every element would mean one file.
+            MissingFileError: while iterating; the folder does not exist.
+        """
+        if not isinstance(filename, (str, os.PathLike)):
+            raise PlanTypeError(f"cache needs a file name, got {filename!r}")
+        if any(isinstance(node, Param) for node in walk(self.plan)):
+            # Refused while tracing: the function is then called for each element, and each dataset has its own cache.
+            raise PlanError("cache needs a chain of its own, got one that depends on a traced element")
+        path = os.fspath(filename)
+        if not path:
+            from ..flow.buffers import CacheStore
+
+            return self._then(Cache(self.plan, CacheStore()))
+        return self._kept_in_files("cache", path)
+
+    def snapshot(
+        self,
+        path: str | os.PathLike[str],
+        compression: str | None = "AUTO",
+        reader_func: None = None,
+        shard_func: None = None,
+    ) -> Dataset:
+        """Keep the elements of the first full pass in a folder: `cache` with a file name, and a folder for each chain.
+
+        Args:
+            path: the folder; made if it does not exist.
+            compression: "AUTO", "NONE" or None for none, or "GZIP".
+            reader_func: must be None: elements are read in the order in which they were written; see `load`.
+            shard_func: must be None: there is one file; see `save`.
+        """
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise PlanTypeError(f"snapshot needs the path of a folder, got {path!r}")
+        if reader_func is not None or shard_func is not None:
+            raise PlanError(
+                "snapshot needs reader_func=None and shard_func=None, it keeps one file; "
+                "use save(path, shard_func=...) and load(path, reader_func=...)"
+            )
+        if compression not in ("AUTO", "NONE", "", None, "GZIP"):
+            raise PlanError(f'snapshot needs compression "AUTO", "NONE", None or "GZIP", got {compression!r}')
+        return self._kept_in_files("snapshot", os.fspath(path), True, "GZIP" if compression == "GZIP" else "")
+
+    def _kept_in_files(self, who: str, path: str, folder: bool = False, compression: str = "") -> Dataset:
+        if is_url(path):
+            raise PlanError(f"{who} needs a path of this machine, got {path!r}; save it here and copy the folder")
+        for spec in self.plan.element.specs:
+            if isinstance(spec, DatasetSpec):
+                raise PlanTypeError(f"{who} needs arrays, numbers and bytes, got a {spec}; flat_map it first")
+        if any(isinstance(node, Param) for node in walk(self.plan)):  # as in `cache`
+            raise PlanError(f"{who} needs a chain of its own, got one that depends on a traced element")
+        from .. import __version__
+        from ..flow.disk import FileStore
+
+        store = FileStore(os.path.abspath(path), self.plan, __version__, who, folder, compression)
+        return self._then(FileCache(self.plan, store, path, who))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        compression: str | None = None,
+        shard_func: Callable[..., Any] | None = None,
+    ) -> None:
+        """Run the dataset now and write its elements to a folder, for `Dataset.load`.
+
+        What was saved there before stays until everything is written, and is replaced then.
+
+        Args:
+            path: the folder; made if it does not exist.
+            compression: None, "NONE" or "GZIP".
+            shard_func: called with each element (a tuple is unpacked), gives the number >= 0 of the file that it goes
+                to. Without one there is one file, and `load` gives the elements in their order.
+
+        Raises:
+            PlanError: the dataset is infinite, or an argument is none of these.
+            DataError: an element is bad, under ``on_error="raise"``; nothing is saved.
+            OSError: the folder cannot be written.
+        """
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise PlanTypeError(f"save needs the path of a folder, got {path!r}")
+        folder = os.fspath(path)
+        if is_url(folder):
+            raise PlanError(f"save needs a path of this machine, got {folder!r}; save it here and copy the folder")
+        if compression not in (None, "", "NONE", "GZIP"):
+            raise PlanError(f'save needs compression None, "NONE" or "GZIP", got {compression!r}')
+        if shard_func is not None:
+            checked_function("save", shard_func)
+            arity("save", shard_func, self.plan.element)
+        if self.plan.cardinality == INFINITE:
+            raise PlanError("save needs a dataset that ends, got an infinite one; use take(n)")
+        from ..load.save import save
+
+        settings = options_of(self.plan).resolve()
+        key = epoch_key(self.plan), settings.seed
+        epoch = self._passes.get(key, 0)
+        self._passes[key] = epoch + 1
+        save(self.plan, settings, epoch, folder, "GZIP" if compression == "GZIP" else "", shard_func)

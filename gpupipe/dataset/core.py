@@ -6,13 +6,15 @@ from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .batches import Batches
 from .buffers import Buffers
 from .elements import Elements
+from .mixing import Mixing
 from .running import Running
+from .scanning import Scanning
 from .sources import Sources
 
 __all__ = ["Dataset"]
 
 
-class Dataset(Sources, Elements, Batches, Buffers, Running):
+class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Running):
     """A lazy chain of steps over elements; immutable, every method returns a new one.
 
     Make one with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), then iterate over it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,10 +17,12 @@ from ..arguments import (
     reordered,
     same_structure,
     signature,
+    travels,
 )
 from ..candidate import decide, name_of
 from ..errors import PlanError, PlanTypeError
 from ..options import AUTOTUNE
+from ..plan.indexed import Part
 from ..plan.joins import Concatenate
 from ..plan.steps import Enumerate, Filter, FlatMap, Interleave, Map, Repeat, Shard, Skip, Take
 from ..trace import require_no_symbols
@@ -46,6 +48,7 @@ class Elements(Chain):
         traced: bool | None = None,
         spec: Any = None,
         rng: bool = False,
+        workers: str = "thread",
     ) -> Dataset:
         """Apply a function to every element; a top-level tuple is unpacked into arguments.
 
@@ -61,8 +64,17 @@ class Elements(Chain):
             traced: True insists on tracing, False runs ordinary Python.
             spec: what a Python function returns, a structure of `TensorSpec`; checked.
             rng: hand a Python function a `numpy.random.Generator` as last argument, seeded by (seed, epoch, element).
+            workers: ``"thread"``, or ``"process"`` for a Python function that holds the GIL: it runs in
+                `num_parallel_calls` spawned processes (`Options.threads` unless set), is never traced, must be defined
+                at the top of a module, and its script needs ``if __name__ == "__main__":``. Elements travel through
+                shared memory. The processes end with the iterator.
+
+        Raises:
+            PlanError: arguments that exclude each other, or a function that other processes cannot import.
         """
         calls = parallel_calls("map", num_parallel_calls)
+        if workers not in ("thread", "process"):
+            raise PlanError(f"map needs workers='thread' or workers='process', got {workers!r}")
         if synchronous and calls:
             raise PlanError("map takes synchronous=True or num_parallel_calls, not both")
         checked_function("map", map_func)
@@ -70,6 +82,11 @@ class Elements(Chain):
         if traced and (rng or spec is not None):
             raise PlanError("map takes traced=True or the arguments of a Python function (rng, spec), not both")
         arity("map", map_func, element, extra=1 if rng else 0)
+        if workers == "process":
+            if traced or synchronous:
+                raise PlanError("map takes workers='process' or traced=True or synchronous=True, not two of them")
+            travels("map", map_func)
+            traced, calls = False, calls or AUTOTUNE
         graph, pending = None, False
         if traced is not False and not rng and spec is None:
             if element.known and element.structure is not None:
@@ -79,7 +96,7 @@ class Elements(Chain):
         if graph is None:
             require_no_symbols("map", map_func)
         result = None if spec is None else signature("map", spec)
-        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng))
+        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""
@@ -152,6 +169,32 @@ class Elements(Chain):
     def enumerate(self, start: int = 0) -> Dataset:
         """Pair every element with a running number: (int64, element)."""
         return self._then(Enumerate(self.plan, integer("enumerate", "start", start)))
+
+    def split(self, fractions: Sequence[float], seed: int = 0) -> tuple[Dataset, ...]:
+        """Split into parts that have no element in common and together have all of them.
+
+        Which element is in which part depends on the number of elements and on `seed` only: it is the same in every
+        epoch, pass and run, whatever the chain's own seed. Each part has its elements in a random order, which is
+        always the same; `shuffle` behind it gives another one in each epoch. It needs steps that can be indexed.
+
+        Args:
+            fractions: of the parts, e.g. ``[0.8, 0.1, 0.1]``; their sum is 1. Sizes are by largest remainder.
+            seed: decides the parts.
+
+        Raises:
+            PlanError: fractions that are negative or do not add up; a step that cannot be indexed.
+        """
+        integer("split", "seed", seed)
+        weights = []
+        for fraction in fractions:
+            if isinstance(fraction, bool) or not isinstance(fraction, (int, float, np.integer, np.floating)):
+                raise PlanTypeError(f"split needs numbers, got {fraction!r}")
+            if not 0 <= fraction <= 1:
+                raise PlanError(f"split needs fractions from 0 to 1, got {fraction!r}")
+            weights.append(round(float(fraction) * 1e9))  # integers: the sizes are exact
+        if abs(sum(weights) - 1e9) > 1e4:
+            raise PlanError(f"split needs fractions whose sum is 1, got {list(fractions)} with {sum(weights) / 1e9:g}")
+        return tuple(self._select("split", Part(tuple(weights), i, int(seed))) for i in range(len(weights)))
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """Append the elements of another dataset of the same structure and dtypes."""

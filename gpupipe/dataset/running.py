@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from ..arguments import integer
 from ..errors import PlanError, PlanTypeError
 from ..options import Options
+from ..plan.indexed import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, epoch_key
 from ..plan.steps import WithOptions, options_of
+from ..spec import DatasetSpec
 from .base import Chain
 
 if TYPE_CHECKING:
     from ..load.iterator import DatasetIterator, OwnedIterator
+    from ..optimize.checks import Finding
     from ..optimize.explain import Explanation
+    from ..optimize.memory import MemoryReport
     from .core import Dataset
 
 __all__ = ["Running"]
@@ -42,19 +47,109 @@ class Running(Chain):
         """How many elements there are, `INFINITE_CARDINALITY` (-1) or `UNKNOWN_CARDINALITY` (-2). Reads nothing."""
         return self.plan.cardinality
 
+    def _length(self) -> int:
+        """The cardinality; where only files tell it, their headers are counted."""
+        count = self.plan.cardinality
+        if count != UNKNOWN_CARDINALITY:
+            return count
+        from ..optimize.lower_indexed import length
+
+        return length(self.plan, self.options().resolve())
+
     def __len__(self) -> int:
-        count = self.cardinality()
+        """How many elements there are. Record files without an index are indexed: a pass over their headers.
+
+        Raises:
+            TypeError: there is no end, or only reading all elements would tell.
+        """
+        count = self._length()
         if count == INFINITE:
             raise PlanTypeError("the dataset is infinite: it has no len()")
         if count == UNKNOWN_CARDINALITY:
             raise PlanTypeError("the length of the dataset is unknown before it is read: it has no len()")
         return count
 
+    @overload
+    def __getitem__(self, key: slice) -> Dataset: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
+        """The element that iterating over epoch 0 gives at a place; for a slice, a dataset of such elements.
+
+        Files of records are indexed by their headers, once. Places count bad elements too: one that is asked for
+        raises its error, whatever `Options.on_error` says, and so does a batch with a bad row.
+
+        Args:
+            key: a number, from the end if it is negative, or a Python slice.
+
+        Raises:
+            TypeError: a step that cannot be indexed; names it.
+            IndexError: there is no such place.
+        """
+        step = blocker(self.plan)
+        if step is not None:
+            raise PlanTypeError(f"ds[...] needs steps that can be indexed, and {why_not(step)}")
+        if isinstance(key, slice):
+            return self._then(Select(self.plan, self._sliced(key)))
+        place = integer("ds[...]", "the place", key)
+        count = self._length()
+        endless = count == INFINITE
+        count = ENDLESS if endless else count
+        if not -count <= place < count or (endless and place < 0):
+            raise IndexError(f"place {place} of a dataset of {'endless' if endless else count} elements")
+        from ..load.iterator import DatasetIterator
+
+        order = Sliced(place % count, 1, 1)
+        settings = replace(self.options().resolve(), on_error="raise")
+        with DatasetIterator(Select(self.plan, order), settings, iter((0,))) as items:
+            for element in items:
+                return element
+        raise IndexError(f"place {place} of the dataset is gone: its files have changed")
+
+    def _sliced(self, key: slice) -> Sliced:
+        """A slice as places that do not depend on the length, which is looked up only where it must be known."""
+        start, stop, step = (
+            None if part is None else integer("ds[...]", "a slice", part) for part in (key.start, key.stop, key.step)
+        )
+        step = 1 if step is None else step
+        if step == 0:
+            raise PlanError("ds[...] needs a slice with a step other than 0")
+        if step > 0 and (start or 0) >= 0 and (stop is None or stop >= 0):
+            start = start or 0
+            return Sliced(start, step, None if stop is None else len(range(start, stop, step)))
+        count = self._length()
+        if count == INFINITE:
+            raise PlanTypeError("ds[...] of an infinite dataset needs places from the front")
+        places = range(count)[slice(start, stop, step)]
+        return Sliced(places.start, step, len(places))
+
     def explain(self) -> Explanation:
         """Say what the chain is and how it will run: stages, devices, fused ops, buffers. Reads no data."""
         from ..optimize.explain import explain
 
         return explain(self.plan, self.options().resolve())
+
+    def check(self) -> tuple[Finding, ...]:
+        """Look for slips: repeat before shuffle, cache after shuffle, a missing prefetch, ... Runs nothing.
+
+        Each finding has the user's line and says what to write instead; `explain()` shows them too. None of them is an
+        error: a finding may be what you want.
+        """
+        from ..optimize.checks import check
+
+        return check(self.plan)
+
+    def memory_report(self) -> MemoryReport:
+        """What the buffers of the chain may hold, by step, from the specs; what filled caches hold. Reads no data.
+
+        `iterator.memory_report()` tells what they hold at that moment. A dataset that a function makes inside
+        `flat_map` or `interleave` is counted there only.
+        """
+        from ..optimize.memory import memory_report
+
+        return memory_report(self.plan, self.options().resolve())
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()
@@ -89,7 +184,17 @@ class Running(Chain):
         yield number
 
     def as_numpy_iterator(self) -> OwnedIterator:
-        """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes."""
+        """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
+
+        Raises:
+            PlanTypeError: a leaf is a dataset, as those of `window`.
+        """
+        for spec in self.plan.element.specs:
+            if isinstance(spec, DatasetSpec):
+                raise PlanTypeError(
+                    f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}; iterate over the dataset itself, "
+                    f"or flat_map(lambda w: w.batch(n)) first"
+                )
         from ..load.iterator import OwnedIterator
 
         return OwnedIterator(self.plan, self.options().resolve(), self._counted())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..arguments import integer_or_none, kept, path_names, shapes_like, signature
+from ..arguments import integer_or_none, kept, parallel_calls, path_names, shapes_like, signature
 from ..errors import PlanError, PlanTypeError
 from ..extract.patterns import expand, stable_names
+from ..plan.files import SavedFiles
+from ..plan.indexed import FromIndexable
 from ..plan.joins import Zip
 from ..plan.node import Element, Node
 from ..plan.sources import Files, FromGenerator, Range, Slices, Tensors
@@ -90,6 +92,27 @@ class Sources(Chain):
         return new(FromGenerator(generator, tuple(args or ()), element))
 
     @staticmethod
+    def from_indexable(items: Any, spec: Any = None, num_parallel_calls: int | None = None) -> Dataset:
+        """Make a dataset of anything that has a length and gives items by number: a PyTorch dataset, a list, h5py.
+
+        It can be indexed: `shuffle(gp.ALL)`, `split`, `skip` and `ds[i]` ask for the items they need, for no others.
+        An exception of `items[i]` is the error of that element.
+
+        Args:
+            items: `len(items)` is asked for once, here; `items[i]` with Python integers, when elements are needed.
+            spec: a structure of `TensorSpec` that every item must have. Without it the first item decides.
+            num_parallel_calls: threads that ask for items, `AUTOTUNE` for all; None asks in the thread that needs them.
+        """
+        kind = type(items)
+        if not hasattr(kind, "__len__") or not hasattr(kind, "__getitem__") or isinstance(items, Mapping):
+            raise PlanTypeError(
+                f"from_indexable needs an object with __len__ and __getitem__ that takes numbers, got {kind.__name__}"
+            )
+        element = Element(None, ()) if spec is None else signature("from_indexable", spec)
+        calls = parallel_calls("from_indexable", num_parallel_calls)
+        return new(FromIndexable(items, items.__getitem__, len(items), element, calls))
+
+    @staticmethod
     def range(*args: int, output_type: Any = "int64") -> Dataset:
         """Make a dataset of numbers, with the arguments of Python's `range`."""
         if not 1 <= len(args) <= 3:
@@ -138,6 +161,49 @@ class Sources(Chain):
         if shuffle is None or shuffle:
             plan = Shuffle(plan, len(found), seed)
         return new(plan)
+
+    @staticmethod
+    def load(
+        path: str | os.PathLike[str],
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Any], Any] | None = None,
+        wait: bool = False,
+    ) -> Dataset:
+        """Read a dataset that `save` wrote: the elements, and what identifies them, as they were saved.
+
+        Args:
+            path: the folder.
+            element_spec: what the elements must be, as a structure of `TensorSpec`; None takes what was saved.
+            compression: as given to `save`; None takes what was used.
+            reader_func: called with a dataset of datasets, one for each file, gives the dataset to read, e.g.
+                ``lambda files: files.shuffle(100).interleave(lambda x: x, cycle_length=4)``. Without one the elements
+                of the files (one file, unless `save` was given a `shard_func`) come in turn, one of each of 16.
+            wait: wait here until something is saved there; Ctrl-C ends it.
+
+        Raises:
+            MissingFileError: nothing was saved there; it is a DataError and a FileNotFoundError.
+            DataError: the elements saved are not of `element_spec` or were compressed otherwise; the folder is damaged.
+            PlanTypeError: `reader_func` gives no dataset.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise PlanTypeError(f"load needs the path of a folder, got {path!r}")
+        if compression not in (None, "", "NONE", "GZIP"):
+            raise PlanError(f'load needs compression None, "NONE" or "GZIP", got {compression!r}')
+        wanted = None if element_spec is None else signature("load", element_spec)
+        require_no_symbols("load", path)
+        from ..load.save import read_saved
+
+        folder = os.path.abspath(os.fspath(path))
+        plans = read_saved(folder, wanted, compression, wait)
+        if reader_func is None:
+            return new(plans[0])
+        if not callable(reader_func):
+            raise PlanTypeError(f"load needs a function for reader_func, got {type(reader_func).__name__}")
+        made = reader_func(new(SavedFiles(plans[1:], new)))
+        if not isinstance(made, Chain):
+            raise PlanTypeError(f"load needs a reader_func that returns a Dataset, got {type(made).__name__}")
+        return cast("Dataset", made)
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset:

@@ -7,7 +7,7 @@ import zlib
 from gpupipe.errors import RecordError
 from gpupipe.extract.compression import Compression
 from gpupipe.extract.framing import sniff
-from gpupipe.extract.storage import LocalStorage
+from gpupipe.extract.storage import Storage
 
 __all__ = ["Inflater"]
 
@@ -29,7 +29,7 @@ class Inflater:
         DataError: from every method; the file is missing, cannot be read, or is not what it should be.
     """
 
-    def __init__(self, path: str, compression: Compression, storage: LocalStorage) -> None:
+    def __init__(self, path: str, compression: Compression, storage: Storage) -> None:
         self.size, self._tag = storage.size(path)
         self.limit = self.size * MOST + 1024
         self._path = path

@@ -9,12 +9,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from gpupipe.errors import PlanError, PlanTypeError
 
-__all__ = ["expand", "may_be_path", "stable_names"]
+__all__ = [
+    "INDEX_SUFFIX",
+    "Folders",
+    "alternatives",
+    "expand",
+    "is_url",
+    "matches",
+    "may_be_path",
+    "stable_names",
+    "wild_at",
+]
+
+INDEX_SUFFIX = ".gpindex"
+"""How the name of a saved index of records ends (see `index`). No wildcard matches one: it is not data."""
 
 _WILD = re.compile(r"[*?\[{]")
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _MOST_ALTERNATIVES = 10_000
 _LONGEST = 4096
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
@@ -36,21 +51,69 @@ def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
         text = os.fsdecode(os.fspath(pattern))
     except TypeError as error:
         raise PlanTypeError(f"a file pattern is a string or a path, got {type(pattern).__name__}") from error
+    if is_url(text):
+        from gpupipe.extract.remote import expand_url
+
+        return expand_url(text)
     if os.sep != "/":
         text = text.replace(os.sep, "/")
     if not text:
         return []
     if os.path.lexists(text):
         return [(text, os.path.basename(text.rstrip("/")) or text)]
-    wild = _WILD.search(text)
-    if wild is None:
+    wild = wild_at(text)
+    if wild < 0:
         return []
-    root = text[: text.rfind("/", 0, wild.start()) + 1]
-    found = {path for one in _alternatives(text) for path in _matches(one)}
+    root = text[: text.rfind("/", 0, wild) + 1]
+    found = {path for one in alternatives(text) for path in matches(one, _Local())}
     return [(path, path[len(root) :]) for path in sorted(found, key=os.fsencode)]
 
 
-def _alternatives(text: str) -> list[str]:
+def is_url(text: str) -> bool:
+    """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``), so that fsspec finds it."""
+    return _URL.match(text) is not None
+
+
+def wild_at(text: str) -> int:
+    """Where the first wildcard of a pattern stands; -1 if it has none."""
+    wild = _WILD.search(text)
+    return -1 if wild is None else wild.start()
+
+
+class Folders(Protocol):
+    """What a walk over folders asks; every folder is "" or ends with a slash."""
+
+    def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        """List (name, is a folder, is a link) of a folder; one that cannot be opened holds nothing."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of this name."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder of this name."""
+        ...
+
+
+class _Local:
+    """The folders of this machine."""
+
+    def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        try:
+            with os.scandir(folder or ".") as entries:
+                return [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+
+def alternatives(text: str) -> list[str]:
     """Write out braces: `a{b,c{d,e}}` -> ab, acd, ace."""
     done: list[str] = []
     open_ones = [text]
@@ -102,7 +165,7 @@ def _split(tail: str, whole: str) -> tuple[list[str], str]:
     raise PlanError(f"the pattern {whole!r} has a brace that is not closed; write {{a,b}}")
 
 
-def _matches(pattern: str) -> Iterator[str]:
+def matches(pattern: str, folders: Folders) -> Iterator[str]:
     """Walk the folders that can hold matches of a pattern without braces."""
     absolute = pattern.startswith("/")
     parts = [part for part in pattern.split("/") if part]
@@ -118,33 +181,24 @@ def _matches(pattern: str) -> Iterator[str]:
         if part == "**":
             if not last:
                 stack.append((folder, at + 1))
-            for name, is_folder, is_link in _entries(folder):
-                if last and not is_folder:
+            for name, is_folder, is_link in folders.entries(folder):
+                if last and not is_folder and not name.endswith(INDEX_SUFFIX):
                     yield folder + name
                 if is_folder and not is_link and not name.startswith("."):  # a link may lead back up
                     stack.append((f"{folder}{name}/", at))
         elif _WILD.search(part):
             match = _compiled(part).fullmatch
-            for name, is_folder, _ in _entries(folder):
-                if match(name):
+            for name, is_folder, _ in folders.entries(folder):
+                if match(name) and not name.endswith(INDEX_SUFFIX):
                     if last:
                         yield folder + name
                     elif is_folder:
                         stack.append((f"{folder}{name}/", at + 1))
         elif last:
-            if os.path.lexists(folder + part):
+            if folders.exists(folder + part):
                 yield folder + part
-        elif os.path.isdir(folder + part):
+        elif folders.is_folder(folder + part):
             stack.append((f"{folder}{part}/", at + 1))
-
-
-def _entries(folder: str) -> list[tuple[str, bool, bool]]:
-    """List (name, is a folder, is a link) of a folder; one that cannot be opened holds nothing."""
-    try:
-        with os.scandir(folder or ".") as entries:
-            return [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []
 
 
 def _compiled(part: str) -> re.Pattern[str]:

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from typing import Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
-from gpupipe.extract.patterns import expand
+from gpupipe.extract.patterns import expand, is_url
 
-__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand"]
+__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand", "storage_of"]
 
 Listing = list[tuple[str, str]]
 
@@ -38,8 +38,12 @@ class Storage(Protocol):
         """Give the size in bytes, and a tag that changes when the content does."""
         ...
 
-    def read(self, name: str, offset: int, n: int) -> bytes:
-        """Read exactly `n` bytes from `offset`; fewer are a RecordError."""
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        """Read exactly `n` bytes from `offset`; fewer are a RecordError. With `tag`, the file must still have it."""
+        ...
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
         ...
 
 
@@ -232,3 +236,16 @@ _pread = os.pread if hasattr(os, "pread") else _seek_read
 _pread_into = _preadv if hasattr(os, "preadv") else _seek_read_into
 
 LOCAL = LocalStorage()
+
+
+def storage_of(name: str) -> Storage:
+    """Find the storage that a file is in: that of this machine, or what the scheme of a URL says.
+
+    Raises:
+        MissingDependencyError: the name is a URL, and fsspec or its part for this scheme is not installed.
+    """
+    if not is_url(name):
+        return LOCAL
+    from gpupipe.extract.remote import remote_storage
+
+    return remote_storage(name)

@@ -6,17 +6,13 @@ of the GIL, for many records. A thread pool reads the next block while this one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import CancelledError, Future
-from typing import Any, Protocol
-
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
-from gpupipe.extract.compression import Compression, checked_compression
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
 from gpupipe.extract.inflate import Inflater
+from gpupipe.extract.reading import BlockReader, Pool, Source
 from gpupipe.extract.reference import HeaderWalker, Reference
-from gpupipe.extract.storage import LOCAL, LocalStorage
+from gpupipe.extract.storage import Storage
 from gpupipe.extract.writer import TFRecordWriter
 
 __all__ = ["BLOCK", "HeaderWalker", "Item", "Pool", "RecordReader", "Reference", "TFRecordWriter"]
@@ -25,21 +21,7 @@ BLOCK = 1 << 20
 _ring = Blocks(BLOCK)
 
 
-class Pool(Protocol):
-    """What a reader needs of a thread pool; `concurrent.futures.ThreadPoolExecutor` has it."""
-
-    def submit(self, fn: Callable[[], Any], /) -> Future[Any]:
-        """Run `fn` in some thread; RuntimeError if that is no longer possible."""
-        ...
-
-
-class _Source(Protocol):
-    def block(self) -> list[Item]:
-        """Read and cut the next records; none at the end. It never raises a DataError."""
-        ...
-
-
-class RecordReader:
+class RecordReader(BlockReader):
     """Iterates over (offset, payload) of one TFRecord file; a damaged record is (offset, DataError).
 
     The offset is that of the record's header, in the decompressed stream if the file is compressed. Payloads are
@@ -49,13 +31,13 @@ class RecordReader:
     and then the iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
 
     Args:
-        path: a local file.
+        path: a local file, or a URL.
         compression: "", "GZIP" or "ZLIB".
         check_crc: verify the payloads; lengths are always verified.
         block: bytes read at once, for a plain file.
         readers: a pool whose threads read and verify one block ahead; None reads where the records are asked for.
         start: offset of the record to begin with.
-        storage: where the file is.
+        storage: where the file is; None finds it by the path.
 
     Raises:
         PlanError: an unknown compression.
@@ -70,77 +52,21 @@ class RecordReader:
         block: int = BLOCK,
         readers: Pool | None = None,
         start: int = 0,
-        storage: LocalStorage = LOCAL,
+        storage: Storage | None = None,
     ) -> None:
-        self.path = path
-        self.compression: Compression = checked_compression(compression)
+        super().__init__(path, compression=compression, readers=readers, storage=storage)
         self.check_crc = check_crc
         self.start = start
         self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
-        self._readers = readers
-        self.storage = storage
-        self._closed = False
-        self._ahead: Future[list[Item]] | None = None
 
-    def __iter__(self) -> Iterator[Item]:
-        for block in self.blocks():
-            yield from block
+    @property
+    def first_offset(self) -> int:
+        """Where reading begins."""
+        return self.start
 
-    def __enter__(self) -> RecordReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def ready(self) -> bool:
-        """Whether the next block is there without waiting for a thread of the pool."""
-        ahead = self._ahead
-        return ahead is None or ahead.done()
-
-    def close(self) -> None:
-        """End every iteration at its next block. A read in progress ends by itself; its result is dropped."""
-        self._closed = True
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.cancel()
-
-    def blocks(self) -> Generator[list[Item], None, None]:
-        """Iterate over the records in lists of many, as they are read; no list is empty."""
-        source: _Source
-        try:
-            source = _Compressed(self) if self.compression else _Plain(self)
-        except DataError as error:
-            yield [(self.start, error)]
-            return
-        ahead: Future[list[Item]] | None = None
-        try:
-            while not self._closed:
-                records = self._result(ahead, source)
-                if not records:
-                    return
-                ahead = self._ahead = self._submit(source)
-                yield records
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-
-    def _submit(self, source: _Source) -> Future[list[Item]] | None:
-        if self._readers is None or self._closed:
-            return None
-        try:
-            return self._readers.submit(source.block)
-        except RuntimeError:  # the pool was shut down: go on without it
-            return None
-
-    def _result(self, ahead: Future[list[Item]] | None, source: _Source) -> list[Item]:
-        # A job that no thread has begun is done here and now: waiting for it would only add two switches of threads,
-        # and would never end if the pool is shut down or this runs in its last thread.
-        if ahead is None or ahead.cancel():
-            return source.block()
-        try:
-            return ahead.result()
-        except CancelledError:  # by whoever shut down the pool, before it began
-            return [] if self._closed else source.block()
+    def source(self) -> Source:
+        """Open the file."""
+        return _Compressed(self) if self.compression else _Plain(self)
 
 
 class _Plain:

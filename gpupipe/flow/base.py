@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,6 +22,9 @@ __all__ = ["Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys"
 
 logger = logging.getLogger("gpupipe")
 
+REMOTE_READERS = 16
+"""As many as the default interleave has files open."""
+
 
 class Stream:
     """One opened source: a file, an array, a generator. Its key and a position are the identity of an element."""
@@ -34,14 +38,38 @@ class Stream:
 
 
 class BatchStream(Stream):
-    """The stream of a batch: remembers the identities of its rows, which `unbatch` gives back."""
+    """The stream of a batch: remembers the identities of its rows, which `unbatch` gives back.
 
-    __slots__ = ("rows",)
+    Attributes:
+        streams: of the rows.
+        positions: of the rows in their streams.
+    """
 
-    def __init__(self, rows: list[tuple[Stream, int]]) -> None:
-        first, _ = rows[0]
+    __slots__ = ("positions", "streams")
+
+    def __init__(self, rows: Sequence[tuple[Stream, int]]) -> None:
+        self._keep([stream for stream, _ in rows], [position for _, position in rows])
+
+    def _keep(self, streams: list[Stream], positions: list[int]) -> None:
+        first = streams[0]
         super().__init__(first.key, first.name, first.unit)
-        self.rows = rows
+        self.streams = streams
+        self.positions = positions
+
+    @classmethod
+    def of(cls, elements: Sequence[Element]) -> BatchStream:
+        """The stream of a batch of these elements.
+
+        Two lists, no pair for each row: few batches are ever taken apart again.
+        """
+        made = cls.__new__(cls)
+        made._keep([element[1] for element in elements], [element[2] for element in elements])
+        return made
+
+    @property
+    def rows(self) -> list[tuple[Stream, int]]:
+        """The identities of the rows: (stream, position)."""
+        return list(zip(self.streams, self.positions, strict=True))
 
 
 class Hole:
@@ -121,15 +149,22 @@ class Counters:
 
 @dataclass(eq=False)
 class Run:
-    """Everything that lives as long as one iterator: settings, the stop flag, threads and what to close."""
+    """Everything that lives as long as one iterator: settings, the stop flag, threads and what to close.
+
+    Attributes:
+        idle: worker processes that wait for the next pass, by what they run.
+    """
 
     settings: Settings
     stopped: threading.Event = field(default_factory=threading.Event)
     counters: dict[str, Counters] = field(default_factory=dict)
     left_out: int = 0
+    idle: dict[Any, list[Any]] = field(default_factory=dict)
+    _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
     _next_closer: int = 0
     _readers: DaemonPool | None = None
+    _remote: DaemonPool | None = None
     # Reentrant: the garbage collector may close a run in a thread that is just here.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -147,6 +182,15 @@ class Run:
                 self._readers = DaemonPool(1, "gpupipe-reader")
             return self._readers
 
+    @property
+    def remote_readers(self) -> DaemonPool:
+        """Threads that read remote files ahead: each waits for the network most of the time."""
+        with self._lock:
+            if self._remote is None:
+                self._remote = DaemonPool(REMOTE_READERS, "gpupipe-remote")
+                self.on_close(self._remote.close)
+            return self._remote
+
     def on_close(self, closer: Callable[[bool], None]) -> Callable[[], None]:
         """Call `closer` when the run ends, with whether to wait for threads; the answer takes that back."""
         with self._lock:
@@ -159,10 +203,30 @@ class Run:
 
         return forget
 
-    def leave_out(self, hole: Hole) -> None:
+    def holds(self, buffer: Any, step: str) -> None:
+        """Note something that holds elements (see `flow.memory.Buffer`) and the step it belongs to, for reports."""
+        with self._lock:
+            self._buffers[buffer] = step
+
+    def held(self) -> dict[str, tuple[int, int]]:
+        """Elements and bytes in every live buffer now, by step."""
+        with self._lock:
+            buffers = list(self._buffers.items())
+        found: dict[str, tuple[int, int]] = {}
+        for buffer, step in buffers:
+            before, now = found.get(step, (0, 0)), buffer.held()
+            found[step] = before[0] + now[0], before[1] + now[1]
+        return found
+
+    def leave_out(self, hole: Hole, verb: str | None = None, always: bool = False) -> None:
         """Note an element that is skipped or replaced: counted, and logged so that nothing is lost silently.
 
         The first ten are logged one by one, then every tenfold.
+
+        Args:
+            hole: the element.
+            verb: what was done with it; what `on_error` says unless given.
+            always: log it, whatever its number.
         """
         if hole.noted:
             return
@@ -170,8 +234,8 @@ class Run:
         with self._lock:
             self.left_out += 1
             count = self.left_out
-        if count <= 10 or str(count).strip("0") == "1":
-            verb = "replaced" if self.settings.on_error == "replace" else "left out"
+        if always or count <= 10 or str(count).strip("0") == "1":
+            verb = verb or ("replaced" if self.settings.on_error == "replace" else "left out")
             logger.warning("%s: %s (%d so far)", verb, hole.error, count)
 
     def count(self, stage: str) -> Counters:
@@ -182,7 +246,8 @@ class Run:
         """Forget everything without waiting for anybody: in a forked child, where the threads do not exist."""
         self._lock = threading.RLock()
         self._closers = {}
-        self._readers = None
+        self._readers = self._remote = None
+        self.idle = {}
         self.stopped.set()
 
     def close(self, wait: bool = True) -> None:

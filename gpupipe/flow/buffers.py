@@ -19,6 +19,7 @@ from .base import BatchStream, Context, Element, Flow, Hole, Stream
 from .channel import Channel, Closed
 from .elements import close
 from .forming import BatchFormer, Group, unstack
+from .memory import bytes_of_all
 from .shuffle import keep
 from .stack import pad_rows
 from .threads import join
@@ -55,6 +56,10 @@ class CacheStore:
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def full(self, settings: Settings) -> bool:
+        """Whether there was a full pass with these settings."""
+        return cache_key(settings) in self.filled
+
 
 @dataclass(frozen=True, slots=True)
 class CacheFlow:
@@ -72,7 +77,7 @@ class CacheFlow:
     def open(self, at: Context) -> Iterator[Element]:
         if cache_key(at.run.settings) in self.store.filled:
             return FilledFlow(self.store).open(at)
-        return _Filling(self, at, _Rekey(at.key))
+        return _Filling(self, at, Rekey(at.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +87,10 @@ class FilledFlow:
     store: CacheStore
 
     def open(self, at: Context) -> Iterator[Element]:
-        return map(_Rekey(at.key), self.store.filled[cache_key(at.run.settings)].elements)
+        return map(Rekey(at.key), self.store.filled[cache_key(at.run.settings)].elements)
 
 
-class _Rekey:
+class Rekey:
     """Gives cached elements the keys of the pass they are replayed in."""
 
     def __init__(self, key: int) -> None:
@@ -116,13 +121,19 @@ def _copied(column: Any) -> Any:
 class _Filling:
     """A pass that fills the cache; only one that reaches the end counts."""
 
-    def __init__(self, flow: CacheFlow, at: Context, rekey: _Rekey) -> None:
+    def __init__(self, flow: CacheFlow, at: Context, rekey: Rekey) -> None:
         self._store = flow.store
         self._key = cache_key(at.run.settings)
         self._element = flow.element
         self._inner = flow.source.open(at.neutral())
+        self._stopped = at.run.stopped
         self._rekey = rekey
         self._kept: list[Element] | None = []
+        at.run.holds(self, "cache()")
+
+    def held(self) -> tuple[int, int]:
+        """Elements of the pass so far, and their bytes."""
+        return bytes_of_all(self._kept or ())
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -130,7 +141,8 @@ class _Filling:
     def __next__(self) -> Element:
         element = next(self._inner, None)
         if element is None:
-            if self._kept is not None:
+            # A run that is being stopped ends its inputs early: that is no full pass.
+            if self._kept is not None and not self._stopped.is_set():
                 with self._store.lock:
                     self._store.filled.setdefault(self._key, Filled(self._kept, self._element))
                 self._kept = None
@@ -160,8 +172,12 @@ class PrefetchFlow:
 
 
 class _Prefetching:
+    ahead = True
+    """Elements come without being asked for, once the thread has started."""
+
     def __init__(self, flow: PrefetchFlow, at: Context) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
+        at.run.holds(self._channel, f"prefetch({flow.size})")
         self._thread = threading.Thread(
             target=_pump, args=(flow.source, at, self._channel), name="gpupipe-prefetch", daemon=True
         )
@@ -171,10 +187,18 @@ class _Prefetching:
     def __iter__(self) -> Iterator[Element]:
         return self
 
-    def __next__(self) -> Element:
+    def ready(self) -> bool:
+        """Whether the next element is there without waiting; asking starts the thread."""
+        self._start()
+        return self._channel.ready()
+
+    def _start(self) -> None:
         if not self._started:
             self._started = True
             self._thread.start()
+
+    def __next__(self) -> Element:
+        self._start()
         try:
             return self._channel.get()
         except Closed:
@@ -290,8 +314,8 @@ class _Padded:
         if not isinstance(group, Group):
             return group
         rows, flow = group.rows, self._flow
-        columns = zip(*(row[0] for row in rows), strict=True)
-        stream = BatchStream([(row[1], row[2]) for row in rows])
+        columns = zip(*[row[0] for row in rows], strict=True)
+        stream = BatchStream.of(rows)
         try:
             leaves = tuple(
                 pad_rows(column, rows, name, shape, value)

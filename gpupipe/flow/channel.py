@@ -70,6 +70,16 @@ class Channel(Generic[T]):
             self._room.notify_all()
             return item
 
+    def ready(self) -> bool:
+        """Whether `get` answers without waiting."""
+        with self._room:
+            return bool(self._items) or self._closed
+
+    def held(self) -> tuple[int, int]:
+        """Items that wait, and their bytes."""
+        with self._room:
+            return len(self._items), self._bytes
+
     def fail(self, error: BaseException) -> None:
         """End the channel with an exception, raised behind what was put before."""
         with self._room:

@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 
 from .base import Context, Element, Flow, Hole
+from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipFlow", "TakeFlow", "ZipFlow", "close"]
 
 
 def close(iterator: Any) -> None:
-    """Close an iterator that can be closed."""
+    """Close an iterator that can be closed. A generator that runs in another thread ends when that one lets go of it."""
     closer = getattr(iterator, "close", None)
-    if closer is not None:
+    if closer is None:
+        return
+    try:
         closer()
+    except ValueError as error:
+        if str(error) != "generator already executing":
+            raise
 
 
 def counts(element: Element) -> bool:
@@ -29,7 +35,10 @@ def counts(element: Element) -> bool:
 
 
 class Wrapped:
-    """An iterator over another one, that closes it too."""
+    """An iterator over another one, that closes it too.
+
+    `iter` gives the items themselves: a loop over them does not pass through here for every element.
+    """
 
     __slots__ = ("_inner", "_items")
 
@@ -38,7 +47,7 @@ class Wrapped:
         self._inner = inner
 
     def __iter__(self) -> Iterator[Element]:
-        return self
+        return self._items
 
     def __next__(self) -> Element:
         return next(self._items)
@@ -64,7 +73,8 @@ class TakeFlow:
         left = self.count
         for element in inner:
             yield element
-            left -= counts(element)
+            if type(element[0]) is not Hole or counts(element):
+                left -= 1
             if not left:
                 break
         close(inner)  # what reads ahead stops now, not when the pipeline ends
@@ -76,13 +86,14 @@ class SkipFlow:
 
     source: Flow
     count: int
+    where: Where = SOMEWHERE
 
     def open(self, at: Context) -> Iterator[Element]:
         inner = self.source.open(at)
         return Wrapped(self._skipped(inner, at.run.stopped), inner)
 
     def _skipped(self, inner: Iterator[Element], stopped: threading.Event) -> Iterator[Element]:
-        left = self.count
+        left, watch = self.count, Watch(self.where)
         for element in inner:
             if stopped.is_set():
                 return
@@ -91,6 +102,7 @@ class SkipFlow:
                 break
             if counts(element):
                 left -= 1
+                watch.nothing(self.count - left)
             else:
                 yield element
         yield from inner
@@ -111,10 +123,13 @@ class ShardFlow:
     def _chosen(self, inner: Iterator[Element]) -> Iterator[Element]:
         at = self.shards - self.index
         for element in inner:
-            if at == self.shards or not counts(element):
+            if type(element[0]) is Hole and not counts(element):
                 yield element
-            if counts(element):
-                at = 1 if at == self.shards else at + 1
+            elif at == self.shards:
+                yield element
+                at = 1
+            else:
+                at += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +147,12 @@ class EnumerateFlow:
         i = self.start
         for element in inner:
             value, stream, position = element
-            yield element if type(value) is Hole else ((np.int64(i), *value), stream, position)
-            i += counts(element)
+            if type(value) is Hole:
+                yield element
+                i += counts(element)
+                continue
+            yield (np.int64(i), *value), stream, position
+            i += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,25 +230,35 @@ class ZipFlow:
 
     def open(self, at: Context) -> Iterator[Element]:
         opened = [source.open(at.under(self.number, i)) for i, source in enumerate(self.inputs)]
+        first, *others = [iter(inner) for inner in opened]
         try:
-            while True:
-                parts: list[Element] = []
-                for inner in opened:
-                    for element in inner:
-                        if counts(element):
-                            parts.append(element)
-                            break
-                        yield element
-                    else:
-                        return
-                _, stream, position = parts[0]
-                hole = next((value for value, _, _ in parts if type(value) is Hole), None)
-                if hole is not None:
-                    yield hole, stream, position
+            for element in first:
+                value, stream, position = element
+                hole: Hole | None = None
+                columns: list[Any] = []
+                if type(value) is not Hole:
+                    columns += value
+                elif value.raised:
+                    yield element
                     continue
-                columns = [column for value, _, _ in parts for column in value]
-                columns.extend((other, where) for _, other, where in parts[1:])
-                yield tuple(columns), stream, position
+                else:
+                    hole = value
+                identities = []
+                for other in others:
+                    while True:
+                        part = next(other, None)
+                        if part is None:
+                            return
+                        more = part[0]
+                        if type(more) is not Hole:
+                            columns += more
+                            identities.append(part[1:])
+                            break
+                        if not more.raised:
+                            hole = hole or more
+                            break
+                        yield part
+                yield ((*columns, *identities) if hole is None else hole), stream, position
         finally:
             for inner in opened:
                 close(inner)

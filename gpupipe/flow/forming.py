@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..errors import DataError, ShapeError
@@ -48,62 +49,112 @@ class BatchFormer:
         run: its `on_error` says what holes do; it counts those that leave here.
         aligned: something is zipped to these batches: a batch with a bad row is a hole in its place, because filling it
             up from behind would shift every row after it against the other side.
+        ignores: holes are left out as `ignore_errors` does, whatever `on_error` says; True logs each of them. None
+            where no `ignore_errors` stands below.
 
     Attributes:
         reforms: whether what follows a bad row is formed anew.
     """
 
-    def __init__(self, source: Iterator[Element], size: int, drop: bool, run: Run, aligned: bool = False) -> None:
-        self._aligned = aligned and run.settings.on_error != "replace"
+    def __init__(
+        self,
+        source: Iterator[Element],
+        size: int,
+        drop: bool,
+        run: Run,
+        aligned: bool = False,
+        ignores: bool | None = None,
+    ) -> None:
+        self._ignores = ignores
+        self._aligned = aligned and ignores is None and run.settings.on_error != "replace"
         self.reforms = not self._aligned
-        self._source = source
+        self._source = iter(source)
         self._size = size
         self._drop = drop
         self._run = run
         self._on_error = run.settings.on_error
         self._pending: deque[Element] = deque()
         self._rows: list[Element] = []
-        self._taken: list[Element] = []  # what they were made of: holes too
+        self._taken: list[Element] | None = None  # what they were made of, where that is more than the rows: holes too
         self._early: list[Element] = []  # holes before the first good element, under "replace"
-        self._last: Any = None
+        self._last: Any = None  # the last good element before the rows
 
     def next(self) -> Group | Element | None:
         """The next group; an element that is a raised hole; None at the end."""
         if self._aligned:
             return self._next_aligned()
-        rows, taken = self._rows, self._taken
-        while len(rows) < self._size:
-            if self._run.stopped.is_set():
+        stopped = self._run.stopped.is_set
+        while len(self._rows) < self._size:
+            if stopped():
                 return None
-            element = self._pending.popleft() if self._pending else next(self._source, None)
+            if self._pending:
+                element: Element | None = self._pending.popleft()
+            else:
+                element = self._good_ones(stopped) if self._taken is None else next(self._source, None)
             if element is None:
+                if len(self._rows) == self._size or stopped():
+                    continue
                 break
             value = element[0]
             if type(value) is not Hole:
-                rows.extend((value, stream, position) for _, stream, position in self._early)
-                taken.extend(self._early)
-                self._early.clear()
-                self._last = value
-                rows.append(element)
-                taken.append(element)
-            elif value.raised or self._on_error == "raise":
-                taken.append(element if value.raised else raised(element))
-                return taken[-1]
-            else:
-                self._run.leave_out(value)
-                if self._on_error == "skip":
-                    continue
-                if self._last is None:
-                    self._early.append(element)
-                else:
-                    rows.append((self._last, element[1], element[2]))
-                    taken.append(element)
+                self._add(element)
+                continue
+            if self._taken is None:
+                self._taken = self._rows.copy()
+            if self._ignores is not None:
+                self._run.leave_out(value, "left out", self._ignores)
+                continue
+            if value.raised or self._on_error == "raise":
+                self._taken.append(element if value.raised else raised(element))
+                return self._taken[-1]
+            self._run.leave_out(value)
+            if self._on_error == "replace":
+                self._replace(element)
+        rows = self._rows
         if len(rows) < self._size and (self._drop or not rows):
             return None  # what is left stays here: a repair may still fill it up
+        return self._cut()
+
+    def _good_ones(self, stopped: Callable[[], bool]) -> Element | None:
+        """Fill the group up. Answers the hole that ends the filling; None where it is full, or the input ends."""
+        add = self._rows.append
+        for element in islice(self._source, self._size - len(self._rows)):
+            if type(element[0]) is Hole:
+                return element
+            add(element)
+            if stopped():
+                break
+        return None
+
+    def _add(self, element: Element) -> None:
+        """A good element, which also stands in for the holes before the first one."""
+        self._rows.extend((element[0], stream, position) for _, stream, position in self._early)
+        self._rows.append(element)
+        if self._taken is not None:
+            self._taken += [*self._early, element]
+        self._early.clear()
+
+    def _replace(self, hole: Element) -> None:
+        """Let the last good element stand in."""
+        assert self._taken is not None
+        last = self._rows[-1][0] if self._rows else self._last
+        if last is None:
+            self._early.append(hole)
+        else:
+            self._rows.append((last, hole[1], hole[2]))
+            self._taken.append(hole)
+
+    def _cut(self) -> Group:
+        """The rows that are there as a group, as many as it takes."""
+        rows, taken, size = self._rows, self._taken, self._size
+        self._last = rows[-1][0]
+        self._rows, self._taken = rows[size:], None
+        if taken is None:
+            return Group(rows, taken=rows)
         # Stand-ins for early holes may be more rows than one group takes; then rows and elements taken correspond.
-        cut = self._size if len(rows) > self._size else len(taken)
-        self._rows, self._taken = rows[self._size :], taken[cut:]
-        return Group(rows[: self._size], taken=taken[:cut])
+        cut = size if len(rows) > size else len(taken)
+        self._taken = taken[cut:] or None
+        return Group(rows[:size], taken=taken[:cut])
 
     def _next_aligned(self) -> Group | Element | None:
         rows = self._rows
@@ -122,8 +173,8 @@ class BatchFormer:
 
     def take_back(self) -> list[Element]:
         """Everything taken that is in no group yet, as it came; it is forgotten here."""
-        taken = [*self._taken, *self._early]
-        self._rows, self._taken, self._early = [], [], []
+        taken = [*(self._rows if self._taken is None else self._taken), *self._early]
+        self._rows, self._taken, self._early = [], None, []
         return taken
 
     def put_back(self, elements: Sequence[Element], last: Any) -> None:
@@ -134,7 +185,7 @@ class BatchFormer:
 
 def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
     """A batch that is missing because of one of its rows; it remembers how many rows it had."""
-    return Hole(hole.error), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+    return Hole(hole.error), BatchStream.of(rows), rows[0][2]
 
 
 class RowFormer:
@@ -171,11 +222,15 @@ class UnstackFormer:
         source: batches.
         compute: host work on each row, as `HostProgram.compile` gives it.
         run: its `on_error` says what a row that fails there does.
+        whole: a batch with a bad row is a hole in its place, whatever `on_error` says.
     """
 
     reforms = False
 
-    def __init__(self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run) -> None:
+    def __init__(
+        self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run, whole: bool = False
+    ) -> None:
+        self._whole = whole
         self._source = source
         self._compute = compute
         self._run = run
@@ -205,6 +260,9 @@ class UnstackFormer:
                 rows.append((made, stream, position))
             except DataError as error:
                 hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
+                if self._whole:
+                    yield hole[0], *element[1:]
+                    return
                 if self._on_error == "raise":
                     yield raised(hole)
                     continue

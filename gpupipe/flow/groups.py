@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..evaluate import BatchValues
-from ..graph import Apply, Value
+from ..evaluate import BatchValues, is_batchwise
+from ..graph import Apply, Item, Value
+from ..transform.array import run_array
 from ..transform.program import Executor, Program
 from .base import BatchStream, Context, Element, Flow, Hole, element_keys, locate
 from .forming import Group
@@ -32,6 +33,7 @@ class Stage:
         size: rows of a group.
         drop: leave out a short last batch.
         aligned: something is zipped to these batches, see `BatchFormer`.
+        ignores: elements that fail do not come into a batch, see `BatchFormer`.
         executor: makes an executor for a program and a batch size; None where no output is an image value.
         headers: for each decoder the column that holds its image sizes.
         ready: how many finished groups may wait.
@@ -49,6 +51,7 @@ class Stage:
     size: int
     drop: bool = False
     aligned: bool = False
+    ignores: bool | None = None
     executor: Callable[[Program, int], Executor] | None = None
     headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
     ready: int = 1
@@ -68,10 +71,16 @@ class Assembler:
         self._epoch = at.epoch
         self._headers = dict(flow.headers)
         self._images = {value: i for i, value in enumerate(flow.program.outputs)} if flow.program else {}
+        self._checked = [
+            (image, name)
+            for value, name in zip(flow.outputs, flow.names, strict=True)
+            for image in _images_of(value)
+            if image in self._images and None in (image.spec.shape or (None,))
+        ]
 
     def values(self, rows: Sequence[Element]) -> BatchValues:
         """The host values of some elements."""
-        columns = list(zip(*(row[0] for row in rows), strict=True))
+        columns = list(zip(*[row[0] for row in rows], strict=True))
 
         def keys(index: int) -> Any:
             if index < 0:
@@ -93,9 +102,7 @@ class Assembler:
         Raises:
             ShapeError: naming two elements whose sizes differ.
         """
-        for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
-            if value not in self._images or None not in (value.spec.shape or (None,)):
-                continue
+        for value, name in self._checked:
             sizes = values.sizes(value)
             odd = np.flatnonzero((sizes != sizes[0]).any(axis=1))
             if len(odd):
@@ -106,26 +113,47 @@ class Assembler:
         rows = group.rows
         values = values or self.values(rows)
         leaves = []
-        given: set[int] = set()  # one value as two leaves is two arrays: the user may change one of them
+        given: set[Value] = set()  # one value as two leaves is two arrays: the user may change one of them
+        calls: dict[Apply, tuple[Any, ...]] = {}
         for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
-            image = self._images.get(value)
-            if image is not None:
-                leaf = results[image]
-                if image in given and hasattr(leaf, "copy"):
+            leaf = self._column(value, name, rows, values, results, calls)
+            if value in self._images or is_batchwise(value):
+                if value in given and hasattr(leaf, "copy"):
                     leaf = leaf.copy()
-                given.add(image)
-                if isinstance(leaf, list):
-                    shapes = [np.shape(row) for row in leaf]
-                    odd = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
-                    raise mismatch(name, shapes[0], shapes[odd], rows[0], rows[odd], "batch")
-            else:
-                leaf = stack_rows(values.rows(value), rows, name)
-                if self.flow.to_device is not None and leaf.dtype != object:
-                    leaf = self.flow.to_device(leaf)
+                given.add(value)
+            if self.flow.to_device is not None and isinstance(leaf, np.ndarray) and leaf.dtype != object:
+                leaf = self.flow.to_device(leaf)
             leaves.append(leaf)
         if group.whole is not None and len(rows) == len(group.whole[0][0]):
             return tuple(leaves), group.whole[1], group.whole[2]
-        return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+        return tuple(leaves), BatchStream.of(rows), rows[0][2]
+
+    def _column(
+        self,
+        value: Value,
+        name: str,
+        rows: Sequence[Element],
+        values: BatchValues,
+        results: Sequence[Any],
+        calls: dict[Apply, tuple[Any, ...]],
+    ) -> Any:
+        """A value of all rows as one array: of the executor, of the host, or array code on such arrays."""
+        image = self._images.get(value)
+        if image is not None:
+            leaf = results[image]
+            if isinstance(leaf, list):
+                shapes = [np.shape(row) for row in leaf]
+                odd = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
+                raise mismatch(name, shapes[0], shapes[odd], rows[0], rows[odd], "batch")
+            return leaf
+        if not is_batchwise(value):
+            return stack_rows(values.rows(value), rows, name)
+        call, index = (value.value, value.index) if isinstance(value, Item) else (value, 0)
+        assert isinstance(call, Apply)
+        if call not in calls:
+            xs = [self._column(x, name, rows, values, results, calls) for x in call.x]
+            calls[call] = run_array(call.op, xs, [values.rows(param)[0] for param in call.params])
+        return calls[call][index]
 
     def elements(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
         """The rows as elements again, holes in their places."""
@@ -153,6 +181,15 @@ class Assembler:
             return [self.batch(group, values, results)]
         except DataError as error:
             return [failed_batch(group, error)]
+
+
+def _images_of(value: Value) -> list[Value]:
+    """What an executor gives for a leaf: the value itself, or what array code makes it of."""
+    if not is_batchwise(value):
+        return [value]
+    call = value.value if isinstance(value, Item) else value
+    assert isinstance(call, Apply)
+    return [image for x in call.x for image in _images_of(x)]
 
 
 def failed_batch(group: Group, error: DataError) -> Element:

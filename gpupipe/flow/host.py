@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, FunctionError
+from ..errors import DataError, FunctionError, ResultError
 from ..evaluate import BatchValues, header_size
 from ..extract.tfrecord import Reference
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .base import Context, Element, Flow, Hole, element_keys
 from .elements import Wrapped
+from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["FilterFlow", "HeaderCheck", "HostFlow", "HostProgram"]
 
@@ -34,8 +37,9 @@ class HeaderCheck:
     stage: str
 
 
-_Step = tuple[int, Callable[..., Any], list[int], list[tuple[int, int]], str]
-"""Slot of the result, what to call, slots of its arguments, slots of single results and their numbers, a name."""
+_Step = tuple[int, Callable[..., Any], int | None, list[int], list[tuple[int, int]], str]
+"""Slot of the result, what to call, slot of an only argument, slots of all, slots of single results and their numbers,
+a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,12 @@ class HostProgram:
         """
         if self._batched:
             return self._one_by_one(at)
+        indices = [output.index for output in self.outputs if isinstance(output, Input)]
+        if indices and len(indices) == len(self.outputs):
+            return picked(indices)
+        line = self._line()
+        if line is not None:
+            return line
         steps, slots = self._steps()
         picks = [slots[value.data if isinstance(value, HeaderCheck) else value] for value in self.outputs]
         checks = [(k, output) for k, output in enumerate(self.outputs) if isinstance(output, HeaderCheck)]
@@ -76,17 +86,44 @@ class HostProgram:
             for i, index in columns:
                 column = row[index]
                 have[i] = column.read() if type(column) is Reference else column
-            for i, call, arguments, items, name in steps:
-                try:
-                    result = have[i] = call(*[have[j] for j in arguments])
+            name = ""
+            try:
+                for i, call, lone, arguments, items, name in steps:  # noqa: B007 (an error names it)
+                    result = have[i] = call(*[have[j] for j in arguments]) if lone is None else call(have[lone])
                     for j, index in items:
                         have[j] = result[index]
-                except Exception as error:
-                    raise blame(error, name) from error
+            except Exception as error:
+                raise blame(error, name) from error
             out = [have[i] for i in picks]
             for k, check in checks:
                 out[k] = self._header(out[k], check)
             return tuple(out)
+
+        return compute
+
+    def _line(self) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]] | None:
+        """The program where it is one column and one call after the other, like ``x % 2 == 0``; else None."""
+        first = self._order[0] if self._order else None
+        if self.outputs != self._order[-1:] or not isinstance(first, Input):
+            return None
+        calls = []
+        for below, value in pairwise(self._order):
+            if not isinstance(value, Apply) or tuple(value.inputs) != (below,):
+                return None
+            calls.append((value.op.compiled(), value.op.name))
+        index = first.index
+
+        def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            value = row[index]
+            if type(value) is Reference:
+                value = value.read()
+            name = ""
+            try:
+                for call, name in calls:  # noqa: B007 (an error names it)
+                    value = call(value)
+            except Exception as error:
+                raise blame(error, name) from error
+            return (value,)
 
         return compute
 
@@ -99,7 +136,8 @@ class HostProgram:
                     (slots[item], item.index) for item in self._order if isinstance(item, Item) and item.value == value
                 ]
                 arguments = [slots[x] for x in value.inputs]
-                steps.append((slots[value], value.op.compiled(), arguments, items, value.op.name))
+                lone = arguments[0] if len(arguments) == 1 else None
+                steps.append((slots[value], value.op.compiled(), lone, arguments, items, value.op.name))
         return steps, slots
 
     def _header(self, data: Any, check: HeaderCheck) -> tuple[int, int]:
@@ -133,6 +171,21 @@ class HostProgram:
             return tuple(out)
 
         return compute
+
+
+def picked(indices: Sequence[int]) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+    """A program that computes nothing: some of the columns, references read."""
+    first, lone = indices[0], len(indices) == 1
+    several = itemgetter(*indices)
+
+    def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+        out = (row[first],) if lone else several(row)
+        for column in out:
+            if type(column) is Reference:
+                return tuple([column.read() if type(column) is Reference else column for column in out])
+        return out
+
+    return compute
 
 
 def blame(error: Exception, stage: str) -> DataError:
@@ -173,6 +226,7 @@ class FilterFlow:
 
     source: Flow
     program: HostProgram
+    where: Where = SOMEWHERE
 
     def open(self, at: Context) -> Iterator[Element]:
         inner = self.source.open(at)
@@ -181,6 +235,7 @@ class FilterFlow:
     def _kept(
         self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: threading.Event
     ) -> Iterator[Element]:
+        watch, dropped = Watch(self.where), 0
         for element in inner:
             value, stream, position = element
             if stopped.is_set():
@@ -189,25 +244,29 @@ class FilterFlow:
                 yield element
                 continue
             try:
-                if truth(compute(value, stream, position)[0]):
+                answer = compute(value, stream, position)[0]
+                if answer if type(answer) is np.bool_ else truth(answer):
+                    dropped = 0
                     yield element
+                else:
+                    dropped += 1
+                    if dropped < 64 or not dropped & 1023:
+                        watch.nothing(dropped)
             except DataError as error:
                 yield Hole(error.at(stream.name, position, "filter", stream.unit)), stream, position
 
 
-def truth(value: Any) -> bool:
+def truth(value: Any, who: str = "filter") -> bool:
     """The answer of a predicate.
 
     Raises:
-        FunctionError: not one boolean.
+        ResultError: not one boolean.
     """
-    if isinstance(value, (bool, np.bool_)):
+    if type(value) is np.bool_ or type(value) is bool:
         return bool(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype == bool:
         return bool(value)
-    raise FunctionError(
-        f"filter needs a predicate that returns one boolean, got {type(value).__name__} {value!r}"[:200]
-    )
+    raise ResultError(f"{who} needs a predicate that returns one boolean, got {type(value).__name__} {value!r}"[:200])
 
 
 def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from ..errors import DataError
 from ..random import mix64
 from .base import Context, Element, Flow, Hole
 from .elements import close
+from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["FlatMapFlow", "Inner", "InterleaveFlow"]
 
@@ -42,16 +43,27 @@ class FlatMapFlow:
 
     source: Flow
     inner: Inner
+    where: Where = SOMEWHERE
 
     def open(self, at: Context) -> Iterator[Element]:
         outer = self.source.open(at)
+        watch, empty = Watch(self.where), 0
         try:
             for element in outer:
-                items = open_inner(self.inner, at, element)
+                opened = open_inner(self.inner, at, element)
+                items = iter(opened)
                 try:
-                    yield from items
+                    empty += 1
+                    for first in items:
+                        empty = 0
+                        yield first
+                        yield from items
                 finally:
-                    close(items)
+                    close(opened)
+                if empty:
+                    watch.nothing(empty)
+                    if at.run.stopped.is_set():
+                        return
         finally:
             close(outer)
 
@@ -69,6 +81,7 @@ class InterleaveFlow:
     cycle: int
     block: int
     deterministic: bool = True
+    where: Where = SOMEWHERE
 
     def open(self, at: Context) -> Iterator[Element]:
         return Interleaved(self, at)
@@ -82,37 +95,48 @@ class Interleaved:
         self._context = at
         self._outer: Any = flow.source.open(at)
         self._slots: list[Any] = [None] * flow.cycle
+        self._items: list[Any] = [None] * flow.cycle  # what to take from: `iter` of the slot
         self._at = 0
         self._run = 0
         self._more = True
         self._open = 0
+        self._watch = Watch(flow.where)
 
     def __iter__(self) -> Iterator[Element]:
         return self
 
     def __next__(self) -> Element:
-        slots, cycle = self._slots, self._flow.cycle
+        flow = self._flow
+        cycle = flow.cycle
+        empty = 0
         while self._more or self._open:
-            if not self._flow.deterministic:
+            if not flow.deterministic:
                 self._to_a_ready_one()
-            slot = slots[self._at]
-            if slot is not None:
-                element: Element | None = next(slot, None)
+            at = self._at
+            items = self._items[at]
+            if items is not None:
+                element: Element | None = next(items, None)
                 if element is not None:
                     self._run += 1
-                    if self._run == self._flow.block:
-                        self._advance(cycle)
+                    if self._run == flow.block:
+                        self._run = 0
+                        self._at = (at + 1) % cycle
                     return element
-                close(slot)
-                slots[self._at] = None
+                close(self._slots[at])
+                self._slots[at] = self._items[at] = None
                 self._open -= 1
                 self._advance(cycle)
+                empty += 1
+                self._watch.nothing(empty)
+                if self._context.run.stopped.is_set():
+                    break
             elif self._more:
                 outer = next(self._outer, None)
                 if outer is None:
                     self._more = False
                 else:
-                    slots[self._at] = open_inner(self._flow.inner, self._context, outer)
+                    slot = self._slots[at] = open_inner(flow.inner, self._context, outer)
+                    self._items[at] = iter(slot)
                     self._open += 1
             else:
                 self._advance(cycle)
@@ -123,14 +147,20 @@ class Interleaved:
         self._at = (self._at + 1) % cycle
 
     def _to_a_ready_one(self) -> None:
-        """Go to the first slot, from here on, that needs no waiting; stay where none is."""
+        """Go to the first slot, from here on, that needs no waiting. Where none is ready, stay, or wait for any."""
         cycle = self._flow.cycle
-        for step in range(cycle):
-            at = (self._at + step) % cycle
-            slot = self._slots[at]
-            if (slot is None and self._more) or (slot is not None and getattr(slot, "ready", _always)()):
-                if step:
-                    self._at, self._run = at, 0
+        while True:
+            for step in range(cycle):
+                at = (self._at + step) % cycle
+                slot = self._slots[at]
+                if (slot is None and self._more) or (slot is not None and getattr(slot, "ready", _always)()):
+                    if step:
+                        self._at, self._run = at, 0
+                    return
+            # Only what makes elements without being asked is worth waiting for: the one that is ready first.
+            if not all(slot is None or getattr(slot, "ahead", False) for slot in self._slots):
+                return
+            if self._context.run.stopped.wait(0.001):
                 return
 
     def close(self) -> None:
@@ -138,6 +168,7 @@ class Interleaved:
         for slot in self._slots:
             close(slot)
         self._slots = [None] * self._flow.cycle
+        self._items = [None] * self._flow.cycle
         self._open = 0
         self._more = False
         close(self._outer)

@@ -17,7 +17,7 @@ class PrimedFlow:
     """A flow whose first pass was opened early. The pass that was looked at is handed out once, then it opens anew."""
 
     def __init__(self, flow: Flow) -> None:
-        self._flow = flow
+        self.flow = flow
         self._at: Context | None = None
         self._head: list[Element] = []
         self._rest: Any = None
@@ -25,7 +25,7 @@ class PrimedFlow:
     def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
         """The specs of the first good element, dimensions left open; None if there is none."""
         self._at = at
-        self._rest = self._flow.open(at)
+        self._rest = self.flow.open(at)
         at.run.on_close(lambda wait: self._close() if wait else None)
         for element in self._rest:
             self._head.append(element)
@@ -40,7 +40,7 @@ class PrimedFlow:
             self._rest, self._head = None, []
             return Wrapped(chain(head, rest), rest)
         self._close()
-        return self._flow.open(at)
+        return self.flow.open(at)
 
     def _close(self) -> None:
         rest, self._rest, self._head = self._rest, None, []
@@ -49,4 +49,4 @@ class PrimedFlow:
 
 def loose(spec: TensorSpec) -> TensorSpec:
     """The spec with every dimension unknown: the next element may have another size."""
-    return TensorSpec(None if spec.shape is None else (None,) * len(spec.shape), spec.dtype)
+    return spec.loose()

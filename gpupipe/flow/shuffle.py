@@ -14,11 +14,16 @@ import numpy as np
 
 from ..random import BatchRng, hash64, mix64
 from .base import Context, Element, Flow, Hole
-from .elements import close, counts
+from .elements import close
+from .memory import bytes_of_all
 
 __all__ = ["ShuffleFlow", "shuffled_order"]
 
 _DRAWS = 1024
+"""Words of one block: its key is that of the pass and its number."""
+
+_BLOCKS = 16
+"""Blocks drawn at once, from the second time on: 16 together cost a third of 16 one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,13 @@ class ShuffleFlow:
 
 
 class Draws:
-    """Numbers for one pass of a shuffle, drawn in blocks."""
+    """Numbers for one pass of a shuffle, drawn in blocks.
 
-    __slots__ = ("_at", "_epoch", "_key", "_left", "_seed")
+    Attributes:
+        left: the next 32-bit words, the first one last.
+    """
+
+    __slots__ = ("_at", "_epoch", "_key", "_seed", "left")
 
     def __init__(self, flow: ShuffleFlow, at: Context) -> None:
         self._seed = (
@@ -56,23 +65,34 @@ class Draws:
         self._epoch = at.epoch if flow.reshuffle else 0
         self._key = at.key if flow.reshuffle else at.outer
         self._at = 0
-        self._left: list[int] = []
+        self.left: list[int] = []
 
-    def next(self) -> int:
-        """The next 32-bit word."""
-        if not self._left:
-            keys = np.full(1, mix64(self._key, self._at), np.uint64)
-            self._left = BatchRng(self._seed, self._epoch, keys, hash64("shuffle")).words(_DRAWS)[0].tolist()[::-1]
-            self._at += 1
-        return self._left.pop()
+    def more(self) -> list[int]:
+        """Draw the next words, when none are left."""
+        blocks = range(self._at, self._at + (_BLOCKS if self._at else 1))
+        keys = np.array([mix64(self._key, block) for block in blocks], np.uint64)
+        words = BatchRng(self._seed, self._epoch, keys, hash64("shuffle")).words(_DRAWS)
+        self.left = words.ravel()[::-1].tolist()
+        self._at = blocks.stop
+        return self.left
 
 
 class Pass:
-    """The buffer of one pass and where it is filled from."""
+    """The buffer of one pass and where it is filled from.
+
+    Attributes:
+        ring: the buffer; element i of it is at (start + i) % size.
+        start: below `size`.
+        steady: the ring has its full size and one free slot, the one before `start`: each element that comes sends one
+            away, see `Shuffled`.
+    """
+
+    __slots__ = ("count", "draws", "input", "items", "more", "passing", "ring", "size", "start", "steady", "stopped")
 
     def __init__(self, flow: ShuffleFlow, at: Context) -> None:
         self.input = flow.source.open(at)
-        self.stopped = at.run.stopped
+        self.items = iter(self.input)
+        self.stopped = at.run.stopped.is_set
         self.draws = Draws(flow, at)
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
@@ -80,37 +100,45 @@ class Pass:
         self.start = 0
         self.count = 0
         self.more = True
+        self.steady = False
         self.passing: list[Element] = []  # errors on their way to the user: never part of the buffer
 
     def fill(self, limit: int) -> None:
         """Take at most `limit` elements from the input, as many as there is room for."""
-        while limit > 0 and self.more and self.count < self.size:
-            element = None if self.stopped.is_set() else next(self.input, None)
+        items, ring, size, stopped = self.items, self.ring, self.size, self.stopped
+        while limit > 0 and self.more and self.count < size:
+            element = None if stopped() else next(items, None)
             if element is None:
-                self.more = False
-                close(self.input)
+                self.end()
                 return
-            if not counts(element):
+            if type(element[0]) is Hole and element[0].raised:
                 self.passing.append(element)
                 return
-            slot = (self.start + self.count) % self.size
-            if slot == len(self.ring):
-                self.ring.append(keep(element))
+            slot = (self.start + self.count) % size
+            if slot == len(ring):
+                ring.append(keep(element))
             else:
-                self.ring[slot] = keep(element)
+                ring[slot] = keep(element)
             self.count += 1
             limit -= 1
 
     def pop(self) -> Element:
         """Choose one of the elements in the buffer."""
-        first = self.start % self.size
-        chosen = (self.start + self.draws.next() % self.count) % self.size
-        element: Element = self.ring[chosen]
-        self.ring[chosen] = self.ring[first]
-        self.ring[first] = None
-        self.start += 1
+        ring, start, size = self.ring, self.start, self.size
+        word = (self.draws.left or self.draws.more()).pop()
+        chosen = (start + word % self.count) % size
+        element: Element = ring[chosen]
+        ring[chosen] = ring[start]
+        ring[start] = None
+        self.start = (start + 1) % size
         self.count -= 1
+        self.steady = self.more and self.count == size - 1
         return element
+
+    def end(self) -> None:
+        """There is nothing more to fill from."""
+        self.more = self.steady = False
+        close(self.input)
 
 
 def keep(element: Element) -> Element:
@@ -131,6 +159,7 @@ class Shuffled:
         self._pass = self._next_pass()
         self._ahead: Pass | None = None
         self._any = False
+        at.run.holds(self, f"shuffle({flow.size})")
 
     def _next_pass(self) -> Pass | None:
         if self._opened == self._flow.repeat:
@@ -143,8 +172,34 @@ class Shuffled:
         return self
 
     def __next__(self) -> Element:
+        now = self._pass
+        if now is not None and now.steady:  # what the loop below does, for one that comes and one that leaves
+            element = None if now.stopped() else next(now.items, None)
+            if element is None:
+                now.end()
+            else:
+                value = element[0]
+                if type(value) is Hole:
+                    if value.raised:
+                        return element
+                else:
+                    for column in value:
+                        if type(column) is memoryview:
+                            element = keep(element)
+                            break
+                ring, start, size, draws = now.ring, now.start, now.size, now.draws
+                ring[start - 1] = element
+                chosen = start + (draws.left or draws.more()).pop() % size
+                if chosen >= size:
+                    chosen -= size
+                leaving: Element = ring[chosen]
+                ring[chosen] = ring[start]
+                ring[start] = None
+                now.start = start + 1 if start + 1 < size else 0
+                return leaving
         while (now := self._pass) is not None:
-            now.fill(now.size)
+            if now.more and now.count < now.size:
+                now.fill(now.size)
             if now.passing:
                 return now.passing.pop(0)
             if now.count:
@@ -158,6 +213,10 @@ class Shuffled:
             self._pass, self._ahead = self._ahead or self._next_pass(), None
             self._any = self._pass is not None and self._pass.count > 0
         raise StopIteration
+
+    def held(self) -> tuple[int, int]:
+        """Elements in the buffer, and their bytes."""
+        return bytes_of_all(slot for one in (self._pass, self._ahead) if one is not None for slot in list(one.ring))
 
     def _fill_ahead(self) -> None:
         if self._ahead is None:

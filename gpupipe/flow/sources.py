@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, FunctionError, GpupipeError
-from ..extract.tfrecord import HeaderWalker, RecordReader, Reference
+from ..extract.patterns import is_url
+from ..extract.tfrecord import BLOCK, HeaderWalker, RecordReader, Reference
+from ..op import Array
 from ..random import hash64, mix64
-from ..spec import Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
+from ..spec import Compound, Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from .base import Context, Element, Hole, Stream
 from .files import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
 
@@ -23,7 +25,7 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, slots=True)
 class RangeFlow:
-    """Numbers, made in blocks: a NumPy scalar costs 16 ns in an array that is iterated, 160 ns from a Python integer."""
+    """Numbers, made in blocks: an array that is iterated gives a scalar in 16 ns, a Python integer one in 160."""
 
     numbers: range
     dtype: np.dtype[Any]
@@ -46,7 +48,8 @@ class RangeFlow:
         whole = all(-(2**63) <= n < 2**63 for n in (numbers.start, numbers.stop, numbers.step))
         if not whole or not all(low <= end <= high for end in (numbers[0], numbers[-1])):
             return map(kind, numbers)
-        return np.arange(numbers.start, numbers.stop, numbers.step, np.int64).astype(kind, copy=False)
+        block: Array = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+        return block.astype(kind, copy=False)
 
 
 def numbered(rows: Iterable[Any], stream: Stream) -> Iterator[Element]:
@@ -198,6 +201,8 @@ def conform(
         raise FunctionError(
             f"{who} needs elements like {describe(wanted.unflatten(list(specs)))}, got the structure {structure}"
         )
+    if all(map(fits, columns, specs)):
+        return columns
     out = []
     for column, spec, name in zip(columns, specs, wanted.leaf_names(), strict=True):
         found = spec_of(column)
@@ -210,9 +215,32 @@ def conform(
     return tuple(out)
 
 
+def fits(column: Any, spec: TensorSpec) -> bool:
+    """Whether a column is what `spec` says, as ``spec.accepts(spec_of(column))`` finds for numbers, arrays and bytes.
+
+    False for every other leaf, which the general rule decides.
+    """
+    if type(spec) is not TensorSpec:
+        return False
+    if type(column) is bytes:
+        return spec.dtype in (bytes, None) and not spec.shape
+    if not isinstance(column, (np.ndarray, np.generic)) or column.dtype == object:
+        return False
+    if spec.dtype is not None and column.dtype != spec.dtype:
+        return False
+    if spec.shape is None or column.shape == spec.shape:
+        return True
+    return column.ndim == len(spec.shape) and all(map(fits_size, column.shape, spec.shape))
+
+
+def fits_size(size: int, declared: int | None) -> bool:
+    """Whether a dimension is as declared."""
+    return declared is None or size == declared
+
+
 def exact_cast(column: Any, spec: TensorSpec) -> Any:
     """The value in the dtype of `spec` if nothing is lost and shapes agree, else None."""
-    if spec.dtype is None or spec.dtype is bytes or isinstance(column, bytes) or column.dtype == object:
+    if spec.dtype is None or spec.dtype is bytes or isinstance(column, (bytes, Compound)) or column.dtype == object:
         return None
     with np.errstate(all="ignore"):
         cast = np.asarray(column).astype(spec.dtype)
@@ -257,12 +285,14 @@ class RecordsFlow:
         for value, _, _ in self.source.open(at):
             path = value[self.column].decode(errors="surrogateescape")
             stream = Stream(mix64(at.key, hash64("records")), path, "offset")
-            if self.references and not self.compression:
+            remote = is_url(path)
+            if self.references and not self.compression and not remote:
                 rows = HeaderWalker(path, where=self.index).rows(stream)
                 return (
                     row if type(row[0][0]) is Reference else element_of((row[2], row[0][0]), stream) for row in rows
                 )
-            readers = at.run.readers if self.ahead else None
-            reader = RecordReader(path, compression=self.compression, readers=readers)
-            return RecordIterator(reader, stream)
+            readers = reader_pool(at, path, self.ahead)
+            block = REMOTE_BLOCK if remote else BLOCK
+            reader = RecordReader(path, compression=self.compression, readers=readers, block=block)
+            return ReaderIterator(reader, stream)
         return iter(())

@@ -9,14 +9,15 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..op import Array
-from ..spec import byte_array
+from ..ragged import Ragged, stack_ragged
+from ..spec import Compound, byte_array
 from .base import Element
 
 __all__ = ["pad_rows", "stack_rows"]
 
 
-def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Array:
-    """Stack one leaf of some elements: array[B, ...]; byte strings become an object array.
+def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Any:
+    """Stack one leaf of some elements: array[B, ...]; byte strings become an object array, `Ragged` a `Ragged`.
 
     Raises:
         ShapeError: shapes differ; names the leaf, both shapes and both elements.
@@ -24,11 +25,19 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
     first = column[0]
     if isinstance(first, (bytes, memoryview)):
         return byte_array([bytes(row) for row in column])
+    if isinstance(first, Compound):
+        if not isinstance(first, Ragged):
+            raise no_array(first, leaf, elements[0], who)
+        for i, row in enumerate(column):
+            if not isinstance(row, Ragged) or row.shape[1:] != first.shape[1:] or row.ragged_rank != first.ragged_rank:
+                raise mismatch(leaf, first.shape, np.shape(row), elements[0], elements[i], who)
+        return stack_ragged(column)
     if type(first) is np.ndarray:
         shape = first.shape
-        for i, row in enumerate(column):
-            if np.shape(row) != shape:
-                raise mismatch(leaf, shape, np.shape(row), elements[0], elements[i], who)
+        if set(map(type, column)) != {np.ndarray} or len({row.shape for row in column}) > 1:
+            for i, row in enumerate(column):
+                if np.shape(row) != shape:
+                    raise mismatch(leaf, shape, np.shape(row), elements[0], elements[i], who)
         if first.dtype == object:
             return np.stack(column)
     out = np.array(column)
@@ -52,6 +61,13 @@ def mismatch(leaf: str, first: Any, other: Any, one: Element, another: Element, 
     )
 
 
+def no_array(value: Compound, leaf: str, element: Element, who: str) -> ShapeError:
+    """The error of a leaf that does not stack at all."""
+    name = f" for {leaf}" if leaf else ""
+    reason = f"needs arrays, numbers or bytes{name}, got a {value.leaf_spec()}"
+    return ShapeError(reason, file=element[1].name, offset=element[2], stage=who, unit=element[1].unit)
+
+
 def pad_rows(
     column: Sequence[Any], elements: Sequence[Element], leaf: str, shape: tuple[int, ...] | None, value: Any
 ) -> Array:
@@ -67,6 +83,8 @@ def pad_rows(
     Raises:
         ShapeError: a row has another rank, or is larger than the target.
     """
+    if isinstance(column[0], Compound):
+        raise no_array(column[0], leaf, elements[0], "padded_batch")
     rows = [byte_scalar(row) if isinstance(row, (bytes, memoryview)) else np.asarray(row) for row in column]
     rank = rows[0].ndim
     for row, element in zip(rows, elements, strict=True):

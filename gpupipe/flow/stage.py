@@ -24,12 +24,12 @@ class StageFlow(Stage):
         source = self.source.open(at)
         former: Former
         if self.how == "batch":
-            former = BatchFormer(source, self.size, self.drop, at.run, self.aligned)
+            former = BatchFormer(source, self.size, self.drop, at.run, self.aligned, self.ignores)
         elif self.how == "rows":
             former = RowFormer(source, self.size, at.run)
         else:
             assert self.host is not None
-            former = UnstackFormer(source, self.host.compile(at), at.run)
+            former = UnstackFormer(source, self.host.compile(at), at.run, self.aligned)
         if self.program is None or self.executor is None:
             return _Inline(self, at, former, source)
         return _Threaded(self, at, former, source)
@@ -70,6 +70,7 @@ class _Threaded:
         settings = at.run.settings
         self._items: deque[Element] = deque()
         self._out: Channel[list[Element]] = Channel(max(1, flow.ready), settings.host_memory)
+        at.run.holds(self._out, f"{flow.label}({flow.size})")
         self._work = Work(flow, at, former, source, self._out)
         self._run = at.run
         self._forget = self._run.on_close(self.close)

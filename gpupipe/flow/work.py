@@ -73,6 +73,7 @@ class Work:
         self._stopped = False
         self._failure: BaseException | None = None
         self._last: Any = None
+        self._room = 0  # rows that the executor takes at a time; the first group says how many there are in a batch
         self._threads = [
             threading.Thread(target=self._feed, name=f"gpupipe-flow-{flow.label}", daemon=True),
             threading.Thread(target=self._execute, name=f"gpupipe-transform-{flow.label}", daemon=True),
@@ -143,9 +144,10 @@ class Work:
                 make_holes(group, bad)
 
     def _split(self, feed: Feed, values: BatchValues) -> list[Feed]:
-        """A batch whose decoded images would not fit the device budget runs in parts."""
+        """A batch that the executor has no room for, or whose images would not fit the device budget, runs in parts."""
         program = self._flow.program
         assert program is not None
+        self._room = self._room or max(self._flow.size, feed.size)
         pixels = np.zeros(feed.size, np.int64)
         for value in program.values:
             if isinstance(value, Apply) and value.op.decodes:
@@ -153,7 +155,7 @@ class Work:
                 pixels += height * width * 3
         parts, start, room = [], 0, self._settings.device_memory
         for i, size in enumerate(pixels.tolist()):
-            if size > room and i > start:
+            if (size > room or i - start == self._room) and i > start:
                 parts.append(feed.part(start, i))
                 start, room = i, self._settings.device_memory
             room -= size
@@ -173,7 +175,7 @@ class Work:
                     if isinstance(job, Job):
                         if executor is None:
                             assert self._flow.executor is not None and self._flow.program is not None
-                            executor = self._flow.executor(self._flow.program, self._flow.size)
+                            executor = self._flow.executor(self._flow.program, self._room or self._flow.size)
                         if len(job.feeds) == 1:
                             executor.submit(job.feeds[0])
                     flight.append(job)
@@ -305,7 +307,7 @@ class Work:
             return [self._prepare(group)]
         # The rows of a batch that the user made, or that something is zipped to: nothing fills it up from behind.
         rows = group.rows
-        if group.whole is None:
+        if group.whole is None or self._flow.aligned:
             first = min(bad)
             return [batch_of_holes(rows, Hole(self._blamed(rows[first], bad[first])))]
         holes = [(Hole(self._blamed(rows[i], error)), rows[i][1], rows[i][2]) for i, error in sorted(bad.items())]
@@ -334,7 +336,8 @@ class Work:
         assert program is not None and executor is not None
         feed = Feed.of(program, job.values)
         found: dict[int, DataError] = {}
-        spans = [(start, start + len(rows))]
+        stop = start + len(rows)
+        spans = [(low, min(low + self._room, stop)) for low in reversed(range(start, stop, self._room))]
         while spans:
             low, high = spans.pop()
             executor.submit(feed.part(low, high))

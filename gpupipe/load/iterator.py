@@ -8,9 +8,9 @@ import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import ClosedError
+from ..errors import ClosedError, PlanTypeError
 from ..extract.decode import MOST_PIXELS
 from ..flow.base import Context, Hole, Run
 from ..flow.elements import close
@@ -18,7 +18,10 @@ from ..flow.host import own_bytes
 from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.node import Node
-from ..spec import Structure
+from ..spec import Compound, DatasetSpec, Structure
+
+if TYPE_CHECKING:
+    from ..optimize.memory import MemoryReport
 
 __all__ = ["DatasetIterator", "OwnedIterator"]
 
@@ -112,8 +115,17 @@ class DatasetIterator(Iterator[Any]):
 
     @property
     def left_out(self) -> int:
-        """How many bad elements were skipped or replaced so far, under ``on_error="skip"`` or ``"replace"``."""
+        """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
         return 0 if self._run is None else self._run.left_out
+
+    def memory_report(self) -> MemoryReport:
+        """What the buffers of the chain hold at this moment, and may hold, by step. Any thread may ask.
+
+        Batches inside an executor, and one that the user holds, are in no buffer.
+        """
+        from ..optimize.memory import memory_report
+
+        return memory_report(self._plan, self._settings, self._run or Run(self._settings))
 
     def _open(self) -> Any:
         """Start the next epoch and give its elements; StopIteration where there is none."""
@@ -147,7 +159,7 @@ class DatasetIterator(Iterator[Any]):
 
 def own_copy(value: Any) -> tuple[Any, ...]:
     """Leaves that share no memory with those delivered before."""
-    return tuple([leaf if isinstance(leaf, bytes) else leaf.copy() for leaf in value])
+    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else leaf.copy() for leaf in value])
 
 
 class OwnedIterator(DatasetIterator):
@@ -156,10 +168,16 @@ class OwnedIterator(DatasetIterator):
     def __next__(self) -> Any:
         from ..spec import map_structure
 
-        return map_structure(_on_host, super().__next__())
+        return map_structure(on_host, super().__next__())
 
 
-def _on_host(leaf: Any) -> Any:
+def on_host(leaf: Any) -> Any:
+    """A delivered leaf in host memory."""
+    if isinstance(leaf, Compound):
+        spec = leaf.leaf_spec()
+        if isinstance(spec, DatasetSpec):
+            raise PlanTypeError(f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}")
+        return leaf
     get = getattr(leaf, "get", None)  # a CuPy array
     if get is not None:
         return get()

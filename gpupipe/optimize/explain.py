@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..options import Settings
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node
 from ..spec import describe
+from .checks import check
 from .lower import lower
 from .notes import StageNote
 
@@ -43,6 +44,9 @@ def explain(root: Node, settings: Settings) -> Explanation:
         f"(DALI on CPU: {settings.dali_threads}), "
         f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
     )
+    findings = check(root)
+    if findings:
+        lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import PlanTypeError
@@ -12,8 +12,10 @@ from ..flow.base import Element as FlowElement
 from ..flow.sources import failed
 from ..plan.node import Element, Node
 from ..plan.steps import FlatMap, refuse_options
+from ..plan.windows import GroupByWindow
 from ..spec import LEAF, as_leaf
 from ..trace import call_with
+from .alike import unknown
 from .pending import Pending
 
 __all__ = ["DynamicInner", "StaticInner"]
@@ -32,7 +34,9 @@ class StaticInner:
 class DynamicInner:
     """Calls the user's function for every outer element and opens the dataset it makes."""
 
-    def __init__(self, node: FlatMap, element: Element, lower: Callable[[FlatMap, Node, Context], Pending]) -> None:
+    def __init__(
+        self, node: FlatMap | GroupByWindow, element: Element, lower: Callable[[Node, Node, Context], Pending]
+    ) -> None:
         self._node = node
         self._lower = lower
         self._structure = element.structure or LEAF
@@ -52,6 +56,8 @@ class DynamicInner:
             )
         refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
+        if unknown(pending.element):  # it has no elements
+            return pending.flow.open(at)
         if self._element is None:
             self._element = pending.element
         elif pending.element.structure != self._element.structure:
@@ -64,3 +70,9 @@ class DynamicInner:
     def learned(self) -> Any:
         """The structure of what the datasets hold, once one was made."""
         return LEAF if self._element is None else self._element.structure
+
+    def batched(self, pending: Pending) -> Pending:
+        """What the datasets gave, known to be batches if those of the first one were."""
+        if self._element is None or not self._element.batched or not pending.element.known:
+            return pending
+        return replace(pending, element=replace(pending.element, batched=True))

@@ -16,13 +16,17 @@ from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
 from ..flow.host import FilterFlow, HostProgram
 from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
 from ..flow.prime import PrimedFlow
+from ..flow.process_map import ProcessMapFlow
 from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
 from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow
 from ..graph import Identity, Input, Value, substitute, topological
 from ..options import Settings
+from ..plan.indexed import Select
 from ..plan.joins import Concatenate, Zip, graft
+from ..plan.mixing import Mixture
 from ..plan.node import Element, Node, walk
 from ..plan.padding import padded_shapes, padding_values
+from ..plan.scanning import IgnoreErrors, PadToCardinality, Scan, Unique
 from ..plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
 from ..plan.steps import (
     Batch,
@@ -43,19 +47,25 @@ from ..plan.steps import (
 )
 from ..spec import LEAF, TensorSpec
 from ..trace import Traced, trace
+from . import lower_files, lower_indexed, lower_mixing, lower_scanning, lower_windows  # noqa: F401 : they register
+from .alike import common, in_one_order
 from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
 from .pending import Pending, renumber
 from .place import Placer
 from .registry import LOWERINGS
-from .rules import PLAN_RULES, ShuffleRepeat, rewrite
+from .rules import PLAN_RULES, ShuffleRepeat, disabled_rules, rewrite
 from .transparent import held, transparent_step
+from .watching import watched, where
 
 __all__ = ["Lowered", "Lowerer", "lower"]
 
 AHEAD = 1
 """Finished batches that AUTOTUNE lets wait beside the two in work: each is 38 MB for 64 images of 224 x 224."""
 
+
+READS_ALL = IgnoreErrors | PadToCardinality | Scan | Unique
+"""Small steps that need the payloads themselves, like a batch: no reference comes through."""
 
 RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")
 """Every rule that `Options.disabled_rules` can name."""
@@ -92,7 +102,7 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
     for name in settings.disabled_rules:
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
-    root, fired = rewrite(root, settings.disabled_rules)
+    root, fired = rewrite(root, disabled_rules(settings))
     lowerer = Lowerer(settings, Placer(settings, dry=at is None), at)
     trailing = 0
     while isinstance(root, Prefetch | WithOptions):
@@ -122,6 +132,7 @@ class Lowerer:
     references: dict[int, bool] = field(default_factory=dict)
     contexts: dict[int, Context] = field(default_factory=dict)
     zipped: set[int] = field(default_factory=set)
+    users: dict[int, list[Node]] = field(default_factory=dict)
     ahead: bool = False
 
     def run(self, root: Node) -> Pending:
@@ -130,11 +141,15 @@ class Lowerer:
         self._mark_references(order)
         self._mark_contexts(order)
         for node in reversed(order):
-            if isinstance(node, Zip) or id(node) in self.zipped:
+            # Behind a batch `ignore_errors` leaves out the whole batch, which keeps its place as if it were zipped.
+            ignored = isinstance(node, IgnoreErrors) and self.settings.on_error == "raise"
+            if isinstance(node, Zip) or ignored or id(node) in self.zipped:
                 self.zipped.update(id(source) for source in node.sources)
+            for source in node.sources:
+                self.users.setdefault(id(source), []).append(node)
         for node in order:
             if id(node) not in self.done:
-                self.done[id(node)] = self._node(node)
+                self.done[id(node)] = watched(self, node, self._node)
         return self.done[id(root)]
 
     def _mark_contexts(self, order: list[Node]) -> None:
@@ -147,20 +162,20 @@ class Lowerer:
                 if isinstance(node, Cache):
                     below = at.neutral()
                 else:
-                    below = at.under(node.number, j) if isinstance(node, Zip | Concatenate) else at
+                    below = at.under(node.number, j) if isinstance(node, Zip | Concatenate | Mixture) else at
                 self.contexts.setdefault(id(source), below)
 
     def _filled(self, node: Node) -> bool:
         """Whether a node is a cache that needs its input no more: nothing below it is opened or looked at."""
-        return isinstance(node, Cache) and cache_key(self.settings) in node.store.filled
+        return isinstance(node, Cache) and node.store.full(self.settings)
 
     def _mark_references(self, order: list[Node]) -> None:
         """Find the sources whose records are held or passed over: they yield references, not payloads."""
         for node in reversed(order):
             want = self.references.get(id(node), False)
-            if isinstance(node, Shuffle | ShuffleRepeat | Skip | Shard):
+            if isinstance(node, Shuffle | ShuffleRepeat | Skip | Shard | Select):
                 want = True
-            elif isinstance(node, Batch | Cache | Unbatch | PaddedBatch) or (
+            elif isinstance(node, Batch | Cache | Unbatch | PaddedBatch | READS_ALL) or (
                 isinstance(node, Map) and node.traced is None
             ):
                 want = False
@@ -222,7 +237,7 @@ class Lowerer:
             case Records():
                 held = self.references.get(id(node), False) and not node.compression
                 inner = self.done[id(node.source)].flow
-                flow = RecordsFlow(inner, node.leaf, node.compression, held, self.ahead)
+                flow = RecordsFlow(inner, node.leaf, node.compression, held, self.ahead, node.index)
                 text += " as references (file, offset, length)" if held else ""
                 return Pending.columns_of(flow, node.element, (text,), references=held)
             case _:
@@ -243,7 +258,9 @@ class Lowerer:
         learned = Element(structure(), specs)
         if element.structure is not None:  # what was declared stays, and the first element fills the gaps
             merged = [
-                TensorSpec(
+                s
+                if type(s) is not TensorSpec
+                else TensorSpec(
                     d.shape if d.shape is not None else s.shape, d.dtype if d.dtype is not None else s.dtype, d.layout
                 )
                 for d, s in zip(element.specs, specs, strict=True)
@@ -270,8 +287,11 @@ class Lowerer:
         function = PythonFunction(node.fn, structure, "map", result, node.rng, site)
         calls = self.settings.threads if node.calls < 0 else node.calls
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
-        flow = PythonMapFlow(placed.flow, function, calls, deterministic)
-        text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
+        flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic)
+        if node.workers == "process":
+            flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line)
+        kind = "processes" if node.workers == "process" else "threads"
+        text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
         return self.learned(node, flow, (*placed.steps, text), function.learned)
 
     def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
@@ -320,30 +340,32 @@ class Lowerer:
             placed = self.placer.place(source, label="filter")
             structure = placed.element.structure or LEAF
             function = PythonFunction(node.fn, structure, "filter")
-            return replace(placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe()))
+            flow: Flow = PythonFilterFlow(placed.flow, function, where(node))
+            return replace(placed, flow=flow, steps=(*placed.steps, node.describe()))
         predicate = substitute(node.traced.outputs, source.values)
         if any(map(is_image, topological(predicate))):  # it looks at pixels: they are computed first
             placed = self.placer.place(source, label="filter")
             predicate = substitute(node.traced.outputs, placed.values)
             if any(map(is_image, topological(predicate))):
                 function = PythonFunction(node.fn, placed.element.structure or LEAF, "filter")
-                return replace(
-                    placed, flow=PythonFilterFlow(placed.flow, function), steps=(*placed.steps, node.describe())
-                )
+                flow = PythonFilterFlow(placed.flow, function, where(node))
+                return replace(placed, flow=flow, steps=(*placed.steps, node.describe()))
             source = placed
         predicate, _ = optimize_values(predicate, self.settings.disabled_rules)
-        flow = FilterFlow(source.flow, HostProgram(predicate, self.settings.max_pixels))
+        flow = FilterFlow(source.flow, HostProgram(predicate, self.settings.max_pixels), where(node))
         return replace(source, flow=flow, steps=(*source.steps, f"{node.describe()} before anything is decoded"))
 
     def _flat_map(self, node: FlatMap) -> Pending:
         source = self.placer.place(self.done[id(node.source)], label=node.name)
         calls = node.calls if isinstance(node, Interleave) else 0
-        if node.inner is None:
-            dynamic = DynamicInner(node, source.element, self._lower_inner)
+        if node.inner is None or (self.at is not None and node.inner.element.structure is None):
+            # Only a first element tells what the inner datasets hold, and there is none without an outer one.
+            dynamic = DynamicInner(node, source.element, self.lower_inner)
             flow = self._outer(node, source.flow, Inner(dynamic))
-            return self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned)
+            return dynamic.batched(self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned))
         below = Lowerer(self.settings, self.placer, None)
         below.references = {id(node.inner): self.references.get(id(node), False)}
+        below.zipped = {id(node.inner)} if id(node) in self.zipped else set()
         below.ahead = calls != 0
         pending = below.run(node.inner)
         if pending.batch is not None or pending.unstack or not node.inner.element.known:
@@ -352,18 +374,19 @@ class Lowerer:
         steps = (*source.steps, node.describe(), *(f"  each: {step}" for step in pending.steps))
         return replace(pending, flow=flow, steps=steps)
 
-    def _lower_inner(self, node: FlatMap, plan: Node, at: Context) -> Pending:
+    def lower_inner(self, node: Node, plan: Node, at: Context) -> Pending:
         """Lower a dataset that was made while running. Its stages are its own: nobody explains them."""
         below = Lowerer(self.settings, Placer(self.settings), at)
         below.ahead = isinstance(node, Interleave) and node.calls != 0
-        plan, _ = rewrite(plan, self.settings.disabled_rules)
+        plan, _ = rewrite(plan, disabled_rules(self.settings))
+        below.zipped = {id(plan)} if id(node) in self.zipped else set()
         return below.placer.place(below.run(plan), label=node.name)
 
     def _outer(self, node: FlatMap, source: Flow, inner: Inner) -> Flow:
         if not isinstance(node, Interleave):
-            return FlatMapFlow(source, inner)
+            return FlatMapFlow(source, inner, where(node))
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
-        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic)
+        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node))
 
     # ---- batches
 
@@ -380,7 +403,7 @@ class Lowerer:
             source = self.placer.place(source, label="map")
         elif not source.placed:
             self.placer.count({"map_and_batch": 1})
-        aligned = id(node) in self.zipped
+        aligned = node.places or id(node) in self.zipped
         steps = (*source.steps, node.describe())
         return replace(source, batch=(node.size, node.drop), aligned=aligned, element=element, steps=steps)
 
@@ -389,7 +412,7 @@ class Lowerer:
         element = source.element
         names = element.structure.leaf_names() if element.structure else [""]
         shapes, values = padding(node, element)
-        aligned = id(node) in self.zipped
+        aligned = node.places or id(node) in self.zipped
         flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, tuple(names), aligned)
         specs = []
         for spec, shape in zip(element.specs, shapes, strict=True):
@@ -450,14 +473,16 @@ class Lowerer:
         return pending
 
     def _concatenate(self, node: Concatenate) -> Pending:
-        inputs = [self.done[id(source)] for source in node.inputs]
+        inputs = in_one_order([self.done[id(source)] for source in node.inputs])
         first = inputs[0]
         same = all(p.values == first.values and p.columns == first.columns and p.batch is None for p in inputs)
         if not same or any(p.unstack for p in inputs) or len({p.references for p in inputs}) > 1:
             inputs = [self.placer.place(p, label="concatenate") for p in inputs]
             first = inputs[0]
         flow = ConcatenateFlow(tuple(p.flow for p in inputs), node.number)
-        element = node.element if node.element.structure is not None else first.element
+        element = node.element
+        if element.structure is None:
+            element = common("concatenate", node.line, [p.element for p in inputs])
         steps = (*(f"  {j}: {step}" for j, p in enumerate(inputs) for step in p.steps), node.describe())
         if not same:
             return Pending.columns_of(flow, element, steps)

@@ -34,6 +34,8 @@ class Pending:
         unstack: the physical elements are batches, the expressions are over their rows.
         above: nodes above that batch.
         ready: finished batches that a `prefetch` above asked for.
+        ignores: an `ignore_errors` stands directly below that batch: an element that fails does not come into it;
+            whether each of them is logged. None where there is none.
         references: columns that may hold references to records instead of payloads.
         steps: what was lowered so far, for `explain()`.
     """
@@ -47,6 +49,7 @@ class Pending:
     unstack: bool = False
     above: tuple[Step, ...] = ()
     ready: int = 1
+    ignores: bool | None = None
     references: frozenset[int] = frozenset()
     steps: tuple[str, ...] = ()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import GpupipeError
+from ..errors import GpupipeError, PlanError
 from ..evaluate import is_image
 from ..flow.base import Flow
 from ..flow.fetch import FetchFlow
@@ -14,12 +14,13 @@ from ..flow.host import HostFlow, HostProgram
 from ..flow.stage import StageFlow
 from ..graph import Apply, Input, Value, topological
 from ..options import Settings, parse_device
-from ..transform.choose import Choice, make_executor, resolve_device
+from ..transform.choose import Choice, make_executor, refuse_unsupported, resolve_device
 from ..transform.program import Program
+from .batchwise import array_calls, behind, executed
 from .graph_rules import optimize_values
 from .notes import StageNote
 from .pending import Pending
-from .prepare import columns_read, input_of, loose, needed_on_host, passes, prepare, replaced
+from .prepare import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
 
 __all__ = ["MICRO_BATCH", "Placer"]
 
@@ -67,7 +68,7 @@ class Placer:
             return pending
         values, fired = optimize_values(pending.values, self.settings.disabled_rules)
         self.count(fired)
-        pending = self._cut(replace(pending, values=values))
+        pending = self._cut(self._behind_batchwise(replace(pending, values=values)))
         if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):
             return self._on_host(pending)
         return self._stage(pending, deliver, label)
@@ -93,7 +94,7 @@ class Placer:
     def _cut(self, pending: Pending) -> Pending:
         """Make columns of image values that host work needs (`py_function` on an image), in a stage of their own."""
         while True:
-            needed = needed_on_host(pending.values)
+            needed = needed_on_host(pending.values) or needed_for_size(pending.values)
             if not needed:
                 return pending
             kept = sorted(columns_read(pending.values))
@@ -112,10 +113,39 @@ class Placer:
                 references=frozenset(),
             )
 
+    def _behind_batchwise(self, pending: Pending) -> Pending:
+        """Make columns of what ops on batches give to ops on rows behind them: those take a batch apart again."""
+        while True:
+            needed = behind(pending.values)
+            if not needed:
+                return pending
+            inner = replace(pending, values=needed, element=loose(needed))
+            staged = self._stage(self._cut(inner), False, "map")
+            moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
+            pending = Pending(
+                staged.flow,
+                len(needed),
+                replaced(pending.values, moved, {}),
+                pending.element,
+                unstack=True,
+                ready=pending.ready,
+                steps=staged.steps,
+            )
+
+    def _refused(self, choice: Choice, program: Program) -> str:
+        """Refuse a program that the executor cannot run; where nothing will run, answer what is wrong."""
+        try:
+            refuse_unsupported(choice, program)
+        except PlanError as error:
+            if not self.dry:
+                raise
+            return f", but {error}"
+        return ""
+
     def _stage(self, pending: Pending, deliver: bool, label: str, kept: int = 0) -> Pending:
         """A transform stage: host work in front of it, the graph in it, the nodes above it on top."""
         prepared = prepare(pending.values)
-        images = tuple(dict.fromkeys(value for value in prepared.values if is_image(value)))
+        images = executed(prepared.values)
         # Images that are computed but not delivered need no output; those delivered need one each.
         program = Program(images) if images else None
         flow = self.fetched(pending, prepared.host_values)
@@ -126,9 +156,10 @@ class Placer:
         choice = self.choice() if program else None
         size, drop = pending.batch or (MICRO_BATCH, False)
         label = "batch" if pending.batch else label
-        make, to_device = None, None
+        make, to_device, trouble = None, None, ""
         if program is not None and choice is not None:
             other = choice.executor == "numpy" or choice.device_id is not None
+            trouble = self._refused(choice, program)
             make = _Maker(choice, self.settings.threads if other else self.settings.dali_threads)
             to_device = _device_hand_over(choice, deliver and how != "rows")
         names = (
@@ -144,6 +175,7 @@ class Placer:
             size=size,
             drop=drop,
             aligned=pending.aligned,
+            ignores=pending.ignores,
             executor=make,
             headers=prepared.headers,
             ready=pending.ready,
@@ -155,8 +187,10 @@ class Placer:
         )
         steps = pending.steps
         if program is not None and choice is not None:
-            self.notes.append(StageNote.of(choice, program, how, size, pending.ready))
-            steps = (*steps, f"stage {len(self.notes)}: {choice.label}")
+            self.notes.append(StageNote.of(choice, program, how, size, pending.ready, prepared.values))
+            steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
+        elif arrays := array_calls(prepared.values):
+            steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
         element = pending.element
         for step in pending.above:
             stage = step(stage)

@@ -8,10 +8,21 @@ from dataclasses import dataclass
 from ..evaluate import is_image
 from ..flow.host import HeaderCheck
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ..ops.dali_function import DaliFunction, known_size
 from ..plan.node import Element
 from ..spec import Structure
 
-__all__ = ["Prepared", "columns_read", "input_of", "loose", "needed_on_host", "passes", "prepare", "replaced"]
+__all__ = [
+    "Prepared",
+    "columns_read",
+    "input_of",
+    "loose",
+    "needed_for_size",
+    "needed_on_host",
+    "passes",
+    "prepare",
+    "replaced",
+]
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,26 @@ def needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:
                 tainted.add(value)
                 needed.update(dict.fromkeys(images))
     return tuple(needed)
+
+
+def needed_for_size(values: Sequence[Value]) -> tuple[Value, ...]:
+    """The lowest image whose size only its pixels tell, if geometry above it is computed from that size."""
+    order = topological(values)
+    asked: set[Value] = set()  # whose size a draw asks for, directly or through what lies between
+    for value in reversed(order):
+        if isinstance(value, Draw):
+            asked.update(value.x)
+        elif value in asked and not _unsized(value):
+            asked.update(value.inputs[:1])
+    return next(((value,) for value in order if value in asked and _unsized(value)), ())
+
+
+def _unsized(value: Value) -> bool:
+    """Whether a value is made by a user's DALI operators, which do not say how large their results are."""
+    made = value.value if isinstance(value, Item) else value
+    if not isinstance(made, Apply) or not isinstance(made.op, DaliFunction) or made.op.same_size:
+        return False
+    return known_size(value.spec) is None
 
 
 def columns_read(values: Sequence[Value]) -> set[int]:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from ..errors import GpupipeError
+from ..options import Settings
 from ..plan.node import Element, Node, walk
 from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Step, Take
+from .select_rules import choose_rows, sink_selects
 
-__all__ = ["PLAN_RULES", "ShuffleRepeat", "rewrite"]
+__all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +98,17 @@ PLAN_RULES: tuple[Callable[[Node], Node | None], ...] = (
     merge_skips,
     merge_prefetches,
     shuffle_and_repeat,
+    sink_selects,
+    choose_rows,
 )
 """Every rule of this file, in the order in which they are tried."""
 
 _MOST_ROUNDS = 100
+
+
+def disabled_rules(settings: Settings) -> tuple[str, ...]:
+    """The names of the rules that may not fire: those that are switched off, and those that errors forbid."""
+    return (*settings.disabled_rules, *(("choose_rows",) if settings.on_error == "replace" else ()))
 
 
 def rewrite(root: Node, disabled: Collection[str] = ()) -> tuple[Node, dict[str, int]]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from ..errors import PlanError
 from ..flow.buffers import PrefetchFlow
-from ..flow.elements import RepeatFlow, ShardFlow, SkipFlow, TakeFlow
+from ..flow.elements import RepeatFlow, TakeFlow
+from ..flow.indexed import shards_of, skipping
+from ..flow.memory import REFERENCE
 from ..flow.shuffle import ShuffleFlow
 from ..plan.node import Node
 from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from .pending import Pending, Step
 from .rules import ShuffleRepeat
+from .watching import where
 
 __all__ = ["held", "transparent_step"]
-
-REFERENCE = 250
-"""Bytes of one buffered reference to a record, its tuple and numbers included."""
 
 
 def transparent_step(node: Node) -> Step:
@@ -29,9 +29,9 @@ def transparent_step(node: Node) -> Step:
         case Skip(count=count) if count < 0:
             return lambda flow: TakeFlow(flow, 0)
         case Skip(count=count):
-            return lambda flow: SkipFlow(flow, count)
+            return lambda flow: skipping(flow, count, where(node))
         case Shard(shards=shards, index=index):
-            return lambda flow: ShardFlow(flow, shards, index)
+            return lambda flow: shards_of(flow, shards, index)
         case Repeat(count=count, number=number):
             return lambda flow: RepeatFlow(flow, count, number)
         case Shuffle(size=size, seed=seed, reshuffle=reshuffle):

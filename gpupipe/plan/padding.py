@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PlanError, PlanTypeError
-from ..spec import Structure, TensorSpec
+from ..spec import Structure, TensorSpec, is_dataclass_type
 from .node import Element
 
 __all__ = ["padded_shapes", "padding_values"]
@@ -53,6 +53,10 @@ def _children(who: str, given: Any, structure: Structure) -> list[Any]:
                 f"padded_batch needs {who} as a dict with the keys {list(structure.keys)}, got {given!r}"
             )
         return [given[key] for key in structure.keys]
+    if is_dataclass_type(structure.kind):
+        if type(given) is not structure.kind:
+            raise PlanTypeError(f"padded_batch needs {who} as a {structure.kind.__qualname__}, got {given!r}")
+        return [getattr(given, name) for name in structure.keys]
     if not isinstance(given, tuple) or len(given) != len(structure.children):
         raise PlanTypeError(f"padded_batch needs {who} as a tuple of {len(structure.children)}, got {given!r}")
     return list(given)
@@ -85,7 +89,8 @@ def padding_values(given: Any, element: Element) -> tuple[Any, ...]:
         PlanTypeError: a value that does not fit the leaf's dtype exactly, or another structure.
     """
     values: list[Any] = []
-    if given is not None and element.structure is not None and not isinstance(given, (tuple, Mapping)):
+    nested = isinstance(given, (tuple, Mapping)) or is_dataclass_type(type(given))
+    if given is not None and element.structure is not None and not nested:
         values = [given] * len(element.specs)  # one value serves all leaves
     elif given is not None and element.structure is not None:
         _values(given, element.structure, values)

@@ -147,11 +147,16 @@ class Param(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records(Node):
-    """The records of one TFRecord file, whose path is the one leaf of `source` (a `Param`)."""
+    """The records of one TFRecord file, whose path is the one leaf of `source` (a `Param`).
+
+    Attributes:
+        index: where indexes of files are kept: "memory", "beside" or a folder.
+    """
 
     source: Node
     leaf: int = 0
     compression: str = ""
+    index: str = field(default="memory", compare=False)
 
     @property
     def sources(self) -> tuple[Node, ...]:

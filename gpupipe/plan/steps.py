@@ -56,6 +56,7 @@ class Map(Step):
         calls: parallel calls, 0 for none, -1 for AUTOTUNE.
         deterministic: whether results keep the order of their inputs.
         rng: whether a Python function is handed a generator.
+        workers: what runs a Python function in parallel, "thread" or "process".
     """
 
     fn: Callable[..., Any]
@@ -65,6 +66,7 @@ class Map(Step):
     calls: int = 0
     deterministic: bool | None = None
     rng: bool = False
+    workers: str = "thread"
 
     def _element(self) -> Element:
         if self.traced is None:
@@ -196,10 +198,15 @@ def _batches(n: int, size: int, drop: bool) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch(Step):
-    """`size` consecutive elements, stacked."""
+    """`size` consecutive elements, stacked.
+
+    Attributes:
+        places: a rewrite chose the rows by their places: a batch with a bad row is left out as a whole.
+    """
 
     size: int
     drop: bool = False
+    places: bool = False
 
     def _element(self) -> Element:
         inner = self.source.element
@@ -224,6 +231,7 @@ class PaddedBatch(Step):
         values: per leaf what to fill with.
         given: (padded_shapes, padding_values) as the user wrote them, where only the first element tells what they
             mean.
+        places: as of `Batch`.
     """
 
     size: int
@@ -231,6 +239,7 @@ class PaddedBatch(Step):
     shapes: tuple[tuple[int, ...] | None, ...] | None = None
     values: tuple[Any, ...] | None = None
     given: tuple[Any, Any] | None = None
+    places: bool = False
 
     def _element(self) -> Element:
         inner = self.source.element
@@ -269,7 +278,7 @@ class Unbatch(Step):
         sizes = [spec.shape[0] for spec in self.source.element.specs if spec.shape]
         size = next((n for n in sizes if n is not None), None)
         n = self.source.cardinality
-        if n == INFINITE and size:
+        if n == INFINITE:  # batches without rows, for ever, never end either
             return INFINITE
         return UNKNOWN_CARDINALITY if n < 0 or size is None else n * size
 

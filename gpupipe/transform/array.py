@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDependencyError
+from ..errors import DataError, FunctionError, MissingDependencyError
+from ..op import Op
 
-__all__ = ["DeviceArray", "concatenate", "to_device", "to_device_array", "to_host"]
+__all__ = ["DeviceArray", "concatenate", "run_array", "to_device", "to_device_array", "to_host"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +116,33 @@ def to_host(array: Any) -> Any:
         return np.asarray(array.tensor.as_cpu())
     get = getattr(array, "get", None)  # of CuPy
     return array if isinstance(array, np.ndarray) or get is None else get()
+
+
+def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ...]:
+    """Run the array code of an op on batches: with CuPy where one of them is on a GPU, else with NumPy.
+
+    Where CuPy is missing, batches of a GPU come to the host, and so do the results.
+
+    Raises:
+        FunctionError: the code failed, or gave something else than one batch for each result.
+    """
+    device = next((x for x in xs if hasattr(x, "__cuda_array_interface__")), None)
+    try:
+        if device is not None and has_cupy():
+            import cupy
+
+            with device.device:
+                results = op.array(cupy, *(cupy.asarray(x) for x in xs), *params)
+        else:
+            results = op.array(np, *map(to_host, xs), *params)
+    except DataError as error:
+        raise error.at(stage=op.name) from error.__cause__
+    except Exception as error:
+        raise FunctionError(f"{type(error).__name__}: {error}", stage=op.name) from error
+    results = results if isinstance(results, tuple) else (results,)
+    if any(len(result) != len(xs[0]) for result in results):
+        raise FunctionError(f"needs {len(xs[0])} rows, gave {[len(result) for result in results]}", stage=op.name)
+    return results
 
 
 def concatenate(parts: Sequence[Any]) -> Any:

@@ -23,7 +23,7 @@ from ..graph import Apply
 from ..options import Settings, parse_device
 from .program import Executor, Program
 
-__all__ = ["Choice", "make_executor", "resolve_device", "unsupported"]
+__all__ = ["Choice", "make_executor", "refuse_unsupported", "resolve_device", "unsupported"]
 
 logger = logging.getLogger("gpupipe")
 
@@ -180,8 +180,8 @@ def unsupported(choice: Choice, program: Program) -> list[str]:
     return [name for name, op in ops.items() if not op.supports(method)]
 
 
-def make_executor(choice: Choice, program: Program, batch_size: int, threads: int) -> Executor:
-    """The executor of a program.
+def refuse_unsupported(choice: Choice, program: Program) -> None:
+    """Make sure that the chosen executor can run every op.
 
     Raises:
         PlanError: an op has no form for it.
@@ -193,6 +193,15 @@ def make_executor(choice: Choice, program: Program, batch_size: int, threads: in
             f"{', '.join(missing)} cannot run as {choice.label}: there is no such form of the op; "
             f"use Options(device='cpu', backend={other!r})"
         )
+
+
+def make_executor(choice: Choice, program: Program, batch_size: int, threads: int) -> Executor:
+    """The executor of a program.
+
+    Raises:
+        PlanError: an op has no form for it.
+    """
+    refuse_unsupported(choice, program)
     if choice.fallback:
         _log_once(choice.why)
     if choice.executor == "numpy":

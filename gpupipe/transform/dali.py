@@ -33,6 +33,7 @@ from ..errors import (
 )
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
+from ..spec import TensorSpec
 from .array import to_device_array
 from .pool import PipelinePool
 from .program import BatchFailed, Feed, Program
@@ -68,6 +69,7 @@ class Lowering:
     Attributes:
         fn: `nvidia.dali.fn`.
         types: `nvidia.dali.types`.
+        math: `nvidia.dali.math`.
         device: where images live, ``"cpu"`` or ``"gpu"``.
         decoder_device: the `device=` of decoders, ``"cpu"`` or ``"mixed"``.
         region_decode: whether `decoders.image_slice` may be used; else decode the whole image and slice.
@@ -75,6 +77,7 @@ class Lowering:
 
     fn: Any
     types: Any
+    math: Any
     device: str
     decoder_device: str
     region_decode: bool
@@ -95,7 +98,7 @@ def _import_dali() -> Any:
         MissingDependencyError: naming the extra that brings it.
     """
     try:
-        from nvidia.dali import backend, fn, tensors, types
+        from nvidia.dali import backend, fn, math, tensors, types
         from nvidia.dali.pipeline import Pipeline
     except ImportError as error:
         raise MissingDependencyError(
@@ -104,7 +107,7 @@ def _import_dali() -> Any:
         ) from error
     # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
     atexit.register(_POOL.clear)
-    return _Dali(Pipeline, backend, fn, tensors, types)
+    return _Dali(Pipeline, backend, fn, math, tensors, types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class _Dali:
     pipeline: Any
     backend: Any
     fn: Any
+    math: Any
     tensors: Any
     types: Any
 
@@ -171,6 +175,7 @@ class DaliExecutor:
         self._flights: deque[_Flight] = deque()
         self._entries: tuple[_Entry, ...] | None = None
         self._pipeline: Any = None
+        self._checked = not any(isinstance(value, Apply) and value.op.foreign for value in program.values)
         self._closed = False
         self._pid = os.getpid()
 
@@ -224,8 +229,14 @@ class DaliExecutor:
             raise BatchFailed(cause_of(text)) from None  # the rest of DALI's text is about its own source
         self._pipeline.release_outputs()
         if self._device_id is not None:
-            return [to_device_array(output, flight.size) for output in outputs]
-        return _separate([_to_numpy(output, flight.size) for output in outputs])
+            results = [to_device_array(output, flight.size) for output in outputs]
+        else:
+            results = _separate([_to_numpy(output, flight.size) for output in outputs])
+        if not self._checked:
+            self._checked = True
+            for value, result in zip(self._program.outputs, results, strict=True):
+                _check(value, result)
+        return results
 
     def close(self) -> None:
         """Drain the pipeline and put it back for the next executor of this program."""
@@ -290,6 +301,7 @@ class DaliExecutor:
         d = Lowering(
             dali.fn,
             dali.types,
+            dali.math,
             "gpu" if on_gpu else "cpu",
             "mixed" if on_gpu else "cpu",
             _REGION_DECODE.get(self._device_id, False) if self._device_id is not None else True,
@@ -299,6 +311,9 @@ class DaliExecutor:
         )
         with pipeline:
             nodes = _inputs(d, self._program, dict(zip(self._fed, entries, strict=True)))
+            for n in self._fed:
+                # With `preserve`, this keeps an input that no operator reads: pruned, it could not be fed.
+                pipeline.add_sink(nodes[self._program.inputs[n]])
             for value in self._program.values:
                 nodes[value] = _lower(d, value, nodes)
             pipeline.set_outputs(*(nodes[value] for value in self._program.outputs))
@@ -317,7 +332,7 @@ def copy_to_gpu(array: Array, device_id: int) -> Any:
     key = ("copy", str(array.dtype), array.ndim, device_id)
     pipeline = _POOL.take(key)
     if pipeline is None:
-        d = Lowering(dali.fn, dali.types, "gpu", "mixed", False)
+        d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
         pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
         with pipeline:
             source = dali.fn.external_source(name="input0", dtype=d.dtype(array.dtype), ndim=array.ndim)
@@ -346,7 +361,10 @@ def _entry(value: Value, rows: Sequence[Any] | Array) -> _Entry:
 
 def _inputs(d: Lowering, program: Program, entries: dict[int, _Entry]) -> dict[Value, Any]:
     """The nodes of a program's inputs. Parameters and encoded bytes stay on the CPU."""
-    images = {x for value in program.values if isinstance(value, Apply) for x in value.x}
+    calls = [value for value in program.values if isinstance(value, Apply)]
+    images = {
+        x for call in calls for x in call.x if not call.op.foreign or x.spec.layout is not None or x.spec.rank == 3
+    }
     nodes: dict[Value, Any] = {}
     for n, value in enumerate(program.inputs):
         if isinstance(value, Const):
@@ -356,7 +374,12 @@ def _inputs(d: Lowering, program: Program, entries: dict[int, _Entry]) -> dict[V
         # An array of rank 3 without a layout is an image {HWC}, as in TensorSpec.require.
         layout = value.spec.layout or ("HWC" if entry.ndim == 3 and value in images else None)
         node = d.fn.external_source(
-            name=f"input{n}", no_copy=True, dtype=d.dtype(entry.dtype), ndim=entry.ndim, layout=layout
+            name=f"input{n}",
+            no_copy=True,
+            dtype=d.dtype(entry.dtype),
+            ndim=entry.ndim,
+            layout=layout,
+            preserve=True,
         )
         moves = d.device == "gpu" and entry.kind != "bytes" and value in images
         nodes[value] = node.gpu() if moves else node
@@ -391,6 +414,21 @@ def _to_numpy(output: Any, size: int) -> Any:
         return np.asarray(output.as_tensor())[:size]
     rows = [np.asarray(output[row]) for row in range(size)]
     return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
+
+
+def _check(value: Value, result: Any) -> None:
+    """Compare a result with what its op promised.
+
+    Raises:
+        SpecError: it is something else; a user's op or function was declared wrongly.
+    """
+    for row in result:
+        got = TensorSpec(tuple(row.shape), row.dtype)
+        if not value.spec.accepts(got):
+            made = value.value if isinstance(value, Item) else value
+            name = made.op.name if isinstance(made, Apply) else repr(made)
+            where = f" ({made.line})" if made.line else ""
+            raise SpecError(f"{name}{where} was declared as {value.spec}, DALI gave {got}; correct its spec")
 
 
 def _separate(results: list[Any]) -> list[Any]:

@@ -65,8 +65,14 @@ _PASS: list[st.SearchStrategy[Step]] = [
     st.tuples(st.just("shuffle"), st.integers(1, 9), st.integers(0, 2)),
     st.tuples(st.just("epochs"), st.integers(1, 9), st.integers(0, 2), st.integers(2, 3)),
 ]
+_PLACES: list[st.SearchStrategy[Step]] = [  # for chains whose elements can be had by their places
+    st.tuples(st.just("slice"), st.integers(-3, 3), st.integers(-3, 6), st.sampled_from([1, 2, -1])),
+    st.tuples(st.just("shuffle all"), st.integers(0, 2)),
+    st.tuples(st.just("split"), st.integers(0, 1)),
+]
 _LABELLED: list[st.SearchStrategy[Step]] = [
     *_PASS,
+    *_PLACES,
     st.tuples(st.just("filter"), st.integers(2, 3)),
     st.tuples(st.just("python filter"), st.integers(2, 3)),
     st.tuples(st.just("note")),
@@ -90,6 +96,7 @@ _BATCHED: list[st.SearchStrategy[Step]] = [
     st.tuples(st.sampled_from(["take", "prefetch"]), st.integers(-1, 2)),
     st.tuples(st.just("repeat"), st.integers(1, 2)),
     st.tuples(st.just("flip batch")),
+    *_PLACES,
     st.tuples(st.just("unbatch")),
 ]
 
@@ -109,7 +116,19 @@ def _programs(draw: st.DrawFn) -> Program:
     parts += some(_LABELLED, 2)
     if draw(st.booleans()):
         parts += [("batch", draw(st.integers(1, 3)), draw(st.booleans())), *some(_BATCHED, 2)]
-    return tuple(parts)
+    return tuple(_short(parts))
+
+
+def _short(parts: list[Step]) -> list[Step]:
+    """The steps without repeats that would make the chain long."""
+    passes, out = 1, []
+    for step in parts:
+        passes *= step[-1] if step[0] in ("repeat", "epochs") else 1
+        if passes <= 8:
+            out.append(step)
+        else:
+            passes //= step[-1]
+    return out
 
 
 # ---- as chains
@@ -171,6 +190,8 @@ def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
                 ds = getattr(ds, step[0])(*args)
             case ("epochs", size, seed, count):
                 ds = ds.shuffle(size, seed).repeat(count)
+            case ("slice" | "shuffle all" | "split", *_):
+                ds = _by_place(ds, step)
             case ("parse",):
                 ds = ds.map(lambda record: _parsed(record))
             case ("decode", images):
@@ -182,12 +203,27 @@ def _build(program: Program, damaged: int, logs: list[list[int]]) -> Dataset:
             case ("python filter", m):
                 ds = ds.filter(_python_filter(m))
             case ("note",):
-                ds = ds.map(noted())
+                ds = ds.map(noted(), spec=ds.element_spec)  # else it would be called once more, to learn its type
             case ("flip batch",):
                 ds = ds.map(_flip) if ds.plan.element.batched else ds
             case _:
                 raise AssertionError(step)
     return ds
+
+
+def _by_place(ds: Dataset, step: Step) -> Dataset:
+    """A choice by place, of a chain that gives its elements by place; else the chain itself."""
+    try:
+        match step:
+            case ("slice", start, stop, stride):
+                return ds[start:stop:stride]
+            case ("shuffle all", seed):
+                return ds.shuffle(gp.ALL, seed)
+            case ("split", part):
+                return ds.split([0.6, 0.4], seed=3)[part]
+    except gp.PlanError:
+        return ds
+    raise AssertionError(step)
 
 
 def _parsed(record: Any) -> Any:

@@ -49,7 +49,7 @@ ROWS: list[tuple[str, Callable[[Dataset], Dataset], tuple[int, int, int]]] = [
     ("zip range(3)", lambda d: Dataset.zip(d, Dataset.range(3)), (3, 3, -2)),
     ("zip endless", lambda d: Dataset.zip(d, ENDLESS), (10, -1, -2)),
     ("batch(2, True).unbatch()", lambda d: d.batch(2, drop_remainder=True).unbatch(), (10, -1, -2)),
-    ("batch(2).unbatch()", lambda d: d.batch(2).unbatch(), (-2, -2, -2)),
+    ("batch(2).unbatch()", lambda d: d.batch(2).unbatch(), (-2, -1, -2)),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,11 @@ from gpupipe.eager import eager_rng, sizes_of
 from gpupipe.errors import SpecError
 from gpupipe.op import Array, Case, Op
 from gpupipe.ops.crop import Crop
+from gpupipe.ops.cutmix import Cutmix
+from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.mixup import Mixup
 from gpupipe.spec import TensorSpec, as_leaf, byte_array
 from gpupipe.trace import apply
 from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
@@ -27,7 +31,15 @@ def layout_of(case: Case) -> str | None:
     return Batch.of(case, rows=1).call.specs[0].layout
 
 
-CLASSES: tuple[type[Op], ...] = (*ops.CATALOGUE, Arithmetic)
+ELSEWHERE: dict[type[Op], str] = {
+    DaliFunction: "tests/ops/test_dali_function.py",
+    Cutmix: "tests/ops/test_mixup_cutmix.py",
+    Mixup: "tests/ops/test_mixup_cutmix.py",
+}
+"""What has no meaning for one element in NumPy: ops on batches, and what a user says in DALI's words."""
+
+CATALOGUE = [cls for cls in ops.CATALOGUE if cls not in ELSEWHERE]
+CLASSES: tuple[type[Op], ...] = (*CATALOGUE, Arithmetic)
 CASES = [case for cls in CLASSES for case in cls.cases()]
 EAGER_CASES = [case for case in CASES if not isinstance(case.op, Arithmetic)]  # on arrays + is NumPy's own
 RESIZING_CASES = [case for case in CASES if case.op.domain == "image" and "CHW" not in (*case.layouts, layout_of(case))]
@@ -37,7 +49,16 @@ PARTS = {type(part) for case in COMPOSED for part, _ in case.op.decompose()}
 FUSED = {DecodeCrop}
 """Has no cases, as it draws nothing itself: tests/conformance/test_fused.py gives it its windows."""
 
-WITHOUT_A_FUNCTION = {"Crop", "CropMirrorNormalize", "DecodeCrop", "Flip", "NativeDecoding", "ResizeArea", "Reverse"}
+WITHOUT_A_FUNCTION = {
+    "Crop",
+    "CropMirrorNormalize",
+    "DecodeCrop",
+    "Flip",
+    "NativeDecoding",
+    "ResizeArea",
+    "Reverse",
+    "Turn",
+}
 """What functions of other names, and the optimizer, make of a call."""
 
 
@@ -152,11 +173,17 @@ def test_every_op_has_a_public_function_of_its_name(cls: type[Op]) -> None:
     assert cls.__name__ in WITHOUT_A_FUNCTION or callable(getattr(ops, name))
 
 
+@pytest.mark.parametrize("cls", ELSEWHERE, ids=lambda cls: cls.__name__)
+def test_an_op_that_is_tested_elsewhere_has_no_meaning_for_one_element(cls: type[Op]) -> None:
+    assert cls.rows == "batch" or cls.reference is Op.reference
+    assert (Path(__file__).parents[2] / ELSEWHERE[cls]).exists()
+
+
 def test_names_of_cases_tell_them_apart() -> None:
     assert [name for name, count in Counter(map(str, CASES)).items() if count > 1] == []
 
 
-@pytest.mark.parametrize("cls", [cls for cls in ops.CATALOGUE if cls.domain == "image"], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [cls for cls in CATALOGUE if cls.domain == "image"], ids=lambda cls: cls.__name__)
 def test_an_op_on_images_refuses_what_is_no_image(cls: type[Op]) -> None:
     parts = [part for case in COMPOSED for part, _ in case.op.decompose()]
     every = [op for op in (*(case.op for case in CASES), *parts, DecodeCrop(DecodeJpeg(3), Crop())) if type(op) is cls]

@@ -32,7 +32,27 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "random_flip_left_right": ops.random_flip_left_right,
     "random_flip_up_down": ops.random_flip_up_down,
     "rgb_to_grayscale": ops.rgb_to_grayscale,
+    "rot90": ops.rot90,
+    "slice": lambda x: ops.slice(x, (1, 2, 0), (20, -1, -1)),
+    "color_jitter": lambda x: ops.color_jitter(x, 0.2, 0.2, 0.2, 0.1),
+    "random_erasing": lambda x: ops.random_erasing(x, 1),
+    "mixup": lambda x: ops.mixup(x[None], np.zeros(1, np.int64), num_classes=2)[0],
+    "cutmix": lambda x: ops.cutmix(x[None], np.zeros(1, np.int64), num_classes=2)[0],
     "grayscale_to_rgb": lambda x: ops.grayscale_to_rgb(x[..., :1]),
+    "adjust_brightness": lambda x: ops.adjust_brightness(x, 0.1),
+    "adjust_contrast": lambda x: ops.adjust_contrast(x, 0.5),
+    "adjust_gamma": lambda x: ops.adjust_gamma(x, 2.2),
+    "adjust_hue": lambda x: ops.adjust_hue(x, 0.1),
+    "adjust_jpeg_quality": lambda x: ops.adjust_jpeg_quality(x, 75),
+    "adjust_saturation": lambda x: ops.adjust_saturation(x, 0.5),
+    "random_brightness": lambda x: ops.random_brightness(x, 0.1),
+    "random_contrast": lambda x: ops.random_contrast(x, 0.5, 1.5),
+    "random_hue": lambda x: ops.random_hue(x, 0.1),
+    "random_jpeg_quality": lambda x: ops.random_jpeg_quality(x, 50, 90),
+    "random_saturation": lambda x: ops.random_saturation(x, 0.5, 1.5),
+    "rgb_to_hsv, behind convert_image_dtype": lambda x: ops.rgb_to_hsv(ops.convert_image_dtype(x, "float32")),
+    "hsv_to_rgb, behind convert_image_dtype": lambda x: ops.hsv_to_rgb(ops.convert_image_dtype(x, "float32")),
+    "per_image_standardization": ops.per_image_standardization,
     "normalize": lambda x: ops.normalize(x, ops.IMAGENET_MEAN, ops.IMAGENET_STD),
     "convert_image_dtype, to float32": lambda x: ops.convert_image_dtype(x, "float32"),
     "cast, to int16": lambda x: ops.cast(x, "int16"),
@@ -61,5 +81,6 @@ def test_every_image_op_has_a_row() -> None:
     image_ops = {name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))}
     others = {"apply", "decode_image", "decode_jpeg", "decode_png", "decode_and_crop_jpeg", "extract_jpeg_shape"}
     rows = {re.split(r"\W", name)[0] for name, *_ in _rows()}
+    hosts = {"dali_function", "one_hot", "py_function", "sample_distorted_bounding_box"}
 
-    assert image_ops - others - {"one_hot", "py_function"} == rows
+    assert image_ops - others - hosts == rows

@@ -1,0 +1,175 @@
+"""host: what one element costs on the host, without any image: `range(n).<op>.batch(1000)`, alone and prefetched.
+
+The figure is elements per CPU-second of the whole process tree, over whole passes: opening, filling a shuffle buffer
+and ending are in it. Elements are those that enter the chain, so a filter counts what it drops.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.contestants import CONTESTANTS, missing
+from benchmarks.equal import UnequalWork
+from benchmarks.job import Job
+from benchmarks.pairs import Pair, run_pairs, spawn
+from benchmarks.pairs import measure as run_once
+from benchmarks.ratios import Spread
+
+__all__ = ["CHAINS", "GOAL", "PREFETCH", "SHARES", "host"]
+
+CHAINS: Mapping[str, str] = {
+    "map": "map(python_fn)",
+    "batch": "batch of scalars",
+    "batch-arrays": "batch of float32[8]",
+    "shuffle": "shuffle(10_000)",
+    "filter": "filter(expression)",
+    "filter-python": "filter(python_fn)",
+    "zip": "zip of two",
+    "interleave": "interleave of 16",
+}
+PREFETCH = (0, 2)
+REFERENCE = "gpupipe-host"
+GOAL = 800_000
+"""Elements per CPU-second that the project set itself, for every chain."""
+SHARES: Mapping[str, int] = {"tfdata-host": 20, "tfdata-numpy": 20}
+"""Who gets a part of the elements: a Python function costs tf.data 75 us, a million of them more than a minute."""
+PYTHON = ("map", "filter-python")
+"""Where it matters how tf.data calls Python; elsewhere one of its two contestants is enough."""
+_AUDIT = 20_000
+
+
+def host(
+    out: Path,
+    *,
+    contestants: Sequence[str] = (),
+    chains: Sequence[str] = tuple(CHAINS),
+    elements: int = 1_000_000,
+    batch: int = 1000,
+    pairs: int = 5,
+) -> Path:
+    """Measure every chain with every contestant, in pairs with gpupipe; print a table and return the result file.
+
+    Args:
+        out: folder of the result file.
+        contestants: names; none means all. gpupipe, the reference, always takes part.
+        chains: names in `CHAINS`.
+        elements: that enter a chain; `SHARES` says who gets fewer.
+        batch: rows in a batch.
+        pairs: for each chain and contestant.
+
+    Raises:
+        UnequalWork: an unknown name, or contestants that do not deliver the same.
+        ContestantFailed: one of them ends without a report.
+    """
+    known = [name for name, one in CONTESTANTS.items() if one.work == "host"]
+    if wrong := [name for name in contestants if name not in known] + [name for name in chains if name not in CHAINS]:
+        raise UnequalWork(
+            f"host needs contestants out of {', '.join(known)} and chains out of {', '.join(CHAINS)}, got "
+            f"{', '.join(wrong)}"
+        )
+    asked = [name for name in known if not contestants or name in contestants or name == REFERENCE]
+    absent = {name: why for name in asked if (why := missing(CONTESTANTS[name]))}
+    names = [name for name in asked if name not in absent]
+    found: dict[str, Any] = {}
+    raw: list[dict[str, Any]] = []
+    for chain in chains:
+        able = [name for name in names if chain in PYTHON or name != "tfdata-numpy"]
+        small = Job(REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT))
+        audits = {name: spawn(replace(small, contestant=name))[0] for name in able}
+        check(chain, audits)
+        for prefetch in PREFETCH:
+            job = replace(small, mode="host", elements=elements, prefetch=prefetch)
+            took = list(run_pairs(job, able, REFERENCE, pairs, _measure))
+            key = f"{chain}, prefetch({prefetch})" if prefetch else chain
+            found[key] = {**summary(took), "audit": audits[REFERENCE]}
+            raw += [entry(key, pair) for pair in took]
+            print(lines(key, found[key]), file=sys.stderr, flush=True)
+    print(table(found, absent))
+    settings = {"elements": elements, "batch": batch, "pairs": pairs, "shares": dict(SHARES), "chains": list(chains)}
+    document = {
+        **report.header("host", settings),
+        "reference": REFERENCE,
+        "goal_per_cpu_second": GOAL,
+        "not_measured": absent,
+        "summary": {
+            key: {
+                name: {k: asdict(v) if isinstance(v, Spread) else v for k, v in one.items()}
+                for name, one in chain.items()
+            }
+            for key, chain in found.items()
+        },
+        "pairs": raw,
+    }
+    return report.write(document, out)
+
+
+def _measure(job: Job) -> Any:
+    """One run; who is slow gets a part of the elements."""
+    return run_once(replace(job, elements=max(job.elements // SHARES.get(job.contestant, 1), job.batch)))
+
+
+def check(chain: str, audits: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse contestants that did not deliver the same rows and values.
+
+    Raises:
+        UnequalWork: with what each of them delivered.
+    """
+    if any(audit != audits[REFERENCE] for audit in audits.values()):
+        text = "; ".join(f"{name}: {dict(audit)}" for name, audit in audits.items())
+        raise UnequalWork(f"{chain} needs contestants that deliver the same, got {text}")
+
+
+def summary(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
+    """Elements per CPU-second and per second of each contestant, and its CPU time as a multiple of the reference's.
+
+    The reference's own multiple is the noise.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(pair.contestant for pair in pairs):
+        own = [pair for pair in pairs if pair.contestant == name]
+        runs = [pair.run for pair in own]
+        if name == REFERENCE:
+            runs = [run for pair in own for run in (pair.run, pair.reference)]
+        found[name] = {
+            "per_cpu_second": Spread.of([run.items / run.cpu_seconds for run in runs]),
+            "per_second": Spread.of([run.rate for run in runs]),
+            "cpu_ratio": Spread.of([pair.run.cpu_ms / pair.reference.cpu_ms for pair in own]),
+        }
+    return found
+
+
+def entry(key: str, pair: Pair) -> dict[str, Any]:
+    """One pair for the result file."""
+    return {
+        "chain": key,
+        "contestant": pair.contestant,
+        "reference_first": pair.reference_first,
+        "run": asdict(pair.run),
+        "reference": asdict(pair.reference),
+    }
+
+
+def lines(key: str, one: Mapping[str, Any]) -> str:
+    """The figures of one chain."""
+    rows = []
+    for name in (name for name in one if name != "audit"):
+        rate, wall, ratio = one[name]["per_cpu_second"], one[name]["per_second"], one[name]["cpu_ratio"]
+        label = CONTESTANTS[name].label + (" (with itself: the noise)" if name == REFERENCE else "")
+        spread = f"{rate.median:>12,.0f} ({rate.least:,.0f}-{rate.most:,.0f})"
+        rows.append(f"{key:<28}{label:<36}{spread:<40}{wall.median:>12,.0f}  {ratio}")
+    return "\n".join(rows)
+
+
+def table(found: Mapping[str, Mapping[str, Any]], absent: Mapping[str, str]) -> str:
+    """All chains, who is missing, and whether the goal is met."""
+    head = f"{'':<64}{'elements/CPU-second (min-max)':>40}{'elements/s':>12}  CPU time, gpupipe = 1"
+    rows = [head, *(lines(key, one) for key, one in found.items())]
+    rows += [f"{CONTESTANTS[name].label}: {why}" for name, why in absent.items()]
+    below = [key for key, one in found.items() if one[REFERENCE]["per_cpu_second"].median < GOAL]
+    rows.append(f"goal: {GOAL:,} elements/CPU-s: {'met' if not below else 'NOT met by ' + '; '.join(below)}")
+    return "\n".join(rows)

@@ -1,0 +1,294 @@
+"""compat: the spellings of `tf.contrib.data` and TensorFlow 1 (2017-2018), for chains that were written then.
+
+New chains do not need this module; every function says what to write today. Functions that take no dataset are for
+`Dataset.apply`::
+
+    dataset = (
+        gp.Dataset.list_files("train-*")
+        .apply(gp.compat.parallel_interleave(gp.TFRecordDataset, cycle_length=8, sloppy=True))
+        .apply(gp.compat.shuffle_and_repeat(10_000, seed=1))
+        .apply(gp.compat.map_and_batch(parse, 256, drop_remainder=True))
+        .prefetch(1)
+    )
+    iterator = gp.compat.make_one_shot_iterator(dataset)
+    images, labels = iterator.get_next()
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .arguments import integer, integer_or_none
+from .candidate import name_of
+from .dataset import Dataset
+from .errors import FunctionError, GpupipeError, PlanError, PlanTypeError, TraceError
+from .options import AUTOTUNE
+from .spec import as_dtype, as_leaf, own, spec_of
+from .trace import active_trace
+
+__all__ = [
+    "NotInitializedError",
+    "OutOfRangeError",
+    "ValueIterator",
+    "make_initializable_iterator",
+    "make_one_shot_iterator",
+    "map_and_batch",
+    "parallel_interleave",
+    "py_function",
+    "shuffle_and_repeat",
+]
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+class OutOfRangeError(GpupipeError):
+    """`get_next` was called behind the last element. tf.errors.OutOfRangeError plays this part in TensorFlow."""
+
+
+class NotInitializedError(GpupipeError):
+    """`get_next` of an initializable iterator was called before `initializer`."""
+
+
+def map_and_batch(
+    map_func: Callable[..., Any],
+    batch_size: int,
+    num_parallel_batches: int | None = None,
+    drop_remainder: bool = False,
+    num_parallel_calls: int | None = None,
+) -> Transformation:
+    """Apply a function to every element, and stack. Today: ``.map(fn, num_parallel_calls=...).batch(n)``.
+
+    The two are one here anyway: a batch is one run of the graph.
+
+    Args:
+        map_func: as for `Dataset.map`.
+        batch_size: rows of a batch.
+        num_parallel_batches: batches worked on at a time in tf.data; here a Python function gets `Options.threads`
+            threads whatever it is.
+        drop_remainder: leave out a short last batch.
+        num_parallel_calls: threads for a Python function; not together with `num_parallel_batches`.
+
+    Raises:
+        PlanError: both numbers are given, or one is no count.
+    """
+    who = "map_and_batch"
+    if num_parallel_batches is not None and num_parallel_calls is not None:
+        raise PlanError(f"{who} takes num_parallel_batches or num_parallel_calls, not both")
+    if num_parallel_batches is not None and integer(who, "num_parallel_batches", num_parallel_batches) < 1:
+        raise PlanError(f"{who} needs num_parallel_batches >= 1, got {num_parallel_batches}")
+    calls = AUTOTUNE if num_parallel_calls is None else num_parallel_calls
+
+    def transformation(dataset: Dataset) -> Dataset:
+        return dataset.map(map_func, num_parallel_calls=calls).batch(batch_size, drop_remainder)
+
+    return transformation
+
+
+def parallel_interleave(
+    map_func: Callable[..., Dataset],
+    cycle_length: int,
+    block_length: int = 1,
+    sloppy: bool | None = False,
+    buffer_output_elements: int | None = None,
+    prefetch_input_elements: int | None = None,
+) -> Transformation:
+    """Interleave datasets with readers that run ahead. Today: ``.interleave(fn, ..., num_parallel_calls=...)``.
+
+    Args:
+        map_func: makes a dataset of each element.
+        cycle_length: datasets open at a time.
+        block_length: elements taken from each in turn.
+        sloppy: take whatever is ready first.
+        buffer_output_elements: elements that each open dataset makes ahead in a thread of its own, at most; None
+            leaves reading ahead to `interleave`.
+        prefetch_input_elements: input elements (file names) made ahead at most; 0 or None: none.
+
+    Raises:
+        PlanError: a number that is no count.
+    """
+    who = "parallel_interleave"
+    for name, number, least in (
+        ("buffer_output_elements", buffer_output_elements, 1),
+        ("prefetch_input_elements", prefetch_input_elements, 0),
+    ):
+        if number is not None and integer(who, name, number) < least:
+            raise PlanError(f"{who} needs {name} >= {least}, got {number}")
+    inner = map_func
+    if buffer_output_elements is not None:
+        inner = _Ahead(map_func, int(buffer_output_elements))
+
+    def transformation(dataset: Dataset) -> Dataset:
+        source = dataset.prefetch(prefetch_input_elements) if prefetch_input_elements else dataset
+        return source.interleave(inner, cycle_length, block_length, AUTOTUNE, deterministic=not sloppy)
+
+    return transformation
+
+
+class _Ahead:
+    """A function of datasets whose elements are made ahead."""
+
+    def __init__(self, fn: Callable[..., Dataset], size: int) -> None:
+        functools.update_wrapper(self, fn, updated=())  # its name and its arguments, for messages
+        self.fn = fn
+        self.size = size
+
+    def __call__(self, *args: Any) -> Dataset:
+        made = self.fn(*args)
+        if not isinstance(made, Dataset):
+            raise PlanTypeError(
+                f"parallel_interleave needs a function that returns a Dataset, got {type(made).__name__} from "
+                f"{name_of(self.fn)}"
+            )
+        return made.prefetch(self.size)
+
+
+def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | None = None) -> Transformation:
+    """Shuffle and repeat. Today: ``.shuffle(n, seed=seed).repeat(count)``, which becomes one step by itself.
+
+    Args:
+        buffer_size: elements of the buffer.
+        count: passes; None or a negative number for ever.
+        seed: mixed with the chain's.
+    """
+    integer("shuffle_and_repeat", "buffer_size", buffer_size)
+    integer_or_none("shuffle_and_repeat", "count", count)
+
+    def transformation(dataset: Dataset) -> Dataset:
+        return dataset.shuffle(buffer_size, seed=seed).repeat(count)
+
+    return transformation
+
+
+class ValueIterator:
+    """An iterator as TensorFlow 1 had it: every `get_next` gives the values of one more element.
+
+    There is no session: a call gives values, where TensorFlow 1 gave tensors for `session.run`. It is a context manager
+    and a Python iterator too.
+
+    Args:
+        dataset: what to iterate over.
+        initialized: whether it has begun; else `initializer` has to be called first.
+    """
+
+    def __init__(self, dataset: Dataset, initialized: bool) -> None:
+        self._dataset = dataset
+        self._items: Any = iter(dataset) if initialized else None
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of `TensorSpec` of an element."""
+        return self._dataset.element_spec
+
+    def initializer(self) -> None:
+        """Begin a pass, the next epoch; one that goes on is closed."""
+        self.close()
+        self._items = iter(self._dataset)
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises:
+            OutOfRangeError: there is none.
+            NotInitializedError: `initializer` was not called.
+        """
+        if self._items is None:
+            raise NotInitializedError("get_next needs an iterator that has begun; call initializer() first")
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise OutOfRangeError("end of sequence: get_next was called behind the last element") from None
+
+    def __iter__(self) -> ValueIterator:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self.get_next()
+        except OutOfRangeError:
+            raise StopIteration from None
+
+    def __enter__(self) -> ValueIterator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the threads of the pass. Safe to call twice."""
+        if self._items is not None:
+            self._items.close()
+
+
+def make_one_shot_iterator(dataset: Dataset) -> ValueIterator:
+    """An iterator over one pass. Today: ``iter(dataset)``."""
+    return ValueIterator(_checked("make_one_shot_iterator", dataset), initialized=True)
+
+
+def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> ValueIterator:
+    """An iterator that begins a pass each time `initializer()` is called. Today: ``iter(dataset)`` in each epoch.
+
+    Args:
+        dataset: what to iterate over.
+        shared_name: accepted for compatibility.
+    """
+    return ValueIterator(_checked("make_initializable_iterator", dataset), initialized=False)
+
+
+def _checked(who: str, dataset: Any) -> Dataset:
+    if not isinstance(dataset, Dataset):
+        raise PlanTypeError(f"{who} needs a Dataset, got {type(dataset).__name__}")
+    return dataset
+
+
+def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None) -> Any:
+    """Call a Python function, as `tf.py_function` inside `map`. A function that calls this runs as ordinary Python.
+
+    Today: a plain function in `map`, or `ops.py_function` in the middle of a traced one.
+
+    Args:
+        func: called with the values of `inp`.
+        inp: a list or tuple of values.
+        Tout: the dtype of the result, or a list or tuple of them; an empty one for a function that returns nothing.
+        name: accepted for compatibility.
+
+    Returns:
+        The result, with Python numbers in the dtype of `Tout`; a tuple where `Tout` is a list or tuple.
+
+    Raises:
+        FunctionError: another number of results, or an array of another dtype.
+        TraceError: in a function that is traced.
+    """
+    if active_trace() is not None:
+        raise TraceError("compat.py_function needs values, got a traced function; use ops.py_function(fn, args, spec)")
+    result = func(*inp)
+    if not isinstance(Tout, (list, tuple)):
+        return _typed(func, result, Tout)
+    if not Tout:
+        return ()
+    results = tuple(result) if isinstance(result, (list, tuple)) else (result,)
+    if len(results) != len(Tout):
+        raise FunctionError(f"py_function needs {len(Tout)} results of {name_of(func)}, got {len(results)}")
+    return tuple([_typed(func, value, dtype) for value, dtype in zip(results, Tout, strict=True)])
+
+
+py_function.__gpupipe_python__ = True  # type: ignore[attr-defined]  # see `candidate.decide`
+
+
+def _typed(func: Callable[..., Any], value: Any, dtype: Any) -> Any:
+    wanted = as_dtype(dtype)
+    leaf = own(as_leaf(value))
+    found = spec_of(leaf).dtype
+    if found != wanted and wanted is not bytes and found is not bytes and type(value) in (bool, int, float, list):
+        cast = np.asarray(leaf).astype(wanted)
+        if np.array_equal(cast, leaf) or cast.dtype.kind == "f":
+            leaf, found = (cast[()] if cast.ndim == 0 else cast), wanted
+    if found != wanted:
+        raise FunctionError(f"py_function needs {wanted} of {name_of(func)}, got {spec_of(leaf)}")
+    return leaf

@@ -1,0 +1,244 @@
+"""mixing: the methods of a `Dataset`: several datasets in one, and small sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..arguments import in_the_order_of, integer_or_none, kept, path_names, reordered, same_structure
+from ..errors import PlanError, PlanTypeError
+from ..plan.mixing import ChooseFrom, Counter, Listed, RandomNumbers, SampleFrom
+from ..plan.sources import Slices
+from ..spec import TensorSpec, as_leaf, byte_array, describe, flatten, spec_of
+from .base import Chain, new
+
+if TYPE_CHECKING:
+    from .core import Dataset
+
+__all__ = ["Mixing"]
+
+
+class Mixing(Chain):
+    """The methods of a `Dataset`: several datasets in one, and small sources."""
+
+    @staticmethod
+    def from_list(elements: list[Any]) -> Dataset:
+        """Make a dataset of the elements of a list. Shapes may differ, structure and dtypes may not.
+
+        Elements whose first leaf is a path are identified by it, as those of `list_files` are.
+
+        Raises:
+            PlanError: no list, an empty one, or elements of different structures.
+            PlanTypeError: elements of different dtypes.
+
+        Example:
+            >>> from gpupipe import Dataset
+            >>> list(Dataset.from_list([("a.jpg", 1), ("b.jpg", 2)]))
+            [(b'a.jpg', np.int64(1)), (b'b.jpg', np.int64(2))]
+        """
+        if not isinstance(elements, list):
+            raise PlanError(f"from_list needs a list, got {type(elements).__name__}")
+        if not elements:
+            raise PlanError("from_list needs at least one element; Dataset.range(0) is empty")
+        _, structure = flatten(elements[0])
+        if not structure.count:
+            raise PlanError("from_list needs elements with a value, got None")
+        rows: list[tuple[Any, ...]] = []
+        specs: tuple[TensorSpec, ...] = ()
+        for i, element in enumerate(elements):
+            if structure.kind is dict and isinstance(element, dict) and set(element) == set(structure.keys):
+                element = {key: element[key] for key in structure.keys}
+            leaves, found = flatten(element)
+            if found != structure:
+                raise PlanError(f"from_list needs elements of one structure, got {found} after {structure}, at {i}")
+            row = tuple(kept(as_leaf(leaf)) for leaf in leaves)
+            here = tuple(map(spec_of, row))
+            for a, b in zip(specs, here, strict=bool(specs)):
+                if a.dtype != b.dtype:
+                    raise PlanTypeError(f"from_list needs elements of one dtype, got {b} after {a}, at {i}")
+            specs = tuple(a.relax(b) for a, b in zip(specs, here, strict=True)) if specs else here
+            rows.append(row)
+        columns = tuple(zip(*rows, strict=True))
+        scalar = [spec.shape == () and type(spec) is TensorSpec for spec in specs]
+        paths = specs[:1] == (TensorSpec((), bytes),)
+        names = path_names(byte_array(columns[0])) if paths else None
+        if all(scalar):  # the same as slices of arrays, which cost less and can be indexed
+            arrays = [
+                byte_array(column) if spec.dtype is bytes else np.array(column)
+                for column, spec in zip(columns, specs, strict=True)
+            ]
+            return new(Slices(tuple(map(kept, arrays)), structure, names))
+        return new(Listed(columns, structure, specs, names))
+
+    @staticmethod
+    def counter(start: Any = 0, step: Any = 1, dtype: Any = "int64") -> Dataset:
+        """Count without end: start, start + step, ..., in `dtype`; integers wrap around, floats add up as they are.
+
+        Raises:
+            PlanTypeError: a dtype that is no number, or a start or step that is not of that kind.
+            PlanError: a start or step that the dtype cannot hold.
+        """
+        kind = np.dtype(dtype)
+        if kind.kind not in "iuf":
+            raise PlanTypeError(f"counter needs an integer or float dtype, got {kind}")
+        first, more = (_number(name, value, kind) for name, value in (("start", start), ("step", step)))
+        return new(Counter(first, more, kind))
+
+    @staticmethod
+    def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset:
+        """Make random numbers without end: int64 in [0, 2**32).
+
+        Args:
+            seed: mixed with the chain's; two such datasets with equal seeds, or both without one, give equal numbers.
+            rerandomize_each_iteration: True gives other numbers in every epoch and pass; otherwise they are the same
+                each time.
+        """
+        integer_or_none("random", "seed", seed)
+        return new(RandomNumbers(seed, _flag("random", rerandomize_each_iteration)))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Any = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """Take each element from one of several datasets, drawn by weight.
+
+        Args:
+            datasets: of one structure and one dtype each.
+            weights: one number per dataset, in any scale; those <= 0 leave theirs out. Or a dataset of such vectors,
+                one for each draw. Equal unless given.
+            seed: of the draws, mixed with the chain's.
+            stop_on_empty_dataset: end when a dataset is drawn that has no more; otherwise the others go on.
+            rerandomize_each_iteration: True draws anew in every epoch and pass; otherwise the order of the datasets is
+                the same each time.
+
+        Raises:
+            PlanError: no dataset, or another number of weights.
+            PlanTypeError: datasets that do not fit each other.
+        """
+        who = "sample_from_datasets"
+        given = _alike(who, datasets)
+        integer_or_none(who, "seed", seed)
+        anew, stop = _flag(who, rerandomize_each_iteration), bool(stop_on_empty_dataset)
+        if isinstance(weights, Chain):
+            _weights_of(weights, len(given))
+            inputs = tuple(dataset.plan for dataset in given)
+            return given[0]._then(SampleFrom(inputs, stop, None, weights.plan, seed, anew))
+        shares = [1.0] * len(given) if weights is None else _shares(weights, len(given))
+        drawn = [(dataset, share) for dataset, share in zip(given, shares, strict=True) if share > 0]
+        if not drawn:
+            return given[0].take(0)
+        if len(drawn) == 1:
+            return drawn[0][0]
+        inputs = tuple(dataset.plan for dataset, _ in drawn)
+        return given[0]._then(SampleFrom(inputs, stop, tuple(share for _, share in drawn), None, seed, anew))
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """Take each element from the dataset whose number `choice_dataset` gives; it ends with the choices.
+
+        Args:
+            datasets: of one structure and one dtype each.
+            choice_dataset: of int64 scalars, 0 for the first dataset. One outside is a data error in its place.
+            stop_on_empty_dataset: end when a dataset is chosen that has no more; otherwise that choice is passed over.
+
+        Raises:
+            PlanError: no dataset.
+            PlanTypeError: datasets that do not fit each other, or choices that are no int64.
+        """
+        who = "choose_from_datasets"
+        given = _alike(who, datasets)
+        if not isinstance(choice_dataset, Chain):
+            raise PlanTypeError(f"{who} needs a Dataset for choice_dataset, got {type(choice_dataset).__name__}")
+        element = choice_dataset.plan.element
+        if element.structure is not None:
+            (spec, *rest) = element.specs
+            if element.structure.kind is not None or rest or not spec.accepts(TensorSpec((), "int64")):
+                raise PlanTypeError(
+                    f"{who} needs choices that are one int64 each, got {describe(choice_dataset.element_spec)}"
+                )
+        inputs = tuple(dataset.plan for dataset in given)
+        return given[0]._then(ChooseFrom(inputs, bool(stop_on_empty_dataset), choice_dataset.plan))
+
+
+def _alike(who: str, datasets: Any) -> list[Dataset]:
+    """Datasets of one structure and one dtype each, their dicts in the key order of the first."""
+    if isinstance(datasets, Chain) or not isinstance(datasets, Sequence):
+        raise PlanTypeError(f"{who} needs a list of datasets, got {type(datasets).__name__}")
+    if not datasets:
+        raise PlanError(f"{who} needs at least one dataset")
+    for dataset in datasets:
+        if not isinstance(dataset, Chain):
+            raise PlanTypeError(f"{who} needs datasets, got {type(dataset).__name__}")
+    given = [cast("Dataset", dataset) for dataset in datasets]
+    known = [dataset.plan.element for dataset in given if dataset.plan.element.structure is not None]
+    if not known:
+        return given
+    mine = known[0]
+    alike = []
+    for dataset in given:
+        other = dataset.plan.element
+        if other.structure is None:
+            alike.append(dataset)
+            continue
+        if not same_structure(mine, other):
+            raise PlanTypeError(f"{who} needs datasets of one structure, got {mine.structure} and {other.structure}")
+        for a, b in zip(mine.specs, reordered(mine, other), strict=True):
+            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
+                raise PlanTypeError(f"{who} needs datasets of one dtype, got {a} and {b}")
+        alike.append(dataset if mine.structure == other.structure else dataset.map(in_the_order_of(mine)))
+    return alike
+
+
+def _weights_of(weights: Chain, count: int) -> None:
+    """Check what a dataset of weights is known to give."""
+    element = weights.plan.element
+    if element.structure is None:
+        return
+    if len(element.specs) == 1:
+        fits = element.specs[0].accepts(TensorSpec((count,), None))
+    else:
+        fits = len(element.specs) == count and all(spec.accepts(TensorSpec((), None)) for spec in element.specs)
+    if not fits or any(spec.dtype is bytes for spec in element.specs):
+        raise PlanError(
+            f"sample_from_datasets needs {count} weights in each element of a dataset of weights, got "
+            f"{describe(element.nested)}"
+        )
+
+
+def _shares(weights: Any, count: int) -> list[float]:
+    shares = np.asarray(weights)
+    if shares.dtype.kind not in "iuf":
+        raise PlanTypeError(f"sample_from_datasets needs numbers as weights, got {weights!r}")
+    if shares.shape != (count,):
+        raise PlanError(f"sample_from_datasets needs one weight for each of {count} datasets, got {weights!r}")
+    values = [float(share) for share in shares]
+    if not all(map(math.isfinite, values)):
+        raise PlanError(f"sample_from_datasets needs finite weights, got {weights!r}")
+    return values
+
+
+def _flag(who: str, value: Any) -> bool:
+    if value is not None and not isinstance(value, (bool, np.bool_)):
+        raise PlanTypeError(f"{who} needs True or False for rerandomize_each_iteration, got {value!r}")
+    return bool(value)
+
+
+def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number as one of this dtype."""
+    legal = (int, np.integer, float, np.floating) if dtype.kind == "f" else (int, np.integer)
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, legal):
+        raise PlanTypeError(
+            f"counter needs {'a number' if dtype.kind == 'f' else 'an integer'} for {name}, got {value!r}"
+        )
+    if dtype.kind != "f" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise PlanError(f"counter needs a {name} that {dtype} can hold, got {value}")
+    return dtype.type(value)

@@ -1,0 +1,127 @@
+"""fixed: records of one fixed length, between a header and a footer, as CIFAR's files have them."""
+
+from __future__ import annotations
+
+from gpupipe.errors import DataError, RecordError
+from gpupipe.extract.reading import BLOCK, BlockReader, ByteSource, Item, Pool, Source
+from gpupipe.extract.storage import Storage
+
+__all__ = ["FixedReader"]
+
+
+class FixedReader(BlockReader):
+    """Iterates over (offset, record) of one file of fixed-length records.
+
+    The offset is that of the record's first byte, in the decompressed stream if the file is compressed. Records are
+    read-only views of a block. A plain file whose body is no multiple of the record's length is one error and nothing
+    else: which bytes are the surplus nobody knows. Of a compressed file the length is known at its end only: the
+    records come first.
+
+    Args:
+        path: a local file, or a URL.
+        record_bytes: of a record, > 0.
+        header_bytes: passed over at the begin, >= 0.
+        footer_bytes: left unread at the end, >= 0.
+        compression: "", "GZIP" or "ZLIB".
+        block: bytes read at once, or one record if that is more.
+        readers: a pool whose threads read one block ahead.
+        storage: where the file is.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        record_bytes: int,
+        header_bytes: int = 0,
+        footer_bytes: int = 0,
+        compression: str | None = "",
+        block: int = BLOCK,
+        readers: Pool | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        super().__init__(path, compression=compression, readers=readers, storage=storage)
+        self.record_bytes = record_bytes
+        self.header_bytes = header_bytes
+        self.footer_bytes = footer_bytes
+        self.block = block
+
+    def source(self) -> Source:
+        """Open the file; a plain one must have the right size."""
+        return _Fixed(self)
+
+    def wrong_size(self, size: int) -> RecordError:
+        """Make the error of a stream of `size` bytes that is not a header, records and a footer."""
+        reason = (
+            f"a file of records needs a header of {self.header_bytes}, records of {self.record_bytes} and a footer of "
+            f"{self.footer_bytes} bytes, got {size} bytes: "
+        )
+        body = size - self.header_bytes - self.footer_bytes
+        if body < 0:
+            reason += "less than header and footer"
+        else:
+            reason += f"a body of {body}, which is no multiple of {self.record_bytes}"
+        return RecordError(reason, file=self.path, stage="read")
+
+
+class _Fixed:
+    def __init__(self, reader: FixedReader) -> None:
+        self._reader = reader
+        self._bytes = ByteSource(reader)
+        self._data = b""
+        self._base = 0  # offset of `_data` in the stream
+        self._ended = False
+        self._done = False
+        size = self._bytes.size
+        if size is not None:
+            body = size - reader.header_bytes - reader.footer_bytes
+            if body < 0 or body % reader.record_bytes:
+                raise reader.wrong_size(size)
+
+    def block(self) -> list[Item]:
+        out: list[Item] = []
+        reader = self._reader
+        while not out and not self._done:
+            try:
+                self._skip_header()
+                self._grow(max(reader.block, reader.record_bytes) + reader.footer_bytes)
+            except DataError as error:
+                error.offset = self._base
+                out.append((self._base, error))
+                self._done = True
+                break
+            self._cut(out)
+        return out
+
+    def _cut(self, out: list[Item]) -> None:
+        reader, step = self._reader, self._reader.record_bytes
+        body = len(self._data) - reader.footer_bytes
+        view = memoryview(self._data)
+        end = max(body - body % step, 0)
+        out.extend((self._base + at, view[at : at + step]) for at in range(0, end, step))
+        self._base += end
+        self._data = self._data[end:]
+        if not self._ended:
+            return
+        self._done = True
+        size = self._base + len(self._data)
+        if self._base < reader.header_bytes or len(self._data) != reader.footer_bytes:
+            error = reader.wrong_size(size)
+            error.offset = self._base
+            out.append((self._base, error))
+
+    def _skip_header(self) -> None:
+        """Pass over the header in pieces: memory follows the data, never a number."""
+        while self._base < self._reader.header_bytes and not self._ended:
+            data = self._bytes.read(min(BLOCK, self._reader.header_bytes - self._base))
+            self._base += len(data)
+            self._ended = not data
+
+    def _grow(self, n: int) -> None:
+        pieces, have = [self._data], len(self._data)
+        while have < n and not self._ended:
+            data = self._bytes.read(min(n - have, max(BLOCK, self._reader.block)))
+            pieces.append(data)
+            have += len(data)
+            self._ended = not data
+        self._data = b"".join(pieces)

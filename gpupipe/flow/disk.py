@@ -1,0 +1,498 @@
+"""disk: elements in files: the file form of `cache`, and what `load` reads.
+
+A file of a cache is named by what its elements depend on: the chain by content, the settings, the data files with
+their sizes and times, the law of random numbers and the version of gpupipe. So it never serves elements of another
+chain. It is written under a name of its own and put in place, whole, at the end of a full pass: a pass that stops early
+leaves nothing, and of several writers each writes its own, the last one stays. A file that does not begin or end as it
+should is computed again; damage that shows in the middle of reading, when elements are on their way already, is an
+error, and the next iterator computes the file again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import platform
+import re
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import DataError, GpupipeError, MissingFileError
+from ..evaluate import is_image
+from ..extract.element_json import (
+    Malformed,
+    spec_from_json,
+    spec_to_json,
+    structure_from_json,
+    structure_to_json,
+)
+from ..extract.elements_file import ElementsReader, ElementsWriter
+from ..extract.storage import storage_of
+from ..graph import topological
+from ..options import Settings
+from ..plan.node import Element as ElementType
+from ..plan.node import Node, walk
+from ..plan.portable import Portable, portable
+from ..plan.steps import Map
+from ..random import LAW, hash64, mix64
+from ..spec import LEAF
+from ..transform.choose import resolve_device
+from .base import BatchStream, Context, Element, Flow, Hole, Stream
+from .buffers import Rekey, cache_key
+from .elements import close
+from .interleave import Inner, InterleaveFlow
+from .shuffle import keep
+
+__all__ = [
+    "FileCacheFlow",
+    "FileStore",
+    "SavedFilesFlow",
+    "SavedFlow",
+    "element_from_json",
+    "element_to_json",
+    "remove_stale",
+    "temporary",
+    "write_to",
+]
+
+logger = logging.getLogger("gpupipe")
+
+_TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.(?:tmp|private)$")
+
+
+def element_to_json(element: ElementType) -> dict[str, Any]:
+    """The type of an element as JSON.
+
+    Raises:
+        PlanError: elements of this type do not go into files.
+    """
+    structure = element.structure if element.structure is not None else LEAF
+    specs = [spec_to_json(spec) for spec in element.specs]
+    return {"structure": structure_to_json(structure), "specs": specs, "batched": element.batched}
+
+
+def element_from_json(given: Any) -> ElementType:
+    """Read it back.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if not isinstance(given, dict) or not isinstance(given.get("specs"), list):
+        raise Malformed("no type of elements")
+    structure = structure_from_json(given.get("structure"))
+    specs = tuple(spec_from_json(spec) for spec in given["specs"])
+    if structure.count != len(specs):
+        raise Malformed(f"{structure.count} leaves, {len(specs)} specs")
+    return ElementType(structure, specs, bool(given.get("batched")))
+
+
+def temporary(path: str, kind: str = "tmp") -> str:
+    """A name beside `path` that says which process it belongs to."""
+    return f"{path}.{_here()}-{os.getpid()}-{secrets.token_hex(4)}.{kind}"
+
+
+def _here() -> str:
+    """This machine, and on Linux this container: a process number means nothing elsewhere."""
+    names = platform.node()
+    with contextlib.suppress(OSError):
+        names += os.readlink("/proc/self/ns/pid")
+    return hashlib.blake2b(names.encode(), digest_size=4).hexdigest()
+
+
+def remove_stale(folder: str, begin: str) -> None:
+    """Remove what processes of this machine that are gone have left behind."""
+    here = _here()
+    for name in os.listdir(folder):
+        found = _TEMPORARY.search(name) if name.startswith(begin) else None
+        if found is not None and found[1] == here and not _alive(int(found[2])):
+            with contextlib.suppress(FileNotFoundError):  # somebody else was quicker
+                os.remove(os.path.join(folder, name))
+                logger.info("removed %s, which a process that is gone has left", os.path.join(folder, name))
+
+
+def _alive(pid: int) -> bool:
+    if pid == os.getpid() or os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's, so it is there
+        return True
+    return True
+
+
+@dataclass(eq=False)
+class FileStore:
+    """Where the elements of a `cache` with a file name are.
+
+    Attributes:
+        path: as the user gave it, absolute.
+        plan: the input of the cache as it was written.
+        version: of gpupipe.
+        method: the method that made it, for messages.
+        folder: each file stands in a folder of its own (`snapshot`).
+        compression: "" or "GZIP".
+    """
+
+    path: str
+    plan: Node
+    version: str
+    method: str = "cache"
+    folder: bool = False
+    compression: str = ""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _portable: Portable | None = None
+    _last: tuple[Settings, str] | None = None
+    _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
+    _private: dict[str, str] = field(default_factory=dict)
+
+    def full(self, settings: Settings) -> bool:
+        """Whether there is a whole file for these settings."""
+        return self.find(settings) is not None
+
+    def key(self, settings: Settings) -> str:
+        """What the elements depend on; looked up once for each iterator, which has settings of its own."""
+        with self.lock:
+            if self._last is None or self._last[0] is not settings:
+                self._last = settings, self._key(settings)
+            return self._last[1]
+
+    def _key(self, settings: Settings) -> str:
+        if self._portable is None:
+            self._portable = portable(self.plan)
+        chain = self._portable
+        parts = [self.version, str(LAW), chain.digest.hex(), repr(cache_key(settings)), self._executor(settings)]
+        for path in chain.files:
+            try:
+                size, tag = storage_of(path).size(path)
+                parts.append(f"{path} {size} {tag}")
+            except (
+                DataError,
+                GpupipeError,
+            ) as error:  # not there now: it will be an element's error, or no file at all
+                parts.append(f"{path} {type(error).__name__}")
+        return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+    def _executor(self, settings: Settings) -> str:
+        """Whose pixels these are: machines that share a folder may decode differently."""
+        if not any(isinstance(node, Map) and (node.traced is None or _draws(node)) for node in walk(self.plan)):
+            return ""
+        try:
+            return resolve_device(settings).executor
+        except GpupipeError:  # it cannot run here at all, which running it will say
+            return ""
+
+    def file(self, settings: Settings) -> str:
+        """The name of the file for these settings."""
+        key = self.key(settings)
+        if self._portable is not None and self._portable.private is not None:
+            with self.lock:
+                if key not in self._private:
+                    self._private[key] = temporary(self._named(key), "private")
+                    weakref.finalize(self, _remove, self._private[key], os.getpid())
+                return self._private[key]
+        return self._named(key)
+
+    def _named(self, key: str) -> str:
+        end = ".gz" if self.compression else ""
+        return os.path.join(self.path, key, f"elements{end}") if self.folder else f"{self.path}-{key}.elements{end}"
+
+    def find(self, settings: Settings) -> tuple[str, ElementType] | None:
+        """The file for these settings and the type of its elements; None where there is none that is whole."""
+        path = self.file(settings)
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        if _file_of(path, status) in self._bad:
+            return None
+        try:
+            reader = ElementsReader(path, self.compression)
+            try:
+                reader.check_end()
+                if reader.head.get("key") != self.key(settings):
+                    raise Malformed("it belongs to another chain")
+                return path, element_from_json(reader.head.get("element"))
+            finally:
+                reader.close()
+        except (DataError, Malformed) as error:
+            logger.warning("%s: %s is computed again: %s", self.method, path, error)
+            self.spoil(path)
+            return None
+
+    def spoil(self, path: str) -> None:
+        """Remember that a file is damaged, until another one takes its place."""
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            self._bad.add(_file_of(path, status))
+
+    def begin(self, settings: Settings, element: ElementType) -> ElementsWriter:
+        """Begin a new file for these settings.
+
+        Raises:
+            MissingFileError: the folder does not exist.
+            OSError: the file cannot be written.
+        """
+        path = self.file(settings)
+        folder, base = os.path.split(self.path)
+        if self.folder:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        elif not os.path.isdir(folder):
+            raise MissingFileError(f"{self.method} needs a folder to write to; make it", file=folder, stage=self.method)
+        else:
+            remove_stale(folder, base)
+        if self.folder:
+            remove_stale(os.path.dirname(path), "elements")
+        self._tell(path, folder, base)
+        head = {"key": self.key(settings), "element": element_to_json(element)}
+        return ElementsWriter(temporary(path), head, self.compression)
+
+    def _tell(self, path: str, folder: str, base: str) -> None:
+        """Say once what a user may not expect of this file."""
+        if path in self._told:
+            return
+        self._told.add(path)
+        if self._portable is not None and self._portable.private is not None:
+            logger.warning(
+                "%s(%r): only this process can use the file, because the chain holds %s, which no other process can "
+                "compare; use functions and plain data instead",
+                self.method,
+                self.path,
+                self._portable.private,
+            )
+        if self.folder:
+            others = [name for name in os.listdir(self.path) if name != os.path.basename(os.path.dirname(path))]
+        else:
+            here = os.path.basename(path)
+            others = [n for n in os.listdir(folder) if n.startswith(f"{base}-") and ".elements" in n and n != here]
+        if [name for name in others if not _TEMPORARY.search(name)]:
+            logger.info(
+                "%s(%r): elements of another chain, of other settings or of older data are there; these get a file of "
+                "their own, %s",
+                self.method,
+                self.path,
+                path,
+            )
+
+
+def _file_of(path: str, status: os.stat_result) -> tuple[str, int, int, int]:
+    """What tells a file from one that takes its place, within one tick of the clock too."""
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _draws(node: Map) -> bool:
+    return node.traced is not None and any(map(is_image, topological(node.traced.outputs)))
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
+def write_to(writer: ElementsWriter, element: Element) -> None:
+    """Write one element with its identities.
+
+    Raises:
+        PlanTypeError: a leaf that files cannot hold.
+        OSError: the file cannot be written.
+    """
+    value, stream, position = element
+    rows = stream.rows if isinstance(stream, BatchStream) else None
+    writer.write(value.error if type(value) is Hole else value, stream, position, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCacheFlow:
+    """The elements of the first full pass, from a file from then on; see `CacheFlow` for identities.
+
+    Attributes:
+        source: the input; None where there is a file and the input was not lowered.
+        store: where the files are.
+        element: the type of the elements.
+    """
+
+    source: Flow | None
+    store: FileStore
+    element: ElementType
+
+    def open(self, at: Context) -> Iterator[Element]:
+        settings = at.run.settings
+        found = self.store.find(settings)
+        if found is not None:
+            return read_elements(found[0], self.store.compression, at, self.store.spoil, self.store.method)
+        if self.source is None:
+            path = self.store.file(settings)
+            raise MissingFileError("the file was there a moment ago; start again", file=path, stage=self.store.method)
+        return _Filling(self.source, self, at)
+
+
+class _Filling:
+    """A pass that writes the file; only one that reaches the end puts it in place."""
+
+    def __init__(self, source: Flow, flow: FileCacheFlow, at: Context) -> None:
+        self._store = flow.store
+        self._path = flow.store.file(at.run.settings)
+        self._stopped = at.run.stopped
+        self._rekey = Rekey(at.key)
+        self._writer: ElementsWriter | None = None
+        try:
+            self._writer = flow.store.begin(at.run.settings, flow.element)
+        except OSError as error:
+            if isinstance(error, DataError):
+                raise
+            self._give_up(error)
+        self._forget = at.run.on_close(self._closed)
+        self._inner = source.open(at.neutral())
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        element = next(self._inner, None)
+        if element is None:
+            self._finish()
+            raise StopIteration
+        element = keep(element)
+        if self._writer is not None:
+            if type(element[0]) is Hole and element[0].raised:
+                self._discard()  # a batch was lost on the way: the next pass tries again
+            else:
+                self._write(self._writer, element)
+        return self._rekey(element)
+
+    def _write(self, writer: ElementsWriter, element: Element) -> None:
+        try:
+            write_to(writer, element)
+        except OSError as error:
+            if self._writer is writer:  # else another thread has closed this pass, and the file is gone
+                self._give_up(error)
+        except GpupipeError:
+            self._discard()
+            raise
+
+    def _finish(self) -> None:
+        """Put the file in place; not if the pass ended because somebody stops the run."""
+        self._forget()
+        writer = self._writer
+        if writer is None:
+            return
+        if self._stopped.is_set():
+            self._discard()
+            return
+        try:
+            writer.finish()
+            os.replace(writer.path, self._path)
+            self._writer = None
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """A disk that is full ends no training: the pass goes on without the file."""
+        who, path = self._store.method, self._path
+        logger.warning("%s: %s cannot be written, this pass goes on without it: %s", who, path, error)
+        self._discard()
+
+    def _discard(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.discard()
+
+    def _closed(self, wait: bool) -> None:
+        if self._writer is not None:
+            who, path = self._store.method, self._path
+            logger.info("%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, path)
+        self._discard()
+
+    def close(self) -> None:
+        """Forget a partial pass."""
+        self._forget()
+        self._closed(True)
+        close(self._inner)
+
+
+def read_elements(
+    path: str, compression: str, at: Context, spoil: Callable[[str], None], who: str
+) -> Iterator[Element]:
+    """The elements of a file with the keys of the context they are opened in; damage is a hole, and then the end."""
+    place = Stream(at.key, path, "offset")
+    try:
+        reader = ElementsReader(path, compression)
+    except DataError as error:
+        yield Hole(error.at(path, 0, who, "offset")), place, 0
+        return
+
+    def stream(key: int, name: str, unit: str) -> Stream:
+        return Stream(mix64(at.key, key), name, unit)
+
+    try:
+        for value, where, position in reader.elements(stream):
+            element = Hole(value) if isinstance(value, DataError) else value
+            yield element, BatchStream(where) if isinstance(where, list) else where, position
+    except DataError as error:
+        spoil(path)
+        yield Hole(error.at(path, None, who, "offset")), place, error.offset or 0
+    finally:
+        reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFlow:
+    """The elements of the files that `save` wrote: those of one file, or of several in turn, one of each.
+
+    Attributes:
+        paths: of the files.
+        compression: "" or "GZIP".
+        cycle: files that are open at a time.
+    """
+
+    paths: tuple[str, ...]
+    compression: str = ""
+    cycle: int = 16
+
+    def open(self, at: Context) -> Iterator[Element]:
+        if len(self.paths) == 1:
+            return self._one(self.paths[0], at)
+
+        def inner(_: Context, outer: Element) -> Iterator[Element]:
+            # In the context of the whole, so that no key depends on which file an element was put into.
+            return self._one(outer[0][0], at)
+
+        return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at)
+
+    def _one(self, path: str, at: Context) -> Iterator[Element]:
+        return read_elements(path, self.compression, at, _nothing, "load")
+
+
+def _nothing(path: str) -> None:
+    """Nobody computes saved elements again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    paths: tuple[str, ...]
+
+    def open(self, at: Context) -> Iterator[Element]:
+        stream = Stream(at.key, "load")
+        return (((path,), stream, i) for i, path in enumerate(self.paths))
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFilesFlow:
+    """Datasets, one for each file that `save` wrote."""
+
+    files: tuple[Node, ...]
+    make: Callable[[Node], Any]
+
+    def open(self, at: Context) -> Iterator[Element]:
+        stream = Stream(mix64(at.key, hash64("load")), "load")
+        return (((self.make(file),), stream, i) for i, file in enumerate(self.files))

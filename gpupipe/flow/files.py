@@ -1,0 +1,135 @@
+"""files: flows over what one file holds, as elements identified by their byte offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import length_hint
+from typing import Any
+
+from ..errors import DataError
+from ..extract.fixed import FixedReader
+from ..extract.lines import LineReader
+from ..extract.patterns import is_url
+from ..extract.reading import BLOCK, BlockReader, Pool
+from ..random import hash64, mix64
+from .base import Context, Element, Hole, Stream
+
+__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "opened", "reader_pool"]
+
+REMOTE_BLOCK = 4 << 20
+"""Bytes of one request to a remote storage: at 50 ms each, 256 KB would be 5 MB/s of a file."""
+
+
+def reader_pool(at: Context, path: str, ahead: bool) -> Pool | None:
+    """The threads that read a file ahead, where that was asked for; a remote one has many: waiting needs no CPU."""
+    if not ahead:
+        return None
+    return at.run.remote_readers if is_url(path) else at.run.readers
+
+
+def opened(at: Context, source: Any, column: int, kind: str) -> Iterator[tuple[str, Stream]]:
+    """The path that the one outer element names, and the stream of what that file holds."""
+    for value, _, _ in source.open(at):
+        path = value[column].decode(errors="surrogateescape")
+        yield path, Stream(mix64(at.key, hash64(kind)), path, "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class LinesFlow:
+    """The lines of the text file that an outer element names.
+
+    Attributes:
+        source: gives the one outer element.
+        column: which of its columns is the path.
+        compression: "", "GZIP" or "ZLIB".
+        ahead: whether reader threads run ahead.
+    """
+
+    source: Any
+    column: int
+    compression: str = ""
+    ahead: bool = False
+
+    def open(self, at: Context) -> Iterator[Element]:
+        for path, stream in opened(at, self.source, self.column, "lines"):
+            readers = reader_pool(at, path, self.ahead)
+            block = REMOTE_BLOCK if is_url(path) else BLOCK
+            return ReaderIterator(LineReader(path, compression=self.compression, block=block, readers=readers), stream)
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRecordsFlow:
+    """The records of the file that an outer element names, each of `record` bytes.
+
+    Attributes:
+        source: gives the one outer element.
+        column: which of its columns is the path.
+        record: bytes of a record.
+        header: bytes before the first.
+        footer: bytes behind the last.
+        compression: "", "GZIP" or "ZLIB".
+        ahead: whether reader threads run ahead.
+    """
+
+    source: Any
+    column: int
+    record: int
+    header: int = 0
+    footer: int = 0
+    compression: str = ""
+    ahead: bool = False
+
+    def open(self, at: Context) -> Iterator[Element]:
+        for path, stream in opened(at, self.source, self.column, "fixed"):
+            reader = FixedReader(
+                path,
+                record_bytes=self.record,
+                header_bytes=self.header,
+                footer_bytes=self.footer,
+                compression=self.compression,
+                block=REMOTE_BLOCK if is_url(path) else BLOCK,
+                readers=reader_pool(at, path, self.ahead),
+            )
+            return ReaderIterator(reader, stream)
+        return iter(())
+
+
+class ReaderIterator:
+    """What a file holds as elements, damage as holes; reads block by block."""
+
+    __slots__ = ("_blocks", "_items", "_reader", "_stream")
+
+    def __init__(self, reader: BlockReader, stream: Stream) -> None:
+        self._reader = reader
+        self._blocks = reader.blocks()
+        self._items: Iterator[tuple[int, Any]] = iter(())
+        self._stream = stream
+
+    def __iter__(self) -> ReaderIterator:
+        return self
+
+    def __next__(self) -> Element:
+        item = next(self._items, None)
+        if item is None:
+            self._items = iter(next(self._blocks))
+            item = next(self._items)
+        return element_of(item, self._stream)
+
+    def ready(self) -> bool:
+        """Whether the next item is there without waiting."""
+        return length_hint(self._items) > 0 or self._reader.ready()
+
+    def close(self) -> None:
+        """End the reader."""
+        self._reader.close()
+        self._blocks.close()
+
+
+def element_of(item: tuple[int, Any], stream: Stream) -> Element:
+    """What a reader gives as an element, an error as a hole."""
+    offset, value = item
+    if isinstance(value, DataError):
+        return Hole(value.at(stream.name, offset, "read", "offset")), stream, offset
+    return (value,), stream, offset

@@ -1,0 +1,39 @@
+"""memory: what running buffers hold, for `memory_report()`. Nothing is counted before somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from .base import Hole
+
+__all__ = ["REFERENCE", "Buffer", "bytes_of", "bytes_of_all"]
+
+REFERENCE = 250
+"""Bytes of one buffered reference to a record, its tuple and numbers included."""
+
+
+class Buffer(Protocol):
+    """What a run asks for the memory it holds."""
+
+    def held(self) -> tuple[int, int]:
+        """Elements, and their bytes. May be asked by any thread at any time."""
+        ...
+
+
+def bytes_of(element: Any) -> int:
+    """The payload of one element in bytes; a reference to a record is taken for `REFERENCE`."""
+    value = element[0]
+    if type(value) is Hole:
+        return 0
+    total = 0
+    for column in value:
+        size = getattr(column, "nbytes", None)
+        total += size if size is not None else len(column) if isinstance(column, bytes) else REFERENCE
+    return total
+
+
+def bytes_of_all(elements: Iterable[Any]) -> tuple[int, int]:
+    """How many elements there are among some slots (None is an empty one), and their bytes."""
+    there = [element for element in list(elements) if element is not None]
+    return len(there), sum(map(bytes_of, there))

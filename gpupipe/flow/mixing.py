@@ -1,0 +1,290 @@
+"""mixing: elements of several inputs, one at a time, and the small sources that they are chosen by."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, FunctionError
+from ..random import BatchRng, hash64, mix64
+from ..spec import spec_of
+from .base import Context, Element, Flow, Hole, Stream, locate
+from .elements import close, counts
+from .watch import Watch, Where
+
+__all__ = ["ChooseFlow", "CounterFlow", "RandomFlow", "SampleFlow"]
+
+_BLOCK = 1024
+
+
+class Numbers:
+    """32-bit words of one pass, drawn in blocks.
+
+    Args:
+        at: the context of the pass.
+        seed: of the node, mixed with the chain's; None takes the chain's.
+        anew: whether epoch and pass change them.
+        site: tells the numbers of this node from those of another.
+    """
+
+    def __init__(self, at: Context, seed: int | None, anew: bool, site: str) -> None:
+        chain = at.run.settings.seed
+        self._seed = chain if seed is None else mix64(chain, seed & (1 << 64) - 1)
+        self._epoch = at.epoch if anew else 0
+        self._key = at.key if anew else at.outer
+        self._site = hash64(site)
+        self._at = 0
+        self._left: list[int] = []
+
+    def block(self) -> Any:
+        """The next words, uint64[1024]."""
+        keys = np.full(1, mix64(self._key, self._at), np.uint64)
+        self._at += 1
+        return BatchRng(self._seed, self._epoch, keys, self._site).words(_BLOCK)[0]
+
+    def uniform(self) -> float:
+        """A number in [0, 1)."""
+        if not self._left:
+            self._left = self.block().tolist()[::-1]
+        return self._left.pop() / 2.0**32
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFlow:
+    """The next input is drawn by weight.
+
+    Attributes:
+        inputs: opened with the contexts of inputs 0, 1, ... of the node.
+        number: of the node.
+        stop: end where an empty one is drawn; else it is drawn no more.
+        weights: one per input, > 0; None where `by` gives them.
+        by: a flow of weights, an element of its own for each draw.
+        seed: of the node.
+        anew: other draws in every epoch and pass.
+        where: the step, for the log.
+    """
+
+    inputs: tuple[Flow, ...]
+    number: int
+    stop: bool
+    weights: tuple[float, ...] | None
+    by: Flow | None
+    seed: int | None
+    anew: bool
+    where: Where
+
+    def open(self, at: Context) -> Iterator[Element]:
+        numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets#{self.number}")
+        if self.by is None:
+            assert self.weights is not None
+            return _Mixed(self, at, _ByWeight(self.weights, numbers))
+        picks = self.by.open(at.under(self.number, len(self.inputs)))
+        return _Mixed(self, at, _ByWeights(len(self.inputs), picks, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseFlow:
+    """A flow of numbers says which input is next.
+
+    Attributes:
+        inputs: opened with the contexts of inputs 0, 1, ... of the node.
+        number: of the node.
+        stop: end where an empty one is chosen; else the choice is passed over.
+        choice: gives the numbers.
+        where: the step, for the log.
+    """
+
+    inputs: tuple[Flow, ...]
+    number: int
+    stop: bool
+    choice: Flow
+    where: Where
+
+    def open(self, at: Context) -> Iterator[Element]:
+        return _Mixed(self, at, _ByChoice(len(self.inputs), self.choice.open(at.under(self.number, len(self.inputs)))))
+
+
+class _ByWeight:
+    """Draws among the inputs that are not empty, by constant weights."""
+
+    def __init__(self, weights: Sequence[float], numbers: Numbers) -> None:
+        self._weights = list(weights)
+        self._numbers = numbers
+        self._sums = list(accumulate(self._weights))
+
+    def next(self) -> int | Element | None:
+        """The input that is next."""
+        total = self._sums[-1]
+        if total <= 0:
+            return None
+        # Rounding may reach the sum: the last input that has a weight, then.
+        return min(bisect_right(self._sums, self._numbers.uniform() * total), bisect_left(self._sums, total))
+
+    def ended(self, index: int) -> None:
+        """An input is empty: drawing again until another one comes is drawing among the others."""
+        self._weights[index] = 0.0
+        self._sums = list(accumulate(self._weights))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Picks:
+    """Picks by the elements of a flow, one for each."""
+
+    def __init__(self, count: int, inner: Iterator[Element]) -> None:
+        self._count = count
+        self._inner = inner
+
+    def next(self) -> int | Element | None:
+        """The input that is next; a hole where that is not known; None at the end."""
+        element = next(self._inner, None)
+        if element is None or type(element[0]) is Hole:
+            return element
+        try:
+            return self._pick(element[0])
+        except DataError as error:
+            return Hole(locate(error, element[1], element[2])), element[1], element[2]
+
+    def _pick(self, columns: tuple[Any, ...]) -> int:
+        raise NotImplementedError
+
+    def ended(self, index: int) -> None:
+        """An input is empty; what picks it is told by whoever asks."""
+
+    def close(self) -> None:
+        """Close the flow of picks."""
+        close(self._inner)
+
+
+class _ByWeights(_Picks):
+    """Draws by new weights each time: a vector, or a tuple of numbers."""
+
+    def __init__(self, count: int, inner: Iterator[Element], numbers: Numbers) -> None:
+        super().__init__(count, inner)
+        self._numbers = numbers
+
+    def _pick(self, columns: tuple[Any, ...]) -> int:
+        weights = np.asarray(columns[0] if len(columns) == 1 else columns)
+        if weights.dtype.kind not in "iuf" or weights.shape != (self._count,):
+            raise FunctionError(f"needs {self._count} weights, got {spec_of(weights)}", stage="sample_from_datasets")
+        weights = np.maximum(weights.astype(np.float64), 0)  # one below 0 is never drawn, like 0
+        if not np.isfinite(weights).all() or not weights.sum() > 0:
+            raise FunctionError(
+                f"needs weights that are finite and not all 0, got {weights.tolist()}", stage="sample_from_datasets"
+            )
+        sums = np.cumsum(weights)
+        # As above: rounding may reach the sum.
+        return min(int(np.searchsorted(sums, self._numbers.uniform() * sums[-1], "right")), int(np.argmax(sums)))
+
+
+class _ByChoice(_Picks):
+    """The numbers themselves."""
+
+    def _pick(self, columns: tuple[Any, ...]) -> int:
+        choice = columns[0]
+        kind = getattr(choice, "dtype", None)
+        if len(columns) != 1 or kind is None or kind.kind not in "iu" or choice.shape != ():
+            got = ", ".join(str(spec_of(column)) for column in columns)
+            raise FunctionError(f"needs choices that are one int64, got {got}", stage="choose_from_datasets")
+        if not 0 <= choice < self._count:
+            raise FunctionError(
+                f"needs choices from 0 to {self._count - 1}, got {choice}", stage="choose_from_datasets"
+            )
+        return int(choice)
+
+
+class _Mixed:
+    """The running mixture."""
+
+    def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks) -> None:
+        self._picks = picks
+        self._stop = flow.stop
+        self._stopped = at.run.stopped
+        self._inputs: list[Any] = [source.open(at.under(flow.number, j)) for j, source in enumerate(flow.inputs)]
+        self._left = len(self._inputs)
+        self._picked: int | None = None  # an error that travels on from there used up no pick
+        self._watch = Watch(flow.where)
+        self._passed_over = 0
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        while self._left and not self._stopped.is_set():
+            index = self._picks.next() if self._picked is None else self._picked
+            if index is None:
+                break
+            if not isinstance(index, int):
+                return index
+            self._picked = None
+            inner = self._inputs[index]
+            element: Element | None = None if inner is None else next(inner, None)
+            if element is not None:
+                self._passed_over = 0
+                if not counts(element):
+                    self._picked = index
+                return element
+            if inner is not None:
+                close(inner)
+                self._inputs[index] = None
+                self._left -= 1
+                self._picks.ended(index)
+            if self._stop:
+                break
+            self._passed_over += 1
+            self._watch.nothing(self._passed_over)
+        self.close()
+        raise StopIteration
+
+    def close(self) -> None:
+        """Close every input, and what picks them."""
+        self._left = 0
+        for inner in self._inputs:
+            close(inner)
+        self._inputs = [None] * len(self._inputs)
+        self._picks.close()
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFlow:
+    """Numbers that each are the one before plus a step, in one dtype: integers wrap around, floats round."""
+
+    start: Any
+    step: Any
+    dtype: np.dtype[Any]
+
+    def open(self, at: Context) -> Iterator[Element]:
+        stream = Stream(mix64(at.key, hash64("counter")), "counter")
+        step = np.full(1, self.step, self.dtype)
+        following, position = np.full(1, self.start, self.dtype), 0
+        while True:
+            block = np.repeat(step, _BLOCK)
+            block[0] = following[0]
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = np.add.accumulate(block, dtype=self.dtype)
+                following = block[-1:] + step
+            for number in block:
+                yield (number,), stream, position
+                position += 1
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFlow:
+    """Numbers in [0, 2**32), int64."""
+
+    seed: int | None
+    anew: bool
+
+    def open(self, at: Context) -> Iterator[Element]:
+        stream = Stream(mix64(at.key, hash64("random")), "random")
+        numbers, position = Numbers(at, self.seed, self.anew, "random"), 0
+        while True:
+            for number in numbers.block().astype(np.int64):
+                yield (number,), stream, position
+                position += 1

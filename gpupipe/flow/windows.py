@@ -1,0 +1,447 @@
+"""windows: elements gathered into nested datasets, groups, ragged batches and batches of other sizes.
+
+Like a batch, all of them decide here by `on_error` what a hole does: "raise" passes its error on at once, "skip" leaves
+it out and fills up from what follows, "replace" lets the last good element stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, FunctionError
+from ..graph import digest_of
+from ..plan.node import Element as Type
+from ..plan.node import Node
+from ..plan.windows import Held
+from ..ragged import stack_arrays
+from ..random import ROOT, mix64
+from ..spec import LEAF, read_only
+from .base import BatchStream, Context, Element, Flow, Hole, Run, Stream
+from .elements import Wrapped, counts
+from .forming import batch_of_holes, raised
+from .python_map import PythonFunction
+from .shuffle import keep
+from .stack import mismatch, pad_rows, stack_rows
+
+__all__ = ["Buckets", "Datasets", "GroupFlow", "Groups", "HeldFlow", "RowsFlow", "WindowFlow", "int_of"]
+
+
+def sifted(source: Iterator[Element], run: Run) -> Iterator[Element]:
+    """Good elements that may be held for long, and holes on their way to being raised; the others leave here."""
+    on_error = run.settings.on_error
+    early: list[Element] = []  # holes before the first good element, under "replace"
+    last: Any = None
+    for element in source:
+        if run.stopped.is_set():
+            return
+        value, stream, position = element
+        if type(value) is not Hole:
+            good = keep(element)
+            if on_error == "replace":
+                last = good[0]
+                yield from ((last, where, at) for _, where, at in early)
+                early.clear()
+            yield good
+        elif value.raised or on_error == "raise":
+            yield element if value.raised else raised(element)
+        else:
+            run.leave_out(value)
+            if on_error == "replace" and last is None:
+                early.append(element)
+            elif on_error == "replace":
+                yield last, stream, position
+
+
+def place_of(element: Element) -> tuple[Stream, int]:
+    """The identity of what begins with this element: its own, without the rows of a batch."""
+    _, stream, position = element
+    if isinstance(stream, BatchStream):
+        return Stream(stream.key, stream.name, stream.unit), position
+    return stream, position
+
+
+@dataclass(frozen=True, slots=True)
+class Datasets:
+    """Makes datasets of elements that were gathered.
+
+    Attributes:
+        type: of the elements.
+        make: the dataset of a plan.
+        fingerprint: of the chain that gathers them.
+        line: where the user wrote it.
+    """
+
+    type: Type
+    make: Callable[[Node], Any]
+    fingerprint: bytes
+    line: str
+
+    def leaves(self, rows: Sequence[Element], at: Context, number: int) -> tuple[Any, ...]:
+        """One dataset for each leaf of the elements."""
+        wheres = [row[1:] for row in rows]
+        out = []
+        for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
+            elements = tuple([((leaf,), *where) for leaf, where in zip(column, wheres, strict=True)])
+            kind = Type(LEAF, self.type.specs[i : i + 1], self.type.batched)
+            out.append(self._held(elements, kind, at, number, i))
+        return tuple(out)
+
+    def whole(self, rows: Sequence[Element], at: Context, number: int) -> Any:
+        """One dataset of the elements as they are."""
+        return self._held(tuple(rows), self.type, at, number, -1)
+
+    def _held(self, elements: tuple[Element, ...], kind: Type, at: Context, number: int, leaf: int) -> Any:
+        _, stream, position = elements[0]
+        origin = digest_of(self.fingerprint, at.run.settings.seed, at.epoch, at.key, number, leaf)
+        return self.make(Held(elements, kind, mix64(stream.key, position), origin, line=self.line))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFlow:
+    """Elements that were gathered, any number of times. What is handed out cannot change what is kept.
+
+    Attributes:
+        elements: with their identities.
+        base: the context key in which they keep them; so does a dataset that is iterated over by itself.
+    """
+
+    elements: tuple[Element, ...]
+    base: int
+
+    def open(self, at: Context) -> Iterator[Element]:
+        own = at.key in (self.base, ROOT)
+        streams: dict[int, Stream] = {}
+
+        def rekeyed(stream: Stream) -> Stream:
+            if own:
+                return stream
+            found = streams.get(id(stream))  # the elements keep them alive: no id is used twice
+            if found is None:
+                if isinstance(stream, BatchStream):
+                    found = BatchStream([(rekeyed(row), position) for row, position in stream.rows])
+                else:
+                    found = Stream(mix64(at.key, stream.key), stream.name, stream.unit)
+                streams[id(stream)] = found
+            return found
+
+        for columns, stream, position in self.elements:
+            shown = copied if isinstance(stream, BatchStream) else read_only
+            yield tuple([shown(column) for column in columns]), rekeyed(stream), position
+
+
+def copied(column: Any) -> Any:
+    """A batch's array as one that the user may change."""
+    return column.copy() if type(column) is np.ndarray else column
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFlow:
+    """Datasets of `size` elements, `stride` apart; each begins `shift` elements behind the one before.
+
+    Attributes:
+        aligned: something is zipped to these windows: one with a bad element is a hole in its place.
+    """
+
+    source: Flow
+    size: int
+    shift: int
+    stride: int
+    drop: bool
+    datasets: Datasets
+    aligned: bool = False
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        aligned = self.aligned and at.run.settings.on_error != "replace"
+        return Wrapped(self._windows(map(keep, inner) if aligned else sifted(inner, at.run), at), inner)
+
+    def _windows(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
+        span = (self.size - 1) * self.stride + 1
+        held: list[Element] = []
+        first = start = number = 0  # input index of held[0], that of the window, how many windows there were
+        more = True
+        while more or held:
+            while more and first + len(held) < start + span:
+                element = None if at.run.stopped.is_set() else next(items, None)
+                if element is None:
+                    more = False
+                elif not counts(element):
+                    yield element
+                elif first < start and not held:  # between two windows
+                    first += 1
+                else:
+                    held.append(element)
+            rows = held[start - first : start - first + span : self.stride]
+            if not rows or (self.drop and first + len(held) < start + span):
+                return
+            yield self._window(rows, at, number)
+            number += 1
+            start += self.shift
+            gone = min(self.shift, len(held))
+            del held[:gone]
+            first += gone
+
+    def _window(self, rows: list[Element], at: Context, number: int) -> Element:
+        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
+        return (self.datasets.leaves(rows, at, number) if bad is None else bad, *place_of(rows[0]))
+
+
+def int_of(who: str, what: str, element: Element) -> int:
+    """The one integer that a user's function returned.
+
+    Raises:
+        DataError: it failed, or returned anything else.
+    """
+    columns = element[0]
+    if type(columns) is Hole:
+        raise columns.error
+    value = columns[0]
+    if (
+        len(columns) == 1
+        and isinstance(value, (np.integer, np.ndarray))
+        and value.shape == ()
+        and value.dtype.kind in "iu"
+    ):
+        return int(value)
+    got = f"{len(columns)} values" if len(columns) > 1 else f"{type(value).__name__} {value!r}"
+    raise FunctionError(f"{who} needs a {what} that returns one integer, got {got}"[:200], stage=who)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups as (key, dataset), for the function that makes a dataset of each.
+
+    Attributes:
+        size: of a group; 0 where `size_fn` says it.
+        size_fn: gives the size for a key, asked when a group is begun.
+    """
+
+    key: PythonFunction
+    size: int
+    size_fn: PythonFunction | None
+    datasets: Datasets
+
+    def key_of(self, element: Element, at: Context) -> int:
+        """The key of an element.
+
+        Raises:
+            DataError: the function failed, or gave no integer.
+        """
+        return int_of(self.key.who, "key_func", self.key(element, at))
+
+    def size_of(self, key: int, element: Element, at: Context) -> int:
+        """How many elements the group has that this one begins.
+
+        Raises:
+            DataError: the function failed, or gave no integer >= 1.
+        """
+        if self.size_fn is None:
+            return self.size
+        size = int_of(self.key.who, "window_size_func", self.size_fn(((np.int64(key),), *element[1:]), at))
+        if size < 1:
+            raise FunctionError(
+                f"{self.key.who} needs a window_size_func that returns sizes >= 1, got {size} for {key}"
+            )
+        return size
+
+    def give(self, key: int, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+        """What a group becomes."""
+        return (np.int64(key), self.datasets.whole(rows, at, number)), *place_of(rows[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Groups by length as batches.
+
+    Attributes:
+        shapes: per leaf the target shape, -1 for the largest of the batch; None pads every dimension to it.
+        values: per leaf what to fill with.
+        to_boundary: -1 stands for the bucket's boundary - 1.
+        pad: False stacks the elements as they are.
+        drop: leave out short batches.
+    """
+
+    length: PythonFunction
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    values: tuple[Any, ...]
+    names: tuple[str, ...]
+    to_boundary: bool = False
+    pad: bool = True
+    drop: bool = False
+
+    def key_of(self, element: Element, at: Context) -> int:
+        """The bucket of an element.
+
+        Raises:
+            DataError: the function failed, gave no integer, or one that no bucket holds.
+        """
+        who = self.length.who
+        length = int_of(who, "element_length_func", self.length(element, at))
+        bucket = int(np.searchsorted(self.boundaries, length, side="right"))
+        if self.to_boundary and self.pad and bucket == len(self.boundaries):
+            raise FunctionError(
+                f"{who} needs lengths below the last boundary {self.boundaries[-1]} to pad to it, got {length}"
+            )
+        return bucket
+
+    def size_of(self, key: int, element: Element, at: Context) -> int:
+        """Rows of a batch of this bucket."""
+        return self.sizes[key]
+
+    def give(self, key: int, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+        """The batch, or a hole if it does not stack."""
+        if self.drop and not full:
+            return None
+        leaves = []
+        try:
+            for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
+                if not self.pad:
+                    leaves.append(stack_rows(column, rows, self.names[i], self.length.who))
+                    continue
+                shape = self.shapes[i]
+                if self.to_boundary:
+                    shape = (-1,) * np.ndim(column[0]) if shape is None else shape
+                    shape = tuple(self.boundaries[key] - 1 if n < 0 else n for n in shape)
+                leaves.append(pad_rows(column, rows, self.names[i], shape, self.values[i]))
+        except DataError as error:
+            error.stage = self.length.who
+            return Hole(error), rows[0][1], rows[0][2]
+        return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFlow:
+    """Elements gathered by key; a group leaves when it is full, what is left at the end by ascending key."""
+
+    source: Flow
+    groups: Groups | Buckets
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        return Wrapped(self._grouped(sifted(self._keyed(inner, at), at.run), at), inner)
+
+    def _keyed(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
+        """Elements with their key as a last column; holes where there is none."""
+        groups = self.groups
+        for element in inner:
+            columns, stream, position = element
+            if type(columns) is Hole:
+                yield element
+                continue
+            try:
+                key = groups.key_of(element, at)
+            except DataError as error:
+                yield Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+            else:
+                yield (*columns, key), stream, position
+
+    def _grouped(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
+        groups = self.groups
+        waiting: dict[int, tuple[int, list[Element]]] = {}
+        number = 0
+        for element in items:
+            columns, stream, position = element
+            if type(columns) is Hole:
+                yield element
+                continue
+            key = columns[-1]
+            row = (columns[:-1], stream, position)
+            if key not in waiting:
+                try:
+                    waiting[key] = groups.size_of(key, row, at), []
+                except DataError as error:
+                    yield Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+                    continue
+            size, rows = waiting[key]
+            rows.append(row)
+            if len(rows) == size:
+                del waiting[key]
+                given = groups.give(key, rows, True, at, number)
+                number += 1
+                if given is not None:
+                    yield given
+        for key in sorted(waiting):
+            given = groups.give(key, waiting[key][1], False, at, number)
+            number += 1
+            if given is not None:
+                yield given
+
+    @property
+    def _who(self) -> str:
+        return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFlow:
+    """Consecutive elements as batches, whose sizes are cycled and whose leaves may be ragged.
+
+    Attributes:
+        sizes: of the batches.
+        drop: leave out a short last batch.
+        ranks: per leaf how many dimensions of a row are ragged; 0 stacks.
+        splits: per leaf the dtype of row splits.
+        names: of the leaves, for messages.
+        who: the method, for messages.
+        aligned: something is zipped to these batches: one with a bad row is a hole in its place.
+    """
+
+    source: Flow
+    sizes: tuple[int, ...]
+    drop: bool
+    ranks: tuple[int, ...]
+    splits: tuple[Any, ...]
+    names: tuple[str, ...]
+    who: str
+    aligned: bool = False
+
+    def open(self, at: Context) -> Iterator[Element]:
+        inner = self.source.open(at)
+        aligned = self.aligned and at.run.settings.on_error != "replace"
+        return Wrapped(self._batches(inner if aligned else sifted(inner, at.run), at), inner)
+
+    def _batches(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
+        sizes = cycle(self.sizes)
+        size, rows = next(sizes), list[Element]()
+        for element in items:
+            if at.run.stopped.is_set():
+                return
+            if not counts(element):
+                yield element
+                continue
+            rows.append(element)
+            if len(rows) == size:
+                yield self._batch(rows)
+                size, rows = next(sizes), []
+        if rows and not self.drop:
+            yield self._batch(rows)
+
+    def _batch(self, rows: list[Element]) -> Element:
+        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
+        if bad is not None:
+            return batch_of_holes(rows, bad)
+        columns = zip(*(row[0] for row in rows), strict=True)
+        try:
+            leaves = tuple([self._stacked(i, column, rows) for i, column in enumerate(columns)])
+        except DataError as error:
+            return Hole(error), rows[0][1], rows[0][2]
+        return leaves, BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+
+    def _stacked(self, i: int, column: tuple[Any, ...], rows: list[Element]) -> Any:
+        rank = self.ranks[i]
+        if rank == 0:
+            return stack_rows(column, rows, self.names[i], self.who)
+        first = column[0]
+        for row, element in zip(column, rows, strict=True):
+            if np.ndim(row) != first.ndim or row.shape[rank:] != first.shape[rank:]:
+                raise mismatch(self.names[i], first.shape, np.shape(row), rows[0], element, self.who)
+        try:
+            return stack_arrays(column, rank, self.splits[i])
+        except OverflowError as error:
+            raise DataError(f"{error}; use row_splits_dtype='int64'", stage=self.who) from error

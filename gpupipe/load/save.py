@@ -1,0 +1,285 @@
+"""save: a dataset run now and written to a folder, and what such a folder says of itself.
+
+The folder holds files of elements (see `extract.elements_file`) with names of their own for each `save`, and
+``saved.json``, which names them. That one is put in place last, so a folder holds one whole data set or the one before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, FunctionError, MissingFileError, RecordError
+from ..extract.decode import MOST_PIXELS
+from ..extract.element_json import Malformed
+from ..extract.elements_file import ElementsWriter
+from ..flow.base import Context, Hole, Run
+from ..flow.base import Element as FlowElement
+from ..flow.disk import element_from_json, element_to_json, remove_stale, temporary, write_to
+from ..flow.elements import close
+from ..flow.sources import failed
+from ..optimize.lower import lower
+from ..options import Settings
+from ..plan.files import Saved
+from ..plan.node import Element, Node
+from ..spec import Structure, describe
+from ..trace import call_with
+from .iterator import on_host
+
+__all__ = ["Manifest", "read_manifest", "read_saved", "save"]
+
+logger = logging.getLogger("gpupipe")
+
+MANIFEST = "saved.json"
+_VERSION = 1
+_MOST = 64 << 20  # bytes of a manifest: a file name and two numbers for each of a million files
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder holds.
+
+    Attributes:
+        paths: of the files, in the order of their numbers.
+        counts: elements of each.
+        element: their type.
+        compression: "" or "GZIP".
+        run: which `save` wrote it.
+    """
+
+    paths: tuple[str, ...]
+    counts: tuple[int, ...]
+    element: Element
+    compression: str
+    run: str
+
+
+def save(
+    plan: Node, settings: Settings, epoch: int, folder: str, compression: str, shard_func: Callable[..., Any] | None
+) -> None:
+    """Run a chain and write its elements.
+
+    Raises:
+        DataError: an element is bad, under ``on_error="raise"``, or `shard_func` failed; the folder stays as it was.
+        OSError: the folder cannot be written.
+    """
+    os.makedirs(folder, exist_ok=True)
+    remove_stale(folder, "")
+    run = Run(settings)
+    token = MOST_PIXELS.set(settings.max_pixels)
+    shards = _Shards(folder, compression)
+    items: Any = None
+    try:
+        at = Context(run, epoch)
+        lowered = lower(plan, settings, at)
+        shards.element = element_to_json(lowered.element)
+        items = lowered.flow.open(at)
+        structure = lowered.element.structure or Structure()
+        last: Any = None
+        early: list[FlowElement] = []
+        for value, stream, position in items:
+            element: FlowElement = (value, stream, position)
+            if type(value) is Hole:
+                if value.raised or settings.on_error == "raise":
+                    raise value.error.again()
+                run.leave_out(value)
+                if settings.on_error == "skip":
+                    continue
+                if last is None:
+                    early.append(element)
+                    continue
+                element = last, stream, position
+            else:
+                last = tuple([on_host(leaf) for leaf in value])
+                element = last, stream, position
+            for one in [*((last, owner, place) for _, owner, place in early), element]:
+                shards.add(_number(shard_func, structure, one), one)
+            early.clear()
+        shards.finish()
+    finally:
+        close(items)
+        run.close()
+        shards.discard()
+        MOST_PIXELS.reset(token)
+
+
+def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: FlowElement) -> int:
+    """The number of the file that an element goes to."""
+    if shard_func is None:
+        return 0
+    value, stream, position = element
+    leaves = [bytes(leaf) if isinstance(leaf, memoryview) else leaf for leaf in value]
+    try:
+        given = call_with(shard_func, structure.unflatten(leaves))
+    except Exception as error:
+        raise failed("save", error, stream, position) from error
+    number = np.asarray(given)
+    if number.shape or number.dtype.kind not in "iu" or number < 0:
+        reason = f"shard_func must give an integer >= 0, got {given!r}"
+        raise FunctionError(reason, file=stream.name, offset=position, stage="save", unit=stream.unit)
+    return int(number)
+
+
+class _Shards:
+    """The files that are being written, by number."""
+
+    def __init__(self, folder: str, compression: str) -> None:
+        self.element: Any = None
+        self._folder = folder
+        self._compression = compression
+        self._run = secrets.token_hex(8)
+        self._open: dict[int, ElementsWriter] = {}
+
+    def add(self, number: int, element: FlowElement) -> None:
+        write_to(self._writer(number), element)
+
+    def _writer(self, number: int) -> ElementsWriter:
+        found = self._open.get(number)
+        if found is None:
+            head = {"run": self._run, "element": self.element}
+            found = ElementsWriter(temporary(self._path(number)), head, self._compression)
+            self._open[number] = found
+        return found
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._folder, f"{number:05}-{self._run}.elements{'.gz' if self._compression else ''}")
+
+    def finish(self) -> None:
+        """Put everything in place, what says so last, and remove what was there before."""
+        self._writer(min(self._open, default=0))  # a dataset without elements is one file
+        shards = []
+        for number, writer in sorted(self._open.items()):
+            writer.finish()
+            shards.append({"file": os.path.basename(self._path(number)), "count": writer.count})
+        for number, writer in self._open.items():
+            os.replace(writer.path, self._path(number))
+        old = _files_of(self._folder)
+        manifest = {
+            "gpupipe": "saved elements",
+            "version": _VERSION,
+            "run": self._run,
+            "compression": self._compression,
+            "element": self.element,
+            "shards": shards,
+        }
+        place = os.path.join(self._folder, MANIFEST)
+        fresh = temporary(place)
+        with open(fresh, "x", encoding="utf-8") as out:
+            json.dump(manifest, out)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(fresh, place)
+        self._open = {}
+        for path in old:
+            with contextlib.suppress(OSError):  # somebody reads it, or has removed it
+                os.remove(path)
+
+    def discard(self) -> None:
+        """Remove what is not in place."""
+        for number, writer in self._open.items():
+            with contextlib.suppress(OSError):
+                writer.discard()
+            with contextlib.suppress(OSError):
+                os.remove(self._path(number))
+        self._open = {}
+
+
+def _files_of(folder: str) -> tuple[str, ...]:
+    """The files of an earlier `save`; none where there is none that can be read."""
+    try:
+        return read_manifest(folder).paths
+    except DataError:
+        return ()
+
+
+def read_manifest(folder: str) -> Manifest:
+    """Read what a folder says of itself.
+
+    Raises:
+        MissingFileError: nothing was saved there.
+        RecordError: what says so is damaged.
+    """
+    place = os.path.join(folder, MANIFEST)
+    try:
+        with open(place, "rb") as file:
+            data = file.read(_MOST + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(
+            "load needs a folder that save has written, nothing was saved there", file=folder, stage="load"
+        ) from error
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror or error}", file=place, stage="load") from error
+    try:
+        given = json.loads(data) if len(data) <= _MOST else None
+        if not isinstance(given, dict) or given.get("gpupipe") != "saved elements":
+            raise Malformed("it is none")
+        if given.get("version") != _VERSION:
+            raise Malformed(f"it has version {given.get('version')}, {_VERSION} is needed")
+        shards, compression, run = given.get("shards"), given.get("compression"), given.get("run")
+        if not isinstance(shards, list) or not shards or compression not in ("", "GZIP") or not isinstance(run, str):
+            raise Malformed("it names no files")
+        names, counts = [], []
+        for shard in shards:
+            name, count = (shard.get("file"), shard.get("count")) if isinstance(shard, dict) else (None, None)
+            if not isinstance(name, str) or os.path.basename(name) != name or type(count) is not int or count < 0:
+                raise Malformed("it names files outside its folder, or none")
+            names.append(os.path.join(folder, name))
+            counts.append(count)
+        return Manifest(tuple(names), tuple(counts), element_from_json(given.get("element")), compression, run)
+    except (ValueError, RecursionError, Malformed) as error:
+        reason = f"what save wrote is needed, this is damaged: {error}"
+        raise RecordError(reason, file=place, stage="load") from error
+
+
+def read_saved(folder: str, wanted: Element | None, compression: str | None, wait: bool) -> tuple[Saved, ...]:
+    """The plan that reads a folder, and behind it one for each of its files.
+
+    Raises:
+        MissingFileError: nothing was saved there.
+        DataError: it is damaged, compressed otherwise, or its elements are not what is wanted.
+    """
+    manifest = _waited_for(folder) if wait else read_manifest(folder)
+    if compression is not None and manifest.compression != ("GZIP" if compression == "GZIP" else ""):
+        reason = f"load needs what was saved with compression {compression!r}, got {manifest.compression or 'NONE'!r}"
+        raise RecordError(reason, file=folder, stage="load")
+    element = manifest.element
+    if wanted is not None:
+        _check(folder, wanted, element)
+        element = Element(wanted.structure, wanted.specs, element.batched)
+
+    def plan(paths: tuple[str, ...], count: int) -> Saved:
+        return Saved(folder, paths, element, count, manifest.compression, manifest.run)
+
+    each = (plan((path,), count) for path, count in zip(manifest.paths, manifest.counts, strict=True))
+    return plan(manifest.paths, sum(manifest.counts)), *each
+
+
+def _check(folder: str, wanted: Element, saved: Element) -> None:
+    names = saved.structure.leaf_names() if saved.structure is not None else [""]
+    if wanted.structure != saved.structure:
+        reason = f"load needs elements like {describe(wanted.nested)}, got {describe(saved.nested)}"
+        raise RecordError(reason, file=folder, stage="load")
+    for name, spec, found in zip(names, wanted.specs, saved.specs, strict=True):
+        if not spec.accepts(found):
+            raise RecordError(f"load needs {spec} for {name or 'elements'}, got {found}", file=folder, stage="load")
+
+
+def _waited_for(folder: str) -> Manifest:
+    started, told = time.monotonic(), False
+    while True:
+        try:
+            return read_manifest(folder)
+        except MissingFileError:
+            if not told and time.monotonic() - started > 5:
+                told = True
+                logger.info("load waits until something is saved in %s", folder)
+            time.sleep(0.1)

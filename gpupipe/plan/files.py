@@ -1,0 +1,152 @@
+"""files: nodes that read text and fixed-length records, and those that keep elements in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..spec import LEAF, DatasetSpec, TensorSpec
+from .node import UNKNOWN_CARDINALITY, Element, Node
+from .steps import Cache
+
+__all__ = ["FileCache", "FixedRecords", "Lines", "Saved", "SavedFiles"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OneFile(Node):
+    """What one file holds, whose path is the one leaf of `source` (a `Param`)."""
+
+    source: Node
+    leaf: int = 0
+    compression: str = ""
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return (self.source,)
+
+    def _element(self) -> Element:
+        return Element(LEAF, (TensorSpec((), bytes),))
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines(_OneFile):
+    """The lines of one text file."""
+
+    @property
+    def name(self) -> str:
+        return "TextLineDataset"
+
+    def describe(self) -> str:
+        return f"TextLineDataset({self.compression or 'uncompressed'})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedRecords(_OneFile):
+    """The records of one file of fixed-length records.
+
+    Attributes:
+        record: bytes of a record.
+        header: bytes before the first.
+        footer: bytes behind the last.
+    """
+
+    record: int = 1
+    header: int = 0
+    footer: int = 0
+
+    @property
+    def name(self) -> str:
+        return "FixedLengthRecordDataset"
+
+    def describe(self) -> str:
+        parts = [f"{self.record} bytes", self.compression or "uncompressed"]
+        parts += [f"header {self.header}"] if self.header else []
+        parts += [f"footer {self.footer}"] if self.footer else []
+        return f"FixedLengthRecordDataset({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileCache(Cache):
+    """The elements of the first full pass, kept in a file.
+
+    Attributes:
+        path: as the user gave it; the file's own name adds what the elements depend on.
+        method: the method that made it, for messages.
+    """
+
+    path: str = ""
+    method: str = field(default="cache", compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.method
+
+    def describe(self) -> str:
+        return f"{self.method}({self.path!r})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Saved(Node):
+    """The elements that `save` wrote.
+
+    Attributes:
+        folder: as the user named it.
+        paths: of the files, in order.
+        saved: the type of the elements.
+        count: how many there are.
+        compression: "" or "GZIP".
+        run: which `save` it was: two of them are two data sets.
+    """
+
+    folder: str
+    paths: tuple[str, ...]
+    saved: Element
+    count: int
+    compression: str = ""
+    run: str = ""
+
+    def _element(self) -> Element:
+        return self.saved
+
+    def _cardinality(self) -> int:
+        return self.count
+
+    @property
+    def name(self) -> str:
+        return "load"
+
+    def describe(self) -> str:
+        return f"load({self.folder!r}) of {self.count} elements in {len(self.paths)} files"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedFiles(Node):
+    """The files that `save` wrote as a dataset of datasets, for a `reader_func`.
+
+    Attributes:
+        files: one for each.
+        make: makes the dataset of a plan.
+    """
+
+    files: tuple[Saved, ...]
+    make: Callable[[Node], Any] = field(compare=False)
+
+    def _identity(self) -> Iterator[Any]:
+        yield from (file.fingerprint for file in self.files)
+
+    def _element(self) -> Element:
+        return Element(LEAF, (DatasetSpec(self.files[0].element.nested),))
+
+    def _cardinality(self) -> int:
+        return len(self.files)
+
+    @property
+    def name(self) -> str:
+        return "load"
+
+    def describe(self) -> str:
+        return f"load({self.files[0].folder!r}) of {len(self.files)} files"

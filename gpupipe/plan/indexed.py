@@ -1,0 +1,303 @@
+"""indexed: steps that choose elements by their places, and which chains have places to choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..extract.patterns import is_url
+from .joins import Concatenate, Zip
+from .node import INFINITE, Element, Node, walk
+from .sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
+from .steps import (
+    Batch,
+    Cache,
+    Enumerate,
+    FlatMap,
+    Map,
+    PaddedBatch,
+    Prefetch,
+    Repeat,
+    Shard,
+    Shuffle,
+    Skip,
+    Step,
+    Take,
+    WithOptions,
+)
+
+__all__ = [
+    "ENDLESS",
+    "Counted",
+    "Everything",
+    "FromIndexable",
+    "Order",
+    "Part",
+    "Rows",
+    "Select",
+    "Sliced",
+    "blocker",
+    "why_not",
+]
+
+ENDLESS = 1 << 62
+"""The number of elements of an endless chain, where a number is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """Every `step`-th place from `start` on, at most `count` of them; a negative step goes back."""
+
+    start: int = 0
+    step: int = 1
+    count: int | None = None
+
+    def size(self, n: int) -> int:
+        """How many places there are in an input of `n`."""
+        if self.step > 0:
+            size = max(0, -(-(n - self.start) // self.step))
+        else:
+            size = self.start // -self.step + 1 if self.start < n else 0
+        return size if self.count is None else min(size, self.count)
+
+    def describe(self) -> str:
+        """As a Python slice."""
+        if self.count == 1:
+            return f"[{self.start}]"
+        stop = "" if self.count is None else self.start + self.count * self.step
+        return f"[{self.start}:{stop}:{self.step}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """All places in a random order.
+
+    Attributes:
+        seed: of this node, mixed with the chain's.
+        reshuffle: False gives the same order in every epoch and pass.
+    """
+
+    seed: int | None = None
+    reshuffle: bool = True
+
+    def size(self, n: int) -> int:
+        """All of them."""
+        return n
+
+    def describe(self) -> str:
+        """As the user wrote it."""
+        return f"shuffle(ALL, seed={self.seed}{'' if self.reshuffle else ', the same order every time'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several parts of all places; the same in every epoch, pass and run.
+
+    Attributes:
+        weights: of the parts, integers.
+        part: which one.
+        seed: of the split; the chain's plays no part.
+    """
+
+    weights: tuple[int, ...]
+    part: int
+    seed: int = 0
+
+    def sizes(self, n: int) -> list[int]:
+        """The sizes of all parts, by largest remainder; the first of equal remainders wins."""
+        total = sum(self.weights)
+        sizes = [n * weight // total for weight in self.weights]
+        order = sorted(range(len(sizes)), key=lambda i: (-(n * self.weights[i] % total), i))
+        for i in order[: n - sum(sizes)]:
+            sizes[i] += 1
+        return sizes
+
+    def size(self, n: int) -> int:
+        """The size of this part."""
+        return self.sizes(n)[self.part]
+
+    def describe(self) -> str:
+        """Which part of what."""
+        fractions = ", ".join(f"{weight / sum(self.weights):g}" for weight in self.weights)
+        return f"split([{fractions}], seed={self.seed})[{self.part}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of batches chosen by another order, to be batched again. Only the last batch may be short.
+
+    Attributes:
+        order: of the batches.
+        rows: of a batch.
+        drop: a short last batch is left out.
+    """
+
+    order: Sliced | Everything | Part
+    rows: int
+    drop: bool
+
+    def size(self, n: int) -> int:
+        """How many rows the chosen batches have."""
+        batches = n // self.rows if self.drop else -(-n // self.rows)
+        chosen = self.order.size(batches)
+        short = 0
+        if n % self.rows and not self.drop and chosen and isinstance(self.order, Sliced):
+            last = self.order.start + (chosen - 1) * self.order.step
+            short = self.rows - n % self.rows if last == batches - 1 else 0
+        return chosen * self.rows - short
+
+    def describe(self) -> str:
+        """The order, and that it is one of batches."""
+        return f"{self.order.describe()} in rows of batches of {self.rows}"
+
+
+Order = Sliced | Everything | Part | Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select(Step):
+    """Elements by their places: a slice, a full shuffle, a part of a split."""
+
+    order: Order
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if n == INFINITE:
+            size = self.order.size(ENDLESS)
+            return INFINITE if size > ENDLESS >> 32 else size
+        return n if n < 0 else self.order.size(n)
+
+    @property
+    def name(self) -> str:
+        return {Sliced: "[...]", Everything: "shuffle", Part: "split"}.get(type(self.order), "select")
+
+    def describe(self) -> str:
+        return self.order.describe()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromIndexable(Node):
+    """The items of an object that has a length and gives items by number.
+
+    Attributes:
+        items: the object.
+        get: gives its item by number; what tells one object from another.
+        count: its length when the chain was written.
+        signature: type of the items, as far as it is known.
+        calls: items asked for in parallel; 0 for none.
+    """
+
+    items: Any = field(compare=False)
+    get: Any
+    count: int
+    signature: Element
+    calls: int = 0
+
+    def _element(self) -> Element:
+        return self.signature
+
+    def _cardinality(self) -> int:
+        return self.count
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return (("map", 1),)  # a Python function that may draw is a site of its own
+
+    @property
+    def name(self) -> str:
+        return "from_indexable"
+
+    def describe(self) -> str:
+        return f"from_indexable({type(self.items).__name__}, {self.count} items)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted(Node):
+    """Stands for a source that was counted, where only numbers of elements matter. It never runs."""
+
+    like: Element
+    count: int
+
+    def _element(self) -> Element:
+        return self.like
+
+    def _cardinality(self) -> int:
+        return self.count
+
+
+INDEXABLE: set[type[Node]] = {
+    Batch,
+    Cache,
+    Concatenate,
+    Enumerate,
+    Files,
+    FromIndexable,
+    Map,
+    PaddedBatch,
+    Param,
+    Prefetch,
+    Range,
+    Repeat,
+    Select,
+    Shard,
+    Skip,
+    Slices,
+    Take,
+    Tensors,
+    WithOptions,
+    Zip,
+}
+"""Nodes whose elements have places, if those of their inputs have. `flow.indexed` knows how to find them."""
+
+
+def blocker(root: Node) -> Node | None:
+    """The first step of a chain that cannot be indexed; None if all of it can."""
+    for node in walk(root, lambda node: isinstance(node, FlatMap) or _names(node)):
+        if type(node) in INDEXABLE or _names(node):
+            continue
+        if isinstance(node, FlatMap) and node.inner is not None and not _endless(node) and not _remote(node):
+            found = _once(node.source) or blocker(node.inner)
+            if found is not None:
+                return found
+            continue
+        if isinstance(node, Records) and not node.compression:
+            continue
+        return node
+    return None
+
+
+def _once(outer: Node) -> Node | None:
+    """The generator that the outer elements of a `flat_map` come from, which must not run more often than it is used.
+
+    The outer elements are names, or few: they are looked at as a whole.
+    """
+    return next((node for node in walk(outer) if isinstance(node, FromGenerator)), None)
+
+
+def _endless(node: Node) -> bool:
+    """Whether there is no end of outer elements, as far as anybody can tell."""
+    outer = node.sources[0]
+    return outer.cardinality < 0 and any(below.cardinality == INFINITE for below in walk(outer))
+
+
+def _remote(node: Node) -> bool:
+    """Whether some files below are named by URLs: a walk over their headers would be a request for each record."""
+    return any(any(map(is_url, below.paths)) for below in walk(node) if isinstance(below, Files))
+
+
+def _names(node: Node) -> bool:
+    """Whether a node shuffles names of files: these are listed, so their order is soon found."""
+    return isinstance(node, Shuffle) and isinstance(node.source, Files)
+
+
+def why_not(node: Node) -> str:
+    """Say of a step that cannot be indexed what it is, where it stands and what to do."""
+    text = f"{node.describe()} at {node.line} cannot be indexed"
+    if isinstance(node, FlatMap) and node.inner is not None and _endless(node):
+        return f"{text}: there is no end of datasets; use repeat behind it"
+    if isinstance(node, FlatMap) and _remote(node):
+        return f"{text}: it reads files named by URLs; copy them to a disk"
+    if isinstance(node, Shuffle):
+        return f"{text}; use shuffle(gp.ALL), which can"
+    if isinstance(node, Records):
+        return f"{text}: a compressed file has no index; use uncompressed files"
+    return text

@@ -1,0 +1,281 @@
+"""portable: what a chain means as a digest that is the same in every process, for what outlives this one.
+
+A node's own fingerprint may tell objects apart by which they are, and large arrays by where they lie. Here everything
+counts by content: arrays, the code of functions, the global names and classes that they use, the state of objects.
+What has no content that can be read (a generator, a lock, an object of a C library) makes the digest one of this
+process.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import functools
+import hashlib
+import os
+import re
+import sys
+import types
+from dataclasses import fields, is_dataclass
+from typing import Any, Generic, Protocol
+
+import numpy as np
+
+from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ..spec import Compound
+from ..trace import Traced
+from .files import Saved
+from .node import DERIVED, Node, walk
+from .sources import Files, Slices, Tensors
+
+__all__ = ["Portable", "portable"]
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_MIXINS = (abc.ABC, Generic, Protocol)
+_SKIPPED = {"__dict__", "__weakref__", "__doc__", "__module__"}
+
+
+class Portable:
+    """The digest of a chain.
+
+    Attributes:
+        digest: 16 bytes.
+        private: what is in the chain that no other process can compare, in words; None where there is nothing.
+        files: the files that the chain names.
+    """
+
+    __slots__ = ("digest", "files", "private")
+
+    def __init__(self, digest: bytes, private: str | None, files: tuple[str, ...]) -> None:
+        self.digest = digest
+        self.private = private
+        self.files = files
+
+
+def portable(root: Node) -> Portable:
+    """Digest a chain by content."""
+    walker = _Walker()
+    walker.add(root)
+    return Portable(walker.hasher.digest(), walker.private, tuple(dict.fromkeys(walker.files)))
+
+
+class _Walker:
+    """Digests parts one after the other, with a stack: chains and closures may be deep."""
+
+    def __init__(self) -> None:
+        self.hasher = hashlib.blake2b(digest_size=16)
+        self.private: str | None = None
+        self.files: list[str] = []
+        self._stack: list[Any] = []
+        self._seen: dict[int, tuple[int, Any]] = {}  # by id: the number of what was met, and the thing itself
+
+    def add(self, part: Any) -> None:
+        self._stack.append(part)
+        while self._stack:
+            self._one(self._stack.pop())
+
+    def _put(self, text: str) -> None:
+        self.hasher.update(text.encode(errors="surrogateescape") + b";")
+
+    def _push(self, *parts: Any) -> None:
+        self._stack.extend(reversed(parts))
+
+    def _one(self, part: Any) -> None:
+        if isinstance(part, (*_PLAIN, np.dtype)):
+            if isinstance(part, bytes):
+                self._put(f"bytes{len(part)}")
+                self.hasher.update(part)
+            else:
+                self._put(f"{type(part).__name__}={part!r}")
+        elif isinstance(part, (np.ndarray, np.generic)):
+            self._array(np.asarray(part))
+        elif isinstance(part, (tuple, list)):
+            self._put(f"{type(part).__qualname__}{len(part)}")
+            self._push(*part)
+        elif isinstance(part, dict):
+            self._put(f"{type(part).__qualname__}{len(part)}")
+            self._push(*(item for pair in part.items() for item in pair))
+        elif isinstance(part, (set, frozenset)):
+            self._put(f"set{sorted(map(repr, part))}")
+        elif isinstance(part, (range, slice)):
+            self._put(repr(part))
+        elif isinstance(part, enum.Enum):
+            self._put(f"{type(part).__qualname__}.{part.name}")
+        elif isinstance(part, re.Pattern):
+            self._put(f"re{part.pattern!r}{part.flags}")
+        elif isinstance(part, os.PathLike):
+            self._put(f"path{os.fspath(part)!r}")
+        elif id(part) in self._seen:  # a function may call itself
+            self._put(f"again{self._seen[id(part)][0]}")
+        else:
+            self._seen[id(part)] = len(self._seen), part
+            self._object(part)
+
+    def _object(self, part: Any) -> None:
+        if isinstance(part, Node):
+            self._plan(part)
+        elif isinstance(part, Traced):
+            self._values(part.outputs)
+            self._push(part.structure)
+        elif isinstance(part, Value):
+            self._values((part,))
+        elif isinstance(part, types.FunctionType):
+            self._function(part)
+        elif isinstance(part, types.CodeType):
+            self._code(part)
+        elif isinstance(part, types.MethodType):
+            self._put("method")
+            self._push(part.__func__, part.__self__)
+        elif isinstance(part, functools.partial):
+            self._put("partial")
+            self._push(part.func, part.args, part.keywords)
+        elif isinstance(part, types.ModuleType):
+            self._put(f"module {part.__name__} {getattr(part, '__version__', '')}")
+        elif isinstance(part, type):
+            self._class(part)
+        elif isinstance(part, (types.BuiltinFunctionType, np.ufunc)) and not _is_bound(part):
+            self._put(f"builtin {getattr(part, '__module__', '')}.{part.__name__}")
+        elif isinstance(part, Compound) and isinstance(getattr(part, "plan", None), Node):
+            self._plan(part.plan)  # type: ignore[attr-defined]
+        elif is_dataclass(part):
+            self._put(f"object {type(part).__module__}.{type(part).__qualname__}")
+            self._push(type(part), *(getattr(part, f.name) for f in fields(part) if f.compare))
+        else:
+            self._state(part)
+
+    def _plan(self, root: Node) -> None:
+        numbers: dict[int, int] = {}
+        for node in walk(root):
+            below = [numbers[id(source)] for source in node.sources]
+            numbers[id(node)] = len(numbers)
+            self._put(f"node {type(node).__name__} {node.number} {below}")
+            if isinstance(node, Files):
+                self.files.extend(node.paths)
+            elif isinstance(node, Slices) and node.names is not None:
+                self.files.extend(path.decode(errors="surrogateescape") for path in node.leaves[0])
+            elif isinstance(node, Tensors):
+                texts = [leaf for leaf in node.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
+                self.files.extend(text.decode(errors="surrogateescape") for text in texts)
+            elif isinstance(node, Saved):
+                self.files.extend(node.paths)
+            traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
+            parts: list[Any] = []
+            for f in fields(node):
+                value = getattr(node, f.name)
+                # Of a function that was traced its graph says all there is to say.
+                if f.name in DERIVED or not f.compare or (f.name == "fn" and traced):
+                    continue
+                nodes = value if isinstance(value, tuple) else (value,)
+                if nodes and all(isinstance(one, Node) for one in nodes):
+                    # Inputs are told by their numbers; a plan that belongs to a function or a file counts here.
+                    value = [one for one in nodes if not any(one is source for source in node.sources)]
+                parts.append((f.name, value))
+            for part in parts:
+                self._push(part)
+                while self._stack:
+                    self._one(self._stack.pop())
+
+    def _values(self, outputs: tuple[Value, ...]) -> None:
+        """A graph, inputs before users: each value by what it is, and the numbers of those it is made of."""
+        numbers: dict[Value, int] = {}
+        for value in topological(outputs):
+            below = [numbers[x] for x in value.inputs]
+            numbers[value] = len(numbers)
+            match value:
+                case Input(index=index) | Identity(index=index) | Item(index=index):
+                    parts: tuple[Any, ...] = (type(value).__name__, index)
+                case Const():
+                    parts = ("const", value.value)
+                case Draw():
+                    parts = ("draw", value.op, value.site)
+                case Apply():
+                    parts = ("apply", value.op, len(value.x))
+                case _:
+                    parts = (type(value).__name__, value.digest)
+            self._push((*parts, below))
+            while self._stack:
+                self._one(self._stack.pop())
+        self._put(f"outputs {[numbers[x] for x in outputs]}")
+
+    def _array(self, array: Any) -> None:
+        self._put(f"array {array.dtype.str if array.dtype != object else 'O'} {array.shape}")
+        if array.dtype == object:
+            self._push(*array.flat)
+            return
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for start in range(0, len(flat), 1 << 24):
+            self.hasher.update(flat[start : start + (1 << 24)].data)
+
+    def _function(self, fn: types.FunctionType) -> None:
+        self._put(f"function {fn.__module__}.{fn.__qualname__}")
+        if _of_a_library(fn.__module__):  # its version stands for its code
+            return
+        cells = []
+        for cell in fn.__closure__ or ():
+            try:
+                cells.append(cell.cell_contents)
+            except ValueError:  # a name that is bound later
+                cells.append("unbound")
+        names = sorted(_names(fn.__code__))
+        used = [(name, fn.__globals__[name]) for name in names if name in fn.__globals__]
+        for _, module in [*used]:
+            if isinstance(module, types.ModuleType) and not _of_a_library(module.__name__):
+                used += [(name, vars(module)[name]) for name in names if name in vars(module)]
+        self._push(fn.__code__, cells, fn.__defaults__, fn.__kwdefaults__, used)
+
+    def _code(self, code: types.CodeType) -> None:
+        self._put(f"code {sys.version_info[:2]} {code.co_names} {code.co_varnames} {code.co_freevars}")
+        self._push(code.co_code, code.co_consts)
+
+    def _class(self, kind: type[Any]) -> None:
+        self._put(f"class {kind.__module__}.{kind.__qualname__}")
+        if _of_a_library(kind.__module__):
+            return
+        self._push(kind.__bases__)
+        for name, value in sorted(vars(kind).items()):
+            value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+            value = value.fget if isinstance(value, property) else value
+            plain = isinstance(value, (*_PLAIN, tuple, np.ndarray, types.FunctionType))
+            if plain and name not in _SKIPPED:
+                self._push((name, value))
+
+    def _state(self, part: Any) -> None:
+        """An object by its class and its attributes, where Python can see all of them."""
+        kind = type(part)
+        strange = [base for base in kind.__mro__[:-1] if _of_a_library(base.__module__) and base not in _MIXINS]
+        if strange:
+            self.private = self.private or f"an object of the class {kind.__module__}.{kind.__qualname__}"
+            return
+        self._put(f"object {kind.__module__}.{kind.__qualname__}")
+        own = dict(getattr(part, "__dict__", {}))
+        for base in kind.__mro__:
+            slots = vars(base).get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name not in _SKIPPED and hasattr(part, name):
+                    own[name] = getattr(part, name)
+        self._push(kind, dict(sorted(own.items())))
+
+
+def _is_bound(part: Any) -> bool:
+    """Whether a builtin is a method of some object, whose state nobody sees."""
+    owner = getattr(part, "__self__", None)
+    return owner is not None and not isinstance(owner, (types.ModuleType, type))
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names that a function, and those inside it, look up."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_a_library(module: str | None) -> bool:
+    """Whether a module is installed, not written by the user of this chain."""
+    top = str(module).partition(".")[0]
+    if top in sys.stdlib_module_names or top == "gpupipe":
+        return top != "__main__"
+    file = getattr(sys.modules.get(top), "__file__", None)
+    return file is not None and ("site-packages" in file or "dist-packages" in file)

@@ -1,0 +1,363 @@
+"""ragged: rows of unequal length as one leaf (`Ragged`), and the type of such a leaf (`RaggedSpec`).
+
+The layout is tf.RaggedTensor's: all rows stored end to end, and the places where they begin. It is what
+`Dataset.ragged_batch` and `io.parse_example` give, what `batch` makes of leaves that are ragged already, and what
+`unbatch` takes apart again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import PlanError, PlanTypeError, SpecError
+from .spec import UNKNOWN, Compound, TensorSpec, as_dtype, as_leaf, read_only, spec_of
+
+__all__ = ["Ragged", "RaggedSpec", "splits_dtype", "stack_arrays", "stack_ragged"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Ragged(Compound):
+    """Rows of unequal length, stored end to end. Immutable: its arrays are read-only views of those it was given.
+
+    With a `Ragged` as `values` the rows are ragged themselves: a dimension more.
+
+    Args:
+        values: all rows, one after the other: ``dtype[total, ...]``, or a `Ragged` of `total` rows. Not copied: do not
+            change an array that was handed in.
+        row_splits: row i is ``values[row_splits[i]:row_splits[i + 1]]``: int64 or int32 [rows + 1], the first 0, the
+            last `total`, none smaller than the one before.
+
+    Raises:
+        PlanError: the splits do not fit the values.
+        PlanTypeError: splits that are no integers, values that are no array.
+
+    Example:
+        >>> rows = Ragged([1, 2, 3], [0, 2, 2, 3])
+        >>> rows.to_list()
+        [[1, 2], [], [3]]
+        >>> rows[0], len(rows), rows.row_lengths()
+        (array([1, 2]), 3, array([2, 0, 1]))
+        >>> rows.to_padded(-1)
+        array([[ 1,  2],
+               [-1, -1],
+               [ 3, -1]])
+    """
+
+    values: Any
+    row_splits: Array
+
+    def __init__(self, values: Any, row_splits: Any) -> None:
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "row_splits", row_splits)
+        self._check()
+
+    def _check(self) -> None:
+        values = self.values
+        if not isinstance(values, Ragged):
+            values = as_leaf([] if isinstance(values, tuple) and not values else values)
+            if not isinstance(values, np.ndarray) or values.ndim == 0:
+                raise PlanTypeError(f"Ragged needs an array of values, got {type(self.values).__name__}")
+        splits = np.asarray(self.row_splits)
+        if splits.dtype.kind not in "iu" or splits.ndim != 1:
+            raise PlanTypeError(f"Ragged needs row_splits as a vector of integers, got {spec_of(as_leaf(splits))}")
+        if splits.dtype not in (np.dtype(np.int64), np.dtype(np.int32)):
+            splits = splits.astype(np.int64)
+        if len(splits) == 0 or splits[0] != 0:
+            first = splits[0] if len(splits) else "nothing"
+            raise PlanError(f"Ragged needs row_splits that begin with 0, got {first}")
+        if (splits[1:] < splits[:-1]).any():
+            at = int(np.flatnonzero(splits[1:] < splits[:-1])[0])
+            raise PlanError(f"Ragged needs row_splits that ascend, got {splits[at + 1]} after {splits[at]}")
+        if splits[-1] != len(values):
+            raise PlanError(
+                f"Ragged needs row_splits that end with {len(values)}, the number of values, got {splits[-1]}"
+            )
+        object.__setattr__(self, "values", read_only(values))
+        object.__setattr__(self, "row_splits", read_only(splits))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values; object where they are byte strings."""
+        found: np.dtype[Any] = self.flat_values.dtype
+        return found
+
+    @property
+    def ragged_rank(self) -> int:
+        """How many dimensions have unequal lengths (or may have), >= 1: those behind the first."""
+        return 1 + (self.values.ragged_rank if isinstance(self.values, Ragged) else 0)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The number of rows, None for each ragged dimension, then the dimensions inside."""
+        return (len(self), None, *self.values.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions, ragged ones included."""
+        return len(self.shape)
+
+    @property
+    def flat_values(self) -> Array:
+        """The values without any splits: ``dtype[total, ...]``."""
+        found: Array = self.values.flat_values if isinstance(self.values, Ragged) else self.values
+        return found
+
+    @property
+    def nested_row_splits(self) -> tuple[Array, ...]:
+        """The splits of every ragged dimension, outermost first."""
+        return (self.row_splits, *(self.values.nested_row_splits if isinstance(self.values, Ragged) else ()))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and splits; a byte string counts as its pointer."""
+        return int(self.values.nbytes + self.row_splits.nbytes)
+
+    def row_lengths(self) -> Array:
+        """The length of each row: [rows], the dtype of the splits."""
+        return np.diff(self.row_splits)
+
+    def to_list(self) -> list[Any]:
+        """Nested lists of Python values."""
+        return [row.to_list() if isinstance(row, Ragged) else row.tolist() for row in self]
+
+    def to_padded(self, fill: Any = None) -> Array:
+        """One array, every row padded at its end to the longest: ``dtype[rows, longest, ...]``.
+
+        Args:
+            fill: what to pad with, in the dtype of the values; 0, False or b"" unless given.
+
+        Raises:
+            PlanTypeError: `fill` does not fit the dtype exactly.
+        """
+        fill = _fill(fill, self.dtype)
+        flat, splits = self.flat_values, self.nested_row_splits
+        longest = [int(np.diff(one).max(initial=0)) for one in splits]
+        out = np.full((len(self), *longest, *flat.shape[1:]), fill, flat.dtype)
+        places: tuple[Array, ...] = (np.arange(len(self)),)
+        for one in splits:
+            lengths = np.diff(one)
+            inside = np.arange(one[-1]) - np.repeat(one[:-1], lengths)
+            places = (*(np.repeat(place, lengths) for place in places), inside)
+        out[places] = flat
+        return out
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Ragged: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """Row `index`: an array, a `Ragged` where rows are ragged themselves; a `Ragged` of rows for a slice.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return stack_ragged_rows([self[i] for i in range(start, stop, step)], self)
+            splits = self.row_splits[start : max(stop, start) + 1]
+            return Ragged(self.values[splits[0] : splits[-1]], splits - splits[0])
+        index = range(len(self))[index]
+        return self.values[int(self.row_splits[index]) : int(self.row_splits[index + 1])]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise TypeError("a Ragged is no array: take its rows, its flat_values, or to_padded()")
+
+    def __repr__(self) -> str:
+        rows = ", ".join(str(row.to_list() if isinstance(row, Ragged) else row.tolist()) for row in self[:3])
+        return f"<Ragged {self.leaf_spec()} [{rows}{', ...' if len(self) > 3 else ''}]>"
+
+    def leaf_spec(self) -> RaggedSpec:
+        """Its exact spec."""
+        dtype = bytes if self.dtype == object else self.dtype
+        return RaggedSpec(self.shape, dtype, ragged_rank=self.ragged_rank, row_splits_dtype=self.row_splits.dtype)
+
+    def leaf_parts(self) -> tuple[Any, ...]:
+        """Values and splits."""
+        return (self.flat_values, *self.nested_row_splits)
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedSpec(TensorSpec):
+    """The type of a `Ragged` leaf.
+
+    It counts as unknown (`known` is False): a function of such a leaf is ordinary Python, never traced.
+
+    Attributes:
+        shape: of the leaf; None for the ragged dimensions and for what varies.
+        dtype: of the values.
+        ragged_rank: how many dimensions behind the first are ragged, >= 1.
+        row_splits_dtype: int64 or int32.
+    """
+
+    layout: str | None = field(default=None, init=False)
+    ragged_rank: int = 1
+    row_splits_dtype: Any = "int64"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+        object.__setattr__(self, "row_splits_dtype", splits_dtype("RaggedSpec", self.row_splits_dtype))
+        shape = None if self.shape is None else tuple(None if n is None else int(n) for n in self.shape)
+        object.__setattr__(self, "shape", shape)
+        if self.ragged_rank < 1 or (shape is not None and self.ragged_rank >= len(shape)):
+            rank = "unknown" if shape is None else len(shape)
+            raise PlanError(f"RaggedSpec needs 1 <= ragged_rank < rank ({rank}), got {self.ragged_rank}")
+
+    def __str__(self) -> str:
+        name = "?" if self.dtype is None else "bytes" if self.dtype is bytes else str(self.dtype)
+        if self.shape is None:
+            return f"ragged {name}[...]"
+        ragged = range(1, self.ragged_rank + 1)
+        dims = ["~" if i in ragged else "?" if n is None else str(n) for i, n in enumerate(self.shape)]
+        return f"ragged {name}[{','.join(dims)}]"
+
+    @property
+    def known(self) -> bool:
+        """Never: no function of a ragged leaf is traced."""
+        return False
+
+    def batched(self, size: int | None) -> TensorSpec:
+        """The spec of `size` such leaves stacked: a ragged dimension more."""
+        shape = None if self.shape is None else (size, None, *self.shape[1:])
+        return RaggedSpec(shape, self.dtype, ragged_rank=self.ragged_rank + 1, row_splits_dtype=self.row_splits_dtype)
+
+    def row(self) -> TensorSpec:
+        """The spec of one row."""
+        shape = None if self.shape is None else self.shape[1:]
+        if self.ragged_rank == 1:
+            return TensorSpec(shape, self.dtype)
+        return RaggedSpec(shape, self.dtype, ragged_rank=self.ragged_rank - 1, row_splits_dtype=self.row_splits_dtype)
+
+    def require(self, who: str, *, layout: str | None = None, dtype: Any = None) -> TensorSpec:
+        """Refuse: ops take arrays.
+
+        Raises:
+            SpecError: always.
+        """
+        raise SpecError(f"{who} needs an array, got a {self}; use it before ragged_batch, or to_padded()")
+
+    def accepts(self, other: TensorSpec) -> bool:
+        """Whether `other` is a ragged spec of this form."""
+        if not isinstance(other, RaggedSpec) or other.ragged_rank != self.ragged_rank:
+            return False
+        if self.dtype is not None and other.dtype is not None and self.dtype != other.dtype:
+            return False
+        if self.shape is None or other.shape is None:
+            return True
+        return len(self.shape) == len(other.shape) and all(
+            a is None or b is None or a == b for a, b in zip(self.shape, other.shape, strict=True)
+        )
+
+    def relax(self, other: TensorSpec) -> TensorSpec:
+        """The narrowest spec that accepts both (dtypes must agree)."""
+        if not isinstance(other, RaggedSpec) or other.ragged_rank != self.ragged_rank:
+            return UNKNOWN
+        shape = None
+        if self.shape is not None and other.shape is not None and len(self.shape) == len(other.shape):
+            shape = tuple(a if a == b else None for a, b in zip(self.shape, other.shape, strict=True))
+        splits = np.promote_types(self.row_splits_dtype, other.row_splits_dtype)
+        return RaggedSpec(shape, self.dtype, ragged_rank=self.ragged_rank, row_splits_dtype=splits)
+
+    def loose(self) -> TensorSpec:
+        """The spec with every dimension unknown."""
+        shape = None if self.shape is None else (None,) * len(self.shape)
+        return RaggedSpec(shape, self.dtype, ragged_rank=self.ragged_rank, row_splits_dtype=self.row_splits_dtype)
+
+
+def splits_dtype(who: str, given: Any) -> np.dtype[Any]:
+    """The dtype of row splits.
+
+    Raises:
+        PlanTypeError: neither int64 nor int32.
+    """
+    dtype: np.dtype[Any] = np.dtype(np.void)
+    with contextlib.suppress(TypeError):  # no dtype at all: refused below
+        dtype = np.dtype(given)
+    if given is None or dtype not in (np.dtype(np.int64), np.dtype(np.int32)):
+        raise PlanTypeError(f"{who} needs row_splits_dtype int64 or int32, got {given!r}")
+    return dtype
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "O":
+        value = b"" if value is None else value.encode() if isinstance(value, str) else value
+        if not isinstance(value, bytes):
+            raise PlanTypeError(f"to_padded needs a byte string to fill byte strings, got {value!r}")
+        return value
+    if value is None:
+        return np.zeros((), dtype)[()]
+    try:
+        with np.errstate(all="ignore"):
+            fill = np.asarray(value).astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise PlanTypeError(f"to_padded needs a number to fill {dtype}, got {value!r}") from error
+    exact = fill.ndim == 0 and np.array_equal(fill, value, equal_nan=fill.dtype.kind == "f")
+    if not exact and not (isinstance(value, float) and fill.ndim == 0 and fill.dtype.kind == "f"):
+        raise PlanTypeError(f"to_padded needs one value that {dtype} holds exactly, got {value!r}")
+    return fill[()]
+
+
+def splits_of(lengths: Any, dtype: Any) -> Array:
+    """Row splits from row lengths.
+
+    Raises:
+        OverflowError: more values than `dtype` can count.
+    """
+    splits = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=splits[1:])
+    if splits[-1] > np.iinfo(dtype).max:
+        raise OverflowError(f"{splits[-1]} values are more than row splits of dtype {np.dtype(dtype)} can count")
+    return splits.astype(dtype, copy=False)
+
+
+def stack_arrays(rows: Sequence[Array], ragged_rank: int, dtype: Any = "int64") -> Ragged:
+    """Arrays that differ in their first `ragged_rank` dimensions as one `Ragged` with that many ragged dimensions.
+
+    Args:
+        rows: arrays of one rank > 0, one dtype, and equal in the dimensions behind `ragged_rank`.
+        ragged_rank: >= 1.
+        dtype: of the splits.
+    """
+    values: Any = np.concatenate(
+        [row.reshape(int(np.prod(row.shape[:ragged_rank])), *row.shape[ragged_rank:]) for row in rows]
+    )
+    for level in range(ragged_rank - 1, 0, -1):
+        counts = [int(np.prod(row.shape[:level])) for row in rows]
+        values = Ragged(values, splits_of(np.repeat([row.shape[level] for row in rows], counts), dtype))
+    return Ragged(values, splits_of([len(row) for row in rows], dtype))
+
+
+def stack_ragged(rows: Sequence[Ragged]) -> Ragged:
+    """Several `Ragged` of one rank and dtype as one, a ragged dimension more."""
+    return Ragged(_joined(rows), splits_of([len(row) for row in rows], rows[0].row_splits.dtype))
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """The rows of one after those of the other."""
+    if not isinstance(parts[0], Ragged):
+        return np.concatenate(parts)
+    lengths = np.concatenate([part.row_lengths() for part in parts])
+    return Ragged(_joined([part.values for part in parts]), splits_of(lengths, parts[0].row_splits.dtype))
+
+
+def stack_ragged_rows(rows: Sequence[Any], like: Ragged) -> Ragged:
+    """Rows of `like` as a `Ragged` of the same form; `rows` may be empty."""
+    if not rows:
+        return like[:0]
+    return Ragged(_joined(rows), splits_of([len(row) for row in rows], like.row_splits.dtype))

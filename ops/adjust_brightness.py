@@ -1,0 +1,85 @@
+"""adjust_brightness: add a number to every pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.colour import Colour, rows_within, tolerance
+from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops.samples import tones
+from gpupipe.random import BatchRng
+from gpupipe.trace import apply
+
+__all__ = ["AdjustBrightness", "Brightness", "adjust_brightness"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Brightness(Colour):
+    """``x + delta``, x in 0..1 where the image holds integers.
+
+    Exact on every executor, but for the last bit of float16.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("delta",)
+
+    def law(self, f: Array, *params: Any) -> Array:
+        result: Array = f + params[0]
+        return result
+
+    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+        return f + params[0]
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustBrightness(Brightness):
+    """Add `delta`: `tf.image`'s law. Exact on every executor, but for the last bit of float16.
+
+    Attributes:
+        delta: what is added, in units of 0..1 for integers, in the image's own for floats.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
+    """
+
+    traceable: ClassVar[tuple[str, ...]] = ("delta",)
+
+    delta: Any = 0.0
+
+    def __post_init__(self) -> None:
+        Colour.__post_init__(self)
+        check_number(self.name, "delta", self.delta)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return (rows_within(self.name, "delta", self.delta, len(hw)).astype(np.float32),)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for delta in (-0.3, 0.1, 1.5):
+            for x in tones():
+                yield Case(cls(delta, dtype=x.dtype.name), (x,), ("HWC",), **tolerance(x), note=f"delta={delta}")
+
+
+def adjust_brightness(image: T, delta: Any) -> T:
+    """Add `delta` to every pixel of `image`.
+
+    Args:
+        image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
+        delta: what is added: 1 is the whole range of integers; floats are taken in their own units. May be traced.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image of such a type, or `delta` is not finite.
+
+    Example:
+        >>> adjust_brightness(np.array([[[0, 100, 250]]], np.uint8), 0.1)
+        array([[[ 25, 125, 255]]], dtype=uint8)
+    """
+    op = AdjustBrightness(delta, dtype=dtype_of("adjust_brightness", image))
+    return apply(op, image)  # type: ignore[no-any-return]

@@ -1,0 +1,259 @@
+"""color_jitter: change brightness, contrast, saturation and hue at random, in random order, as torchvision does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.colour import Colour, planes, planes_dali, turn_hue, turn_hue_dali
+from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
+from gpupipe.ops.rgb_to_grayscale import WEIGHTS
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+from gpupipe.trace import apply
+
+__all__ = ["ColorJitter", "color_jitter"]
+
+T = TypeVar("T")
+
+Range = tuple[float, float] | None
+"""Bounds of a factor, None for one that is left out."""
+
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+
+NONE = -1
+"""A place in the order where nothing is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColorJitter(Colour):
+    """Change the colours by four random factors, one after the other in random order: torchvision's law for tensors.
+
+    Each step gives an image of the input's type again: results are clamped, and integers cut off toward zero. (For
+    Pillow images torchvision rounds the gray of `saturation` and `contrast`, and turns a hue of 8 bits.)
+
+    Images of a batch differ in their orders, so DALI does every step at every place where one of them may have it: on
+    the CPU that costs many times what NumPy costs.
+
+    Attributes:
+        brightness: bounds of f in ``f x``.
+        contrast: bounds of f in ``f x + (1 - f) m``, m the mean gray of the image.
+        saturation: bounds of f in ``f x + (1 - f) gray(x)``.
+        hue: bounds of the turn of the hue, -0.5..0.5.
+
+    Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
+    """
+
+    random: ClassVar[bool] = True
+    parameters: ClassVar[tuple[str, ...]] = ("order", "factors")
+    legal: ClassVar[tuple[int, ...] | None] = (3,)
+
+    brightness: Range = None
+    contrast: Range = None
+    saturation: Range = None
+    hue: Range = None
+
+    @property
+    def bounds(self) -> tuple[Range, Range, Range, Range]:
+        """The ranges of the four factors."""
+        return self.brightness, self.contrast, self.saturation, self.hue
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Which of the four there are."""
+        return tuple(step for step, bounds in enumerate(self.bounds) if bounds is not None)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        u = rng.uniform(8)
+        steps = np.array(self.steps or (BRIGHTNESS,), np.int32)
+        order = steps[u[:, steps].argsort(axis=1, kind="stable")]
+        if HUE in self.steps:
+            order = _around_hue(order)
+        ranges = np.array([bounds or (1.0, 1.0) for bounds in self.bounds])
+        factors = ranges[:, 0] + u[:, 4:] * (ranges[:, 1] - ranges[:, 0])
+        return order, factors.astype(np.float32)
+
+    def reference(self, x: Array, *params: Any) -> Array:
+        self.check_channels(x)
+        order, factors = params
+        levels = x.astype(np.float32)
+        for step in [step for step in order.tolist() if step != NONE] if self.steps else ():
+            levels = self._turned(levels, factors[HUE]) if step == HUE else self._blended(levels, factors[step], step)
+        return levels.astype(self.dtype)
+
+    def _blended(self, x: Array, factor: Any, step: int) -> Array:
+        """``factor x + (1 - factor) other`` in levels of the image's type: black, the mean gray or the gray of x."""
+        y = x * factor
+        if step != BRIGHTNESS:
+            gray = self._whole(_gray(planes(x)))
+            if step == CONTRAST:
+                gray = gray.mean(dtype=np.float64).astype(np.float32)
+            y += gray * (np.float32(1) - factor)
+        return self._whole(np.clip(y, 0, LARGEST[self.dtype], out=y))
+
+    def _turned(self, x: Array, delta: Any) -> Array:
+        largest = LARGEST[self.dtype]
+        if largest == 1:
+            return turn_hue(x, delta)
+        return np.floor(turn_hue(x * np.float32(1 / largest), delta) * np.float32(self._stretch))
+
+    @property
+    def _stretch(self) -> float:
+        """What brings floats 0..1 back to integers: torchvision's, or what is just below it in float32."""
+        top = np.float32(LARGEST[self.dtype] + 1)
+        return float(min(top - np.float32(1e-3), np.nextafter(top, np.float32(0))))
+
+    def _whole(self, x: Array) -> Array:
+        return x if LARGEST[self.dtype] == 1 else np.floor(x, out=x)
+
+    def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        if not self.steps:
+            return x
+        order, factors = params
+        # Costs no pixel, and fails where the image has another number of channels.
+        x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
+        levels = d.fn.cast(x, dtype=d.dtype(np.float32))
+        # The order differs between the images of a batch: a place can be any of the steps that mix, or none of them.
+        blends = len(self.steps) - (HUE in self.steps)
+        places: list[int | None] = [*range(blends)]
+        if HUE in self.steps:
+            places = [*places, None, *range(blends + 1, 2 * blends + 1)]
+        for place in places:
+            if place is None:
+                levels = self._turned_dali(d, levels, factors[HUE])
+            else:
+                here = [d.fn.cast(order[place] == step, dtype=d.dtype(np.float32)) for step in (0, 1, 2, NONE)]
+                levels = self._blended_dali(d, levels, here, factors)
+        return d.fn.cast(levels, dtype=d.dtype(self.dtype))
+
+    def _blended_dali(self, d: Any, x: Any, here: Sequence[Any], factors: Any) -> Any:
+        """Sums of products with 0 and 1 choose, exactly: where there is no step it is ``1 x + 0 0``."""
+        factor = here[NONE] + sum(here[step] * factors[step] for step in (BRIGHTNESS, CONTRAST, SATURATION))
+        y = x * factor
+        if self.contrast is not None or self.saturation is not None:
+            gray = self._whole_dali(d, _gray(planes_dali(x)))
+            other = here[SATURATION] * gray
+            if self.contrast is not None:
+                other = other + here[CONTRAST] * self._mean_dali(d, gray)
+            y = y + other * (1.0 - factor)
+        if LARGEST[self.dtype] == 1:
+            wide = here[NONE] * 3e38  # floats beyond 0..1 are clamped by a step, not by its absence
+            return d.math.clamp(y, 0.0 - wide, 1.0 + wide)
+        levels = d.fn.cast(d.math.floor(y), dtype=d.dtype(self.dtype))  # saturates, in half the time of a clamp
+        return d.fn.cast(levels, dtype=d.dtype(np.float32))
+
+    def _mean_dali(self, d: Any, gray: Any) -> Any:
+        """The mean gray; integers are summed exactly."""
+        if LARGEST[self.dtype] == 1:
+            return d.fn.reductions.mean(gray)
+        real = d.dtype(np.float64)
+        shape = gray.shape()
+        total = d.fn.cast(d.fn.reductions.sum(d.fn.cast(gray, dtype=d.dtype(self.dtype))), dtype=real)
+        return d.fn.cast(total / d.fn.cast(shape[0] * shape[1], dtype=real), dtype=d.dtype(np.float32))
+
+    def _turned_dali(self, d: Any, x: Any, delta: Any) -> Any:
+        largest = LARGEST[self.dtype]
+        if largest == 1:
+            return turn_hue_dali(d, x, delta)
+        return d.math.floor(turn_hue_dali(d, x * (1 / largest), delta) * self._stretch)
+
+    def _whole_dali(self, d: Any, x: Any) -> Any:
+        return x if LARGEST[self.dtype] == 1 else d.math.floor(x)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        steps = {"brightness": (0.4, 1.6), "contrast": (0.4, 1.6), "saturation": (0.0, 2.0), "hue": (-0.5, 0.5)}
+        x = noise(13, 11)
+        cut = "a product just below a whole number is cut off one level lower; the step after it may double that"
+        for name, bounds in steps.items():
+            yield Case(cls(**{name: bounds}), (x,), ("HWC",), atol=1, reason=cut, note=name)  # type: ignore[arg-type]
+        yield Case(cls(**steps), (x,), ("HWC",), atol=4, reason=cut, note="all")  # type: ignore[arg-type]
+        yield Case(cls(), (x,), ("HWC",), note="none")
+        wide = x.astype(np.uint16) * 257
+        yield Case(cls(**steps, dtype="uint16"), (wide,), ("HWC",), atol=40, reason=cut, note="all")
+        sums = "float32 sums in another order; the turn of a hue divides them by the span of a pixel's channels"
+        f = x.astype(np.float32) / 255
+        yield Case(cls(**steps, dtype="float32"), (f,), ("HWC",), atol=1e-4, reason=sums, note="all")
+
+
+def _around_hue(order: Array) -> Array:
+    """Orders with the hue in the middle, and as many places on both sides as there are other steps.
+
+    Where an executor does the same for all images of a batch, the hue, which costs most, is turned once that way.
+    """
+    count, others = len(order), order.shape[1] - 1
+    place = (order == HUE).argmax(axis=1)[:, None]
+    rest = order[order != HUE].reshape(count, others)
+    before = np.arange(others) < place
+    middle = np.full((count, 1), HUE, order.dtype)
+    return np.concatenate([np.where(before, rest, NONE), middle, np.where(before, NONE, rest)], axis=1)
+
+
+def _gray(rgb: tuple[Any, Any, Any]) -> Any:
+    """The brightness of every pixel, of arrays or of DALI nodes: [H,W,1]."""
+    red, green, blue = (plane * weight for plane, weight in zip(rgb, WEIGHTS, strict=True))
+    return red + green + blue
+
+
+def _range(name: str, value: Any, centre: float, low: float, high: float | None) -> Range:
+    """The reading of a number (a spread about the centre) or a pair of bounds; None where nothing changes."""
+    if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 2:
+        bounds = tuple(value)
+    elif isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        check_number("color_jitter", name, value, 0, high)
+        bounds = (centre - value, centre + value)
+        if high is None:
+            bounds = (max(bounds[0], low), bounds[1])
+    else:
+        raise PlanTypeError(f"color_jitter needs a number or two bounds for {name}, got {value!r}")
+    for bound in bounds:
+        check_number("color_jitter", name, bound, low, high)
+    first, last = (float(bound) for bound in bounds)
+    if first > last:
+        raise SpecError(f"color_jitter needs {name} from small to large, got {value!r}")
+    return None if first == last == centre else (first, last)
+
+
+def color_jitter(
+    image: T,
+    brightness: float | Sequence[float] = 0,
+    contrast: float | Sequence[float] = 0,
+    saturation: float | Sequence[float] = 0,
+    hue: float | Sequence[float] = 0,
+    *,
+    seed: int | None = None,
+) -> T:
+    """Change the colours of `image` at random, as torchvision's `ColorJitter` does with tensors.
+
+    Args:
+        image: 3 channels of uint8, uint16, float16 or float32; floats are 0..1.
+        brightness: b >= 0 for a factor from max(0, 1 - b) to 1 + b, or its two bounds.
+        contrast: the same.
+        saturation: the same.
+        hue: h, 0..0.5, for a turn of the hue from -h to h, or its two bounds.
+        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+
+    The steps follow each other in random order. After each, values are clamped, and integers cut off toward zero.
+
+    Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image of 3 channels, or a parameter is out of range.
+
+    Example:
+        >>> color_jitter(np.full((1, 1, 3), 100, np.uint8), brightness=(1.5, 1.5))
+        array([[[150, 150, 150]]], dtype=uint8)
+    """
+    op = ColorJitter(
+        _range("brightness", brightness, 1.0, 0.0, None),
+        _range("contrast", contrast, 1.0, 0.0, None),
+        _range("saturation", saturation, 1.0, 0.0, None),
+        _range("hue", hue, 0.0, -0.5, 0.5),
+        dtype=dtype_of("color_jitter", image),
+    )
+    return apply(op, image, seed=seed)  # type: ignore[no-any-return]

@@ -1,0 +1,324 @@
+"""colour: what ops on colours share: the law of types, means, hue and saturation, drawn numbers.
+
+Integers go through floats 0..1 and come back toward zero, saturated: ``x / 255``, the formula, ``trunc(y * 255.5)``.
+Floats are taken as they are and never clipped. That is `tf.image`'s law. Hue and saturation need no detour through HSV:
+with hue and value fixed, every channel is ``high - saturation * something``, so both are a few sums and products,
+which is also all that DALI has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.errors import DataError, ShapeError, SpecError
+from gpupipe.op import Array, Op
+from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype
+from gpupipe.ops.geometry import column
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
+
+__all__ = [
+    "Colour",
+    "channel_means",
+    "channel_means_dali",
+    "check_bounds",
+    "extremes",
+    "extremes_dali",
+    "floats",
+    "floats_dali",
+    "hue",
+    "hue_dali",
+    "planes",
+    "planes_dali",
+    "restored",
+    "restored_dali",
+    "rows_below",
+    "rows_within",
+    "scale_saturation",
+    "scale_saturation_dali",
+    "tolerance",
+    "turn_hue",
+    "turn_hue_dali",
+    "uniform",
+]
+
+DEGREES = (0.0, 2.0, 4.0)
+"""Where red, green and blue stand on a circle of hues of length 6."""
+
+
+@dataclass(frozen=True, slots=True)
+class Colour(Op):
+    """An op that gives an image of the same size and type. Subclasses define `law` and `law_dali`, for floats.
+
+    Attributes:
+        legal: the numbers of channels that the image may have; None for any.
+        dtype: of the image; a DALI node does not know its own.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, T one of uint8, uint16, float16, float32.
+    """
+
+    legal: ClassVar[tuple[int, ...] | None] = None
+
+    dtype: str = field(default="uint8", kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", checked_dtype(self.name, self.dtype))
+
+    def law(self, f: Array, *params: Any) -> Array:
+        """The formula: float32[H,W,C], 0..1 where the image holds integers -> float32[H,W,C]. Leaves `f` as it is."""
+        raise TypeError(f"{type(self).__name__} does not define law")
+
+    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+        """The same as DALI nodes."""
+        raise TypeError(f"{type(self).__name__} does not define law_dali")
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        x = xs[0].require(self.name, layout="HWC", dtype=self.dtype)
+        channels = None if x.shape is None else x.shape[2]
+        if self.legal is not None and channels not in (None, *self.legal):
+            raise SpecError(f"{self.name} needs an image of {_or(self.legal)} channels, got {x}")
+        return x
+
+    def reference(self, x: Array, *params: Any) -> Array:
+        self.check_channels(x)
+        return restored(self.law(floats(x), *params), self.dtype)
+
+    def dali(self, d: Any, x: Any, *params: Any) -> Any:
+        if self.legal == (3,):
+            # Costs no pixel, and fails where the image has another number of channels.
+            x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
+        f = floats_dali(d, x, self.dtype)
+        return restored_dali(d, self.law_dali(d, f, *params), self.dtype)
+
+    def check_channels(self, x: Array) -> None:
+        """Check a value whose number of channels was not known before.
+
+        Raises:
+            ShapeError: it has another one.
+        """
+        if self.legal is not None and x.shape[2] not in self.legal:
+            raise ShapeError(
+                f"{self.name} needs an image of {_or(self.legal)} channels, got {x.shape[2]}; decode with channels=3"
+            )
+
+
+def _or(numbers: tuple[int, ...]) -> str:
+    return " or ".join(map(str, numbers))
+
+
+def floats(x: Array) -> Array:
+    """An image as float32, integers scaled to 0..1. The image itself if it is float32."""
+    if x.dtype == np.float32:
+        return x
+    f = x.astype(np.float32)
+    scale = LARGEST[x.dtype.name]
+    if scale != 1:
+        f *= np.float32(1 / scale)
+    return f
+
+
+def floats_dali(d: Any, x: Any, dtype: str) -> Any:
+    """The same as DALI nodes."""
+    f = d.fn.cast(x, dtype=d.dtype(np.float32))
+    return f if LARGEST[dtype] == 1 else f * (1 / LARGEST[dtype])
+
+
+def restored(f: Array, dtype: str) -> Array:
+    """Floats back in the type of the image; what does not fit an integer saturates."""
+    if dtype == "float32":
+        return f
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond float16; NaN, whose integer is not defined
+        if LARGEST[dtype] == 1:
+            return f.astype(dtype)
+        f = f * np.float32(LARGEST[dtype] + 0.5)
+        return np.clip(f, 0, LARGEST[dtype], out=f).astype(dtype)
+
+
+def restored_dali(d: Any, f: Any, dtype: str) -> Any:
+    """The same as DALI nodes. DALI's cast rounds and saturates; below 0 toward zero and downward are both 0."""
+    if LARGEST[dtype] != 1:
+        f = d.math.floor(f * (LARGEST[dtype] + 0.5))
+    return d.fn.cast(f, dtype=d.dtype(dtype))
+
+
+def channel_means(x: Array) -> Array:
+    """Mean of every channel, in the floats of `floats`: float32[C]. Integers are summed exactly."""
+    count = x.shape[0] * x.shape[1]
+    scale = np.float32(1 / LARGEST[x.dtype.name])
+    if x.dtype.kind == "u":
+        mean: Array = (x.sum(axis=(0, 1), dtype=np.uint64) / count).astype(np.float32) * scale
+        return mean
+    real: Array = x.mean(axis=(0, 1), dtype=np.float64).astype(np.float32)
+    return real
+
+
+def channel_means_dali(d: Any, x: Any, f: Any, dtype: str) -> Any:
+    """The same as DALI nodes: float32[1,1,C]. Of float images within the rounding of a float32 sum."""
+    if LARGEST[dtype] == 1:
+        return d.fn.reductions.mean(f, axes=[0, 1], keep_dims=True)
+    real = d.dtype(np.float64)
+    total = d.fn.cast(d.fn.reductions.sum(x, axes=[0, 1], keep_dims=True), dtype=real)
+    shape = x.shape()
+    mean = total / d.fn.cast(shape[0] * shape[1], dtype=real)
+    return d.fn.cast(mean, dtype=d.dtype(np.float32)) * (1 / LARGEST[dtype])
+
+
+def planes(f: Array) -> tuple[Array, Array, Array]:
+    """Red, green and blue: [H,W,1] each."""
+    return f[:, :, :1], f[:, :, 1:2], f[:, :, 2:3]
+
+
+def planes_dali(f: Any) -> tuple[Any, Any, Any]:
+    """The same as DALI nodes."""
+    return f[:, :, 0:1], f[:, :, 1:2], f[:, :, 2:3]
+
+
+def extremes(f: Array) -> tuple[Array, Array]:
+    """The smallest and the largest channel of every pixel: [H,W,1] each."""
+    red, green, blue = planes(f)
+    return np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
+
+
+def extremes_dali(d: Any, f: Any) -> tuple[Any, Any]:
+    """The same as DALI nodes."""
+    red, green, blue = planes_dali(f)
+    return d.math.min(d.math.min(red, green), blue), d.math.max(d.math.max(red, green), blue)
+
+
+def scale_saturation(f: Array, factor: Any) -> Array:
+    """Multiply the saturation of HSV by `factor`, up to 1: float32[H,W,3] -> float32[H,W,3].
+
+    With hue and value fixed a channel is ``high - saturation * high * w``, w of the hue alone. So each keeps
+    ``min(factor, 1 / saturation)`` of its distance from `high`, where ``saturation = (high - low) / high``.
+    """
+    low, high = extremes(f)
+    span = high - low
+    share = np.maximum(np.minimum(factor, high / (span + (span == 0))), np.float32(0))
+    result: Array = high - (high - f) * share
+    return result
+
+
+def scale_saturation_dali(d: Any, f: Any, factor: Any) -> Any:
+    """The same as DALI nodes."""
+    low, high = extremes_dali(d, f)
+    span = high - low
+    share = d.math.max(d.math.min(factor, high / (span + (span == 0.0))), 0.0)
+    return high - (high - f) * share
+
+
+def hue(f: Array, low: Array, high: Array) -> Array:
+    """The hue of every pixel on a circle of length 6: float32[H,W,1], -1..5; 0 where there is no colour."""
+    red, green, blue = planes(f)
+    span = high - low
+    part = np.where(
+        red == high, green - blue, np.where(green == high, blue - red + 2 * span, red - green + 4 * span)
+    ).astype(np.float32, copy=False)
+    result: Array = part / (span + (span == 0))
+    return result
+
+
+def hue_dali(d: Any, f: Any, low: Any, high: Any) -> Any:
+    """The same as DALI nodes. Nodes cannot be chosen by a condition: sums of products with 0 and 1 do it, exactly."""
+    red, green, blue = planes_dali(f)
+    span = high - low
+    not_red = red != high
+    of_red = (red == high) * (green - blue)
+    of_green = ((green == high) & not_red) * (blue - red + 2.0 * span)
+    of_blue = ((green != high) & not_red) * (red - green + 4.0 * span)
+    return (of_red + of_green + of_blue) / (span + (span == 0.0))
+
+
+def turn_hue(f: Array, delta: Any) -> Array:
+    """Add `delta` (in turns) to the hue of HSV: float32[H,W,3] -> float32[H,W,3].
+
+    A channel is `high` within a sixth of a turn from its place on the circle, `low` beyond a third, and linear between.
+    """
+    low, high = extremes(f)
+    turned = hue(f, low, high) + np.float32(6) * np.float32(delta)
+    turned -= 6 * np.floor(turned * np.float32(1 / 6))
+    away = np.float32(2) - np.abs(np.float32(3) - np.abs(turned - np.array(DEGREES, np.float32)))
+    result: Array = high - (high - low) * np.clip(away, 0, 1, out=away)
+    return result
+
+
+def turn_hue_dali(d: Any, f: Any, delta: Any) -> Any:
+    """The same as DALI nodes."""
+    low, high = extremes_dali(d, f)
+    turned = hue_dali(d, f, low, high) + 6.0 * delta
+    turned = turned - 6.0 * d.math.floor(turned * (1 / 6))
+    places = d.types.Constant(np.array(DEGREES, np.float32), device=d.device)
+    away = 2.0 - d.math.fabs(3.0 - d.math.fabs(turned - places))
+    return high - (high - low) * d.math.clamp(away, 0.0, 1.0)
+
+
+def uniform(rng: BatchRng, low: Any, high: Any) -> Array:
+    """One number in [low, high) per element: float32[B]; the bounds may differ between elements."""
+    low, high = column(low, rng.size, np.float64), column(high, rng.size, np.float64)
+    drawn: Array = (low + rng.uniform() * (high - low)).astype(np.float32)
+    return drawn
+
+
+def rows_within(
+    who: str, name: str, values: Any, count: int, low: float = -np.inf, high: float = np.inf, *, whole: bool = False
+) -> Array:
+    """A number, or one per row, as float64[count], each finite and from `low` to `high`, an integer if `whole`.
+
+    Raises:
+        DataError: naming the first that is not, and the rows of all that are not.
+    """
+    numbers = column(values, count, np.float64)
+    good = np.isfinite(numbers) & (numbers >= low) & (numbers <= high)
+    if whole:
+        good &= numbers == np.floor(numbers)
+    bad = np.flatnonzero(~good).tolist()
+    if bad:
+        kind = "an integer for " if whole else ""
+        raise _refused(f"{who} needs {kind}{name} from {low:g} to {high:g}, got {numbers[bad[0]]:g}", bad)
+    return numbers
+
+
+def check_bounds(who: str, names: tuple[str, str], low: Any, high: Any) -> None:
+    """Check that the range to draw from is not empty; bounds that are traced are left to `draw`.
+
+    Raises:
+        SpecError: both are numbers, and the lower is not below the upper.
+    """
+    if isinstance(low, (int, float, np.number)) and isinstance(high, (int, float, np.number)) and not low < high:
+        raise SpecError(f"{who} needs {names[0]} below {names[1]}, got {low!r} and {high!r}")
+
+
+def rows_below(who: str, names: tuple[str, str], low: Array, high: Array) -> None:
+    """The same for the rows of a batch.
+
+    Raises:
+        DataError: naming the first row's numbers that make no range, and all such rows.
+    """
+    bad = np.flatnonzero(~(low < high)).tolist()
+    if bad:
+        raise _refused(f"{who} needs {names[0]} below {names[1]}, got {low[bad[0]]:g} and {high[bad[0]]:g}", bad)
+
+
+def _refused(reason: str, rows: list[int]) -> DataError:
+    error = DataError(reason)
+    error.rows = tuple(rows)
+    return error
+
+
+def tolerance(x: Array, reason: str = "", levels: float = 0, real: float = 0.0) -> dict[str, Any]:
+    """The tolerance of a case with image `x`, whose values stay below 4.
+
+    Args:
+        x: the input.
+        reason: why executors differ at all; "" where they do not.
+        levels: how far integers may be off.
+        real: how far floats may be off.
+    """
+    if x.dtype.kind != "f":
+        return {"atol": levels, "reason": reason} if levels else {}
+    if x.dtype == np.float16:  # one unit of the last place
+        half = "DALI rounds a value in the middle of two float16 away from 0, NumPy to the even one"
+        return {"atol": max(real, 2.0**-9), "reason": "; ".join(filter(None, (reason, half)))}
+    return {"atol": real, "reason": reason} if real else {}

@@ -1,0 +1,90 @@
+"""mixup: average every image and label of a batch with another of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gpupipe.op import Array, Case
+from gpupipe.ops.mixing import Mixing, beta, mixed
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+
+__all__ = ["Mixup", "mixup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixup(Mixing):
+    """``share x + (1 - share) previous(x)`` for images and labels, one share for the batch: torchvision's law.
+
+    Array code behind the executor. Between NumPy and CuPy within one rounding of float32.
+
+    Attributes:
+        alpha: the share is drawn from Beta(alpha, alpha).
+
+    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, the same for NCHW
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("share",)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return (beta(rng, self.alpha).astype(np.float32),)
+
+    def array(self, xp: Any, *args: Any) -> Any:
+        *batches, share = args
+        own, other = xp.float32(share), xp.float32(1 - share)
+        results = []
+        for x in batches:
+            x = x.astype(xp.float32)
+            y = xp.roll(x, 1, axis=0)
+            y *= other
+            x *= own
+            y += x
+            results.append(y)
+        return tuple(results)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        images = np.stack([noise(4, 5), noise(4, 5)[::-1], noise(4, 5)[:, ::-1]])
+        yield Case(cls(0.2), (images, np.eye(3, dtype=np.float32)), ("NHWC",))
+
+
+def mixup(
+    images: Any,
+    labels: Any,
+    alpha: float = 0.2,
+    num_classes: int | None = None,
+    *,
+    layout: Literal["HWC", "CHW"] | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Average every image of a batch with the one before it, and the labels alike, as torchvision's `MixUp`.
+
+    For a map behind `batch`. The share of the own image is drawn from Beta(alpha, alpha), once for the batch, by the
+    key of its first element.
+
+    Args:
+        images: of a batch, all of one size.
+        labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, as in `one_hot`.
+        alpha: above 0; small values mix little.
+        num_classes: length of the vectors; needed for class numbers.
+        layout: of one image, where it is not known: an array of rank 3 is taken for HWC.
+        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+
+    Returns:
+        Images as float32, in the units that they had, and labels as vectors of float32.
+
+    Shapes: ``T[B,H,W,C]{NHWC}, integer[B] -> float32[B,H,W,C]{NHWC}, float32[B,num_classes]``
+
+    Raises:
+        SpecError: not behind `batch`, images or labels of another kind, or `alpha` out of range.
+
+    Example:
+        >>> images, labels = mixup(np.zeros((2, 4, 4, 3), np.uint8), np.array([0, 1]), num_classes=2, seed=1)
+        >>> labels.sum(axis=1)
+        array([1., 1.], dtype=float32)
+    """
+    return mixed(Mixup, images, labels, alpha, num_classes, layout, seed)

@@ -1,0 +1,81 @@
+"""random_contrast: scale the distance of every pixel from its channel's mean by a random factor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.adjust_contrast import Contrast, mean_tolerance
+from gpupipe.ops.colour import Colour, check_bounds, rows_below, rows_within, uniform
+from gpupipe.ops.convert_image_dtype import dtype_of
+from gpupipe.ops.samples import tones
+from gpupipe.random import BatchRng
+from gpupipe.trace import apply
+
+__all__ = ["RandomContrast", "random_contrast"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RandomContrast(Contrast):
+    """Scale the distance of every pixel from the mean of its channel, the factor drawn from [lower, upper).
+
+    Attributes:
+        lower: at least 0.
+        upper: above `lower`.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
+    """
+
+    random: ClassVar[bool] = True
+    traceable: ClassVar[tuple[str, ...]] = ("lower", "upper")
+
+    lower: Any = 0.5
+    upper: Any = 1.5
+
+    def __post_init__(self) -> None:
+        Colour.__post_init__(self)
+        check_number(self.name, "lower", self.lower, 0)
+        check_number(self.name, "upper", self.upper)
+        check_bounds(self.name, ("lower", "upper"), self.lower, self.upper)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        lower = rows_within(self.name, "lower", self.lower, len(hw), 0)
+        upper = rows_within(self.name, "upper", self.upper, len(hw))
+        rows_below(self.name, ("lower", "upper"), lower, upper)
+        return (uniform(rng, lower, upper),)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for lower, upper in ((0, 1), (0.5, 3)):
+            for x in tones():
+                yield Case(
+                    cls(lower, upper, dtype=x.dtype.name), (x,), ("HWC",), **mean_tolerance(x), note=f"{lower}..{upper}"
+                )
+
+
+def random_contrast(image: T, lower: Any, upper: Any, seed: int | None = None) -> T:
+    """Scale the distance of every pixel from the mean of its channel by a random factor from [lower, upper).
+
+    There is one factor for each image.
+
+    Args:
+        image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
+        lower: at least 0. May be traced.
+        upper: above `lower`. May be traced.
+        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no such image, `lower` is negative, or `upper` is not above it.
+
+    Example:
+        >>> random_contrast(np.full((1, 1, 3), 7, np.uint8), 0.5, 1.5)
+        array([[[7, 7, 7]]], dtype=uint8)
+    """
+    op = RandomContrast(lower, upper, dtype=dtype_of("random_contrast", image))
+    return apply(op, image, seed=seed)  # type: ignore[no-any-return]

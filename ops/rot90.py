@@ -1,0 +1,78 @@
+"""rot90: rotate an image by quarter turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.composite import Composite, Row
+from gpupipe.ops.geometry import column, images_of, static
+from gpupipe.ops.samples import noise
+from gpupipe.ops.turn import Turn
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["Rot90", "rot90"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rot90(Composite):
+    """Rotate the image counter-clockwise by `k` quarter turns. Exact on every executor.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for odd `k`; for each of the images.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("turns",)
+    traceable: ClassVar[tuple[str, ...]] = ("k",)
+
+    k: Any = 1
+
+    def __post_init__(self) -> None:
+        check_number("rot90", "k", self.k, -(1 << 31), (1 << 31) - 1, integer=True)
+
+    def row(self, image: int = 0) -> Row:
+        turns = static(self.k)
+        return ((Turn(None if turns is None else turns % 4), (0,)),)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return ((column(self.k, len(hw)) % 4).astype(np.int32),)
+
+    def is_identity(self, x: TensorSpec) -> bool:
+        turns = static(self.k)
+        return turns is not None and turns % 4 == 0
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for k in (-1, 0, 1, 2, 3, 4):
+            yield Case(cls(k), (noise(5, 4),), ("HWC",), note=f"k={k}")
+        yield Case(cls(1), (noise(1, 7, 1),), ("HWC",), note="gray")
+        yield Case(cls(3), (noise(6, 3, 2, "float32"),), ("HWC",), note="k=3")
+        yield Case(cls(1, images=2), (noise(5, 4), noise(5, 4, 1)), ("HWC", "HWC"), note="with-mask")
+
+
+def rot90(image: T, k: Any = 1) -> T:
+    """Rotate `image` counter-clockwise by `k` quarter turns.
+
+    Args:
+        image: one image, or a tuple of images of equal size.
+        k: an integer, or a traced host value, which may differ from image to image; negative turns go clockwise.
+            A traced `k` takes images of uint8, int16, int32 and float32.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for odd `k`
+
+    Raises:
+        SpecError: `image` is no image.
+
+    Example:
+        >>> rot90(np.uint8([[[1], [2], [3]]])).ravel()
+        array([3, 2, 1], dtype=uint8)
+    """
+    xs = images_of(image)
+    return apply(Rot90(k, images=len(xs)), *xs)  # type: ignore[no-any-return]

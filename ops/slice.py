@@ -1,0 +1,126 @@
+"""slice: cut a window out of an image, given as tf.slice takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.op import Array, Case, check_number
+from gpupipe.ops.composite import Composite, Row
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.geometry import image_of, images_of, static, window, windows_inside
+from gpupipe.ops.samples import noise
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec
+from gpupipe.trace import apply
+
+__all__ = ["Slice", "slice"]
+
+T = TypeVar("T")
+
+REST = -1
+"""As a size: everything behind the offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Composite):
+    """Cut `height` x `width` pixels at (`top`, `left`); a size of -1 goes to the end. Exact on every executor.
+
+    Attributes:
+        top: first row.
+        left: first column.
+        height: rows, or -1.
+        width: columns, or -1.
+        channels: channels asked for, where the caller names them; only checked.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
+    traceable: ClassVar[tuple[str, ...]] = ("top", "left", "height", "width")
+
+    top: Any
+    left: Any
+    height: Any
+    width: Any
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.traceable:
+            low = 0 if name in ("top", "left") else REST
+            value = getattr(self, name)
+            check_number("slice", name, value, low, 1 << 30, integer=True)
+            if low == REST and isinstance(value, (int, np.integer)) and value == 0:
+                raise SpecError(f"slice needs {name} of at least 1, or -1 for the rest, got 0")
+
+    def row(self, image: int = 0) -> Row:
+        height, width = (None if static(n) == REST else static(n) for n in (self.height, self.width))
+        return ((Crop(height, width), (0, 1)),)
+
+    def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
+        x = image_of(self.name, x)
+        assert x.shape is not None  # an image {HWC} has a rank
+        if self.channels is not None and x.shape[2] not in (None, self.channels):
+            raise SpecError(f"slice keeps all channels, got a size of {self.channels} for {x}")
+        shape: list[int | None] = []
+        for offset, length, size in ((self.top, self.height, x.shape[0]), (self.left, self.width, x.shape[1])):
+            first, known = static(offset), static(length)
+            if size is not None and (first or 0) + max(known or 1, 1) > size:
+                raise SpecError(f"slice needs a window inside the image, got {first} + {known} of {size} in {x}")
+            rest = None if size is None or first is None else size - first
+            shape.append(rest if known == REST else known)
+        return TensorSpec((*shape, x.shape[2]), x.dtype, "HWC")
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        count = len(hw)
+        start, size = window(self.top, self.left, self.height, self.width, count)
+        return windows_inside("slice", hw, start, np.where(size == REST, hw - start, size).astype(np.int32))
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for x in (noise(7, 9), noise(7, 9, 1), noise(7, 9, dtype="float32")):
+            yield Case(cls(1, 2, 5, 4), (x,), ("HWC",))
+        yield Case(cls(3, 4, -1, -1), (noise(7, 9),), ("HWC",), note="rest")
+        yield Case(cls(0, 0, 7, -1, images=2), (noise(7, 9), noise(7, 9, 1)), ("HWC", "HWC"), note="with-mask")
+
+
+def slice(image: T, begin: Any, size: Any) -> T:
+    """Cut a window out of `image`, as `tf.slice`.
+
+    Args:
+        image: one image, or a tuple of images of equal size.
+        begin: (row, column, channel) where it begins; the channel needs to be 0. Plain or traced, as
+            `sample_distorted_bounding_box` gives it.
+        size: (rows, columns, channels); -1 is all that is left, and channels need to be all there are.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``
+
+    Raises:
+        SpecError: `image` is no image, or the window is known to leave it.
+        ShapeError: at run time: the window leaves the image.
+
+    Example:
+        >>> slice(np.arange(6, dtype=np.uint8).reshape(2, 3, 1), (0, 1, 0), (1, -1, -1)).ravel()
+        array([1, 2], dtype=uint8)
+    """
+    xs = images_of(image)
+    top, left, first = _three("begin", begin)
+    height, width, channels = _three("size", size)
+    if isinstance(first, int) and first != 0:
+        raise SpecError(f"slice keeps all channels, got begin {begin!r}")
+    kept = channels if isinstance(channels, int) and channels != REST else None
+    return apply(Slice(top, left, height, width, kept, images=len(xs)), *xs)  # type: ignore[no-any-return]
+
+
+def _three(name: str, value: Any) -> tuple[Any, Any, Any]:
+    """Three numbers, plain or traced, of any sequence."""
+    if hasattr(type(value), "__gpupipe_symbol__"):
+        return value[0], value[1], value[2]
+    if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 3:
+        one, two, three = (item.item() if isinstance(item, np.generic) else item for item in value)
+        return one, two, three
+    raise PlanTypeError(f"slice needs {name} as three numbers (rows, columns, channels), got {value!r}")

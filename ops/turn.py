@@ -1,0 +1,81 @@
+"""turn: rotate each image by quarter turns; what rot90 becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupipe.op import Array, Op
+from gpupipe.ops.geometry import MOVABLE, image_of
+from gpupipe.spec import TensorSpec
+
+__all__ = ["Turn"]
+
+WARPED = tuple(map(np.dtype, ("uint8", "int16", "int32", "float32")))
+"""What DALI's warp_affine takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn(Op):
+    """Rotate the image counter-clockwise by `turns` quarter turns (0..3). Exact on every executor.
+
+    Attributes:
+        turns: the number where it is the same for all images, else None: then each image has its own.
+
+    Shapes: ``T[H,W,C]{HWC}, int32[] -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for an odd number.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("turns",)
+
+    turns: int | None = None
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        x = image_of("rot90", xs[0], MOVABLE if self.turns is not None else WARPED)
+        height, width, channels = x.shape or (None, None, None)
+        if self.turns is None and height != width:
+            height, width = None, None
+        elif self.turns is not None and self.turns % 2:
+            height, width = width, height
+        return TensorSpec((height, width, channels), x.dtype, "HWC")
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        odd = np.asarray(params[0]).reshape(-1, 1) % 2 == 1
+        return np.where(odd, hw[:, ::-1], hw)
+
+    def reference(self, x: Array, turns: Array) -> Array:
+        return np.rot90(x, int(turns))
+
+    def dali(self, d: Any, x: Any, turns: Any) -> Any:
+        if self.turns is None:
+            return self._warped(d, x, turns)
+        if self.turns == 0:
+            return x
+        if self.turns == 2:
+            return d.fn.flip(x, horizontal=1, vertical=1)
+        turned = d.fn.transpose(x, perm=[1, 0, 2], transpose_layout=False)
+        return d.fn.flip(
+            d.fn.reshape(turned, layout="HWC"), horizontal=int(self.turns == 3), vertical=int(self.turns == 1)
+        )
+
+    def _warped(self, d: Any, x: Any, turns: Any) -> Any:
+        """A transposition for some images only is an affine map: nearest neighbours of exact half-integers."""
+        shape = d.fn.cast(x.shape(), dtype=d.dtype(np.float32))
+        height, width = shape[0], shape[1]
+        one, two, three = (d.fn.cast(turns == k, dtype=d.dtype(np.float32)) for k in (1, 2, 3))
+        none = 1.0 - one - two - three
+        # (x, y) of the source, in pixels from the corner, for (x, y) of the result: (x, y), (W - y, x), (W - x, H - y),
+        # (y, H - x) after 0, 1, 2, 3 turns.
+        to_x = d.fn.stack(none - two, three - one, width * (one + two))
+        to_y = d.fn.stack(one - three, none - two, height * (two + three))
+        odd = one + three
+        size = d.fn.stack(height + odd * (width - height), width + odd * (height - width))
+        return d.fn.warp_affine(
+            x,
+            matrix=d.fn.stack(to_x, to_y),
+            size=size,
+            interp_type=d.types.INTERP_NN,
+            inverse_map=True,
+            fill_value=0,
+        )

@@ -1,0 +1,470 @@
+"""ignore_errors, assert_cardinality, pad_to_cardinality, get_single_element: what they do with what fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.transform.choose import has_dali
+from tests.behaviour.model import outcomes, run
+from tests.chains.damage import bad_scan, bad_tables, jpeg
+
+R = Dataset.range
+HOST = Options(device="cpu", backend="numpy")
+
+
+def inverse(x: Any) -> Any:
+    """Numbers that are no multiple of 3; the others fail."""
+    return int(x) if int(x) % 3 else 1 // 0
+
+
+def failing(count: int) -> Dataset:
+    return R(count).map(inverse, spec=TensorSpec((), "int64"))
+
+
+# ---- ignore_errors
+
+
+def test_elements_that_fail_are_left_out_and_the_rest_goes_on() -> None:
+    assert outcomes(failing(8)) == ["error", 1, 2, "error", 4, 5, "error", 7]
+    assert outcomes(failing(8).ignore_errors()) == [1, 2, 4, 5, 7]
+
+
+def test_the_example_of_tf_data() -> None:
+    def checked(x: Any) -> Any:
+        if x == 0:
+            raise ValueError("Inf")
+        return np.float32(1) / x
+
+    chain = Dataset.from_tensor_slices(np.array([1, 2, 0, 4, 0, 5], np.float32)).map(checked)
+
+    assert outcomes(chain) == [1, 0.5, "error", 0.25, "error", pytest.approx(0.2)]
+    assert outcomes(chain.ignore_errors()) == [1, 0.5, 0.25, pytest.approx(0.2)]
+    assert outcomes(chain.ignore_errors().batch(2)) == [[1, 0.5], [0.25, pytest.approx(0.2)]]
+    assert outcomes(chain.batch(2).ignore_errors()) == [[1, 0.5]]
+    assert outcomes(chain.ignore_errors().take(3)) == [1, 0.5, 0.25]
+    assert outcomes(chain.take(3).ignore_errors()) == [1, 0.5]
+
+
+Row = tuple[str, Callable[[Dataset], Dataset], list[Any]]
+
+ELEMENTS: list[Row] = [
+    ("before take it still gives n", lambda d: d.ignore_errors().take(3), [1, 2, 4]),
+    ("behind take it has fewer", lambda d: d.take(4).ignore_errors(), [1, 2]),
+    ("before skip", lambda d: d.ignore_errors().skip(2), [4, 5, 7, 8]),
+    ("before shard", lambda d: d.ignore_errors().shard(2, 1), [2, 5, 8]),
+    ("before enumerate", lambda d: d.ignore_errors().enumerate().take(2), [(0, 1), (1, 2)]),
+    ("before batch: one element", lambda d: d.ignore_errors().batch(2), [[1, 2], [4, 5], [7, 8]]),
+    ("before zip: pairs shift", lambda d: Dataset.zip(d.ignore_errors(), R(3)), [(1, 0), (2, 1), (4, 2)]),
+    ("behind zip: pairs stay", lambda d: Dataset.zip(d, R(5)).ignore_errors(), [(1, 1), (2, 2), (4, 4)]),
+    ("twice", lambda d: d.ignore_errors().ignore_errors(), [1, 2, 4, 5, 7, 8]),
+    ("before repeat", lambda d: d.take(2).ignore_errors().repeat(3), [1, 1, 1]),
+    ("behind repeat", lambda d: d.take(2).repeat(3).ignore_errors(), [1, 1, 1]),
+    ("before cache", lambda d: d.ignore_errors().cache().repeat(2), [1, 2, 4, 5, 7, 8] * 2),
+    ("behind cache", lambda d: d.cache().ignore_errors().repeat(2), [1, 2, 4, 5, 7, 8] * 2),
+    ("before prefetch", lambda d: d.ignore_errors().prefetch(2), [1, 2, 4, 5, 7, 8]),
+    ("in a flat_map", lambda d: R(2).flat_map(lambda i: failing(3).ignore_errors()), [1, 2, 1, 2]),
+    ("behind a filter that fails", lambda d: R(4).filter(lambda x: inverse(x) > 1).ignore_errors(), [2]),
+]
+BATCHES: list[Row] = [
+    ("behind batch", lambda d: d.batch(2).ignore_errors(), [[4, 5], [8]]),
+    ("behind batch and take", lambda d: d.batch(2).take(3).ignore_errors(), [[4, 5]]),
+    ("behind batch and prefetch", lambda d: d.batch(2).prefetch(2).ignore_errors().prefetch(1), [[4, 5], [8]]),
+    ("behind a batch of batches", lambda d: d.batch(1).batch(2).ignore_errors(), [[[4], [5]], [[8]]]),
+    ("behind padded_batch", lambda d: d.padded_batch(2).ignore_errors(), [[4, 5], [8]]),
+    ("behind batch and a map", lambda d: d.batch(2).map(lambda x: x + 1).ignore_errors(), [[5, 6], [9]]),
+    ("between batch and a map", lambda d: d.batch(2).ignore_errors().map(lambda x: x + 1), [[5, 6], [9]]),
+    ("behind batch and unbatch", lambda d: d.batch(2).unbatch().ignore_errors(), [4, 5, 8]),
+    ("behind flat_map", lambda d: R(2).flat_map(lambda i: failing(5).batch(2)).ignore_errors(), [[4], [4]]),
+    (
+        "behind a flat_map whose datasets are made while it runs",
+        lambda d: R(2).flat_map(lambda i: failing(int(i) + 5).batch(2)).ignore_errors(),
+        [[4], [4, 5]],
+    ),
+]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(("make", "expected"), [pytest.param(*row[1:], id=row[0]) for row in ELEMENTS])
+def test_where_it_leaves_out_elements(make: Callable[[Dataset], Dataset], expected: list[Any], on_error: str) -> None:
+    chain = make(failing(9)).with_options(Options(on_error=on_error))  # type: ignore[arg-type]
+
+    assert outcomes(chain) == expected
+
+
+@pytest.mark.parametrize(("make", "expected"), [pytest.param(*row[1:], id=row[0]) for row in BATCHES])
+def test_where_it_leaves_out_whole_batches(make: Callable[[Dataset], Dataset], expected: list[Any]) -> None:
+    assert outcomes(make(failing(9))) == expected
+
+
+def test_a_row_of_an_existing_batch_that_fails_leaves_out_the_batch() -> None:
+    def shared(x: Any) -> Any:
+        return ops.py_function(lambda v: np.int64(6 // (int(v) - 1)), [x], spec=TensorSpec((), "int64"))
+
+    batches = R(6).batch(2).cache().map(shared)
+
+    assert outcomes(batches.ignore_errors()) == [[6, 3], [2, 1]]
+    assert outcomes(batches.ignore_errors().map(lambda x: x + 1)) == [[7, 4], [3, 2]]
+
+
+def test_a_damaged_image_in_an_existing_batch_leaves_out_the_batch() -> None:
+    batches = Dataset.from_tensor_slices(_pictures()).batch(2).cache().map(_image)
+
+    assert _together(list(batches.ignore_errors().with_options(HOST))) == [1]
+
+
+def test_on_error_skip_fills_batches_so_that_there_is_nothing_to_ignore() -> None:
+    chain = failing(9).batch(2).ignore_errors().with_options(Options(on_error="skip"))
+
+    assert outcomes(chain) == [[1, 2], [4, 5], [7, 8]]
+
+
+def test_on_error_replace_does_not_bring_back_what_was_ignored() -> None:
+    options = Options(on_error="replace")
+
+    assert outcomes(failing(6).ignore_errors().batch(2).with_options(options)) == [[1, 2], [4, 5]]
+    assert outcomes(failing(6).batch(2).ignore_errors().with_options(options)) == [[1, 1], [2, 2], [4, 5]]
+
+
+def test_errors_of_the_steps_behind_it_are_raised() -> None:
+    def other(x: Any) -> Any:
+        return x if x != 4 else 1 // 0
+
+    chain = failing(6).ignore_errors().map(other)
+
+    assert outcomes(chain) == [1, 2, "error", 5]
+    assert outcomes(chain.batch(2)) == [[1, 2], "error", [5]]
+
+
+def test_only_failures_give_nothing_and_it_ends() -> None:
+    assert outcomes(R(0, 9, 3).map(inverse).ignore_errors()) == []
+    assert outcomes(R(0, 9, 3).map(inverse).ignore_errors().batch(2).repeat()) == []
+
+
+def test_what_is_left_out_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        items = iter(R(0, 90, 3).map(inverse, spec=TensorSpec((), "int64")).ignore_errors())
+        assert list(items) == []
+
+    assert items.left_out == 30
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 10
+    assert lines[0].startswith("left out: range at index 0: map: raised ZeroDivisionError")
+
+
+def test_log_warning_logs_every_one(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        assert outcomes(R(0, 90, 3).map(inverse, spec=TensorSpec((), "int64")).ignore_errors(log_warning=True)) == []
+
+    assert len(caplog.records) == 30
+
+
+def test_an_iterator_survives_an_error_and_it_can_be_asked_again() -> None:
+    items = iter(failing(4).ignore_errors().map(lambda x: 2 // (int(x) - 1), spec=TensorSpec((), "int64")))
+    with pytest.raises(gp.DataError, match="ZeroDivisionError"):
+        next(items)
+
+    assert [int(x) for x in items] == [2]
+    with pytest.raises(StopIteration):
+        next(items)
+
+
+def _image(data: Any) -> Any:
+    return ops.resize(ops.decode_jpeg(data, channels=3), (8, 8))
+
+
+def _pictures() -> list[bytes]:
+    """Seven images; the second has damage that only the decoder sees, the fourth is none, the sixth is damaged too."""
+    good = [jpeg(number) for number in range(7)]
+    return [good[0], bad_scan(good[1]), good[2], b"no image", good[4], bad_tables(good[5]), good[6]]
+
+
+GOOD = [0, 2, 4, 6]
+
+
+@pytest.fixture
+def expected() -> list[Any]:
+    chain = Dataset.from_tensor_slices([_pictures()[i] for i in GOOD]).map(_image).with_options(HOST)
+    return list(chain)
+
+
+def _together(batches: list[Any]) -> list[int]:
+    return [len(batch) for batch in batches]
+
+
+@pytest.mark.parametrize("rules", [(), ("deferral",), ("map_and_batch",)], ids=str)
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_images_that_cannot_be_decoded_do_not_come_into_a_batch(
+    expected: list[Any], on_error: str, rules: tuple[str, ...]
+) -> None:
+    options = HOST.merge(Options(on_error=on_error, disabled_rules=rules))  # type: ignore[arg-type]
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image).ignore_errors()
+
+    elements = list(chain.with_options(options))
+    batches = list(chain.batch(3).with_options(options))
+
+    np.testing.assert_array_equal(elements, expected)
+    assert _together(batches) == [3, 1]
+    np.testing.assert_array_equal(np.concatenate(batches), expected)
+    np.testing.assert_array_equal(np.stack(list(chain.take(3).with_options(options))), expected[:3])
+    mapped = list(chain.batch(3).map(lambda x: x + 1).with_options(options))
+    np.testing.assert_array_equal(np.concatenate(mapped), np.stack(expected) + 1)
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_on_dali_too() -> None:
+    options = Options(device="cpu", backend="dali")
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image)
+    good = Dataset.from_tensor_slices([_pictures()[i] for i in GOOD]).map(_image).with_options(options)
+
+    batches = list(chain.ignore_errors().batch(3).with_options(options))
+
+    assert _together(batches) == [3, 1]
+    np.testing.assert_array_equal(np.concatenate(batches), np.stack(list(good)))
+    assert _together(list(chain.batch(2).ignore_errors().with_options(options))) == [1]
+    assert len(list(chain.ignore_errors().take(3).with_options(options))) == 3
+
+
+def test_decoding_and_batching_stay_one_stage() -> None:
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image).ignore_errors().batch(3).prefetch(1)
+
+    text = str(chain.with_options(HOST).explain())
+
+    assert "stage 1" in text
+    assert "stage 2" not in text
+    assert "; batches of 3" in text
+
+
+def test_a_batch_with_an_image_that_cannot_be_decoded_is_left_out_as_a_whole() -> None:
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image).batch(2).ignore_errors().with_options(HOST)
+
+    assert _together(list(chain)) == [1]
+
+
+def test_a_map_behind_it_may_fail_and_is_not_ignored() -> None:
+    def cut(x: Any) -> Any:
+        return ops.crop_to_bounding_box(ops.decode_jpeg(x, channels=3), 0, 0, 16, 16)
+
+    small = [jpeg(0), b"no image", jpeg(2, 8, 8), jpeg(3)]
+    first = Dataset.from_tensor_slices(small).map(lambda x: ops.decode_jpeg(x, channels=3)).ignore_errors()
+    chain = first.map(lambda x: ops.crop_to_bounding_box(x, 0, 0, 16, 16))
+
+    for one in (chain, chain.batch(3)):
+        assert "error" in outcomes(one.with_options(HOST))
+    both = Dataset.from_tensor_slices(small).map(cut).ignore_errors()
+    assert "error" not in outcomes(both.batch(3).with_options(HOST))
+    assert len(outcomes(both.with_options(HOST))) == 2
+
+
+def test_a_map_over_batches_behind_it_may_fail_and_is_not_ignored() -> None:
+    data = ([jpeg(0), b"no image", jpeg(2), jpeg(3), jpeg(4)], [0, 0, 0, 20, 0])
+    images = Dataset.from_tensor_slices(data).map(
+        lambda x, y: (ops.resize(ops.decode_jpeg(x, channels=3), (24, 32)), y)
+    )
+
+    def cut(x: Any, y: Any) -> Any:  # fails where y is 20
+        return ops.crop_to_bounding_box(x, y, 0, 16, 16)
+
+    before = outcomes(images.ignore_errors().batch(2).map(cut).with_options(HOST))
+    assert before.count("error") == 1
+    assert [len(batch) for batch in before if batch != "error"] == [2, 1]
+    behind = outcomes(images.batch(2).ignore_errors().map(cut).with_options(HOST))
+    assert behind.count("error") == 1
+
+
+def test_a_batch_whose_rows_do_not_stack_is_an_error_behind_ignored_images() -> None:
+    sizes = [jpeg(0), b"no image", jpeg(1), jpeg(2, 8, 8), jpeg(3)]
+    chain = Dataset.from_tensor_slices(sizes).map(lambda x: ops.decode_jpeg(x, channels=3)).ignore_errors()
+
+    for rules in ((), ("map_and_batch",)):
+        seen = outcomes(chain.batch(2).with_options(HOST.merge(Options(disabled_rules=rules))))
+        assert [type(batch) for batch in seen] == [list, str]
+
+
+def test_no_thread_is_left() -> None:
+    chain = Dataset.from_tensor_slices(_pictures()).map(_image).ignore_errors().batch(2).with_options(HOST)
+    with iter(chain) as items:
+        next(items)
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-transform")]
+
+
+# ---- assert_cardinality
+
+
+def test_the_cardinality_is_what_was_said() -> None:
+    some = R(6).filter(lambda x: x > 1)
+
+    assert some.cardinality() == gp.UNKNOWN_CARDINALITY
+    assert len(some.assert_cardinality(4)) == 4
+    assert run(some.assert_cardinality(4)) == [2, 3, 4, 5]
+    assert R(3).assert_cardinality(gp.INFINITE_CARDINALITY).cardinality() == gp.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize(
+    ("count", "said", "text"),
+    [
+        (4, 5, "was promised 5 elements, got only 4"),
+        (6, 5, "was promised 5 elements, got at least 6"),
+        (2, -1, "was promised an infinite number of elements, got only 2"),
+        (1, 0, "was promised 0 elements, got at least 1"),
+    ],
+)
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_wrong_promise_is_an_error_behind_the_last_element(count: int, said: int, text: str, on_error: str) -> None:
+    chain = R(count).assert_cardinality(said).with_options(Options(on_error=on_error))  # type: ignore[arg-type]
+    items = iter(chain)
+    good = [int(next(items)) for _ in range(count if said < 0 else min(count, said))]
+
+    with pytest.raises(gp.DataError, match=text):
+        next(items)
+    assert good == list(range(len(good)))
+    with pytest.raises(StopIteration):
+        next(items)
+
+
+def test_elements_that_failed_count() -> None:
+    assert outcomes(failing(4).assert_cardinality(4)) == ["error", 1, 2, "error"]
+    assert outcomes(failing(4).ignore_errors().assert_cardinality(2)) == [1, 2]
+    assert outcomes(failing(4).ignore_errors().assert_cardinality(4)) == [1, 2, "error"]
+
+
+def test_promises_about_batches() -> None:
+    assert outcomes(R(5).batch(2).assert_cardinality(3)) == [[0, 1], [2, 3], [4]]
+    assert outcomes(R(5).batch(2).assert_cardinality(2)) == [[0, 1], [2, 3], "error"]
+    assert outcomes(R(5).assert_cardinality(4).batch(2)) == [[0, 1], [2, 3], "error"]
+
+
+def test_take_does_not_ask_for_more() -> None:
+    assert outcomes(R(9).assert_cardinality(3).take(3)) == [0, 1, 2]
+
+
+def test_it_does_not_look_at_values() -> None:
+    chain = Dataset.from_tensor_slices([jpeg(0)]).map(_image).assert_cardinality(1).batch(2).with_options(HOST)
+
+    assert "batches of 2" in str(chain.explain())
+    assert len(list(chain)) == 1
+
+
+@pytest.mark.parametrize(("count", "kind"), [(-2, ValueError), (-3, ValueError), (1.5, TypeError), ("5", TypeError)])
+def test_a_promise_that_is_no_number(count: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="assert_cardinality needs"):
+        R(3).assert_cardinality(count)
+
+
+# ---- pad_to_cardinality
+
+
+def test_zeros_are_appended_and_marked() -> None:
+    chain = Dataset.from_tensor_slices({"a": [1, 2], "b": [b"x", b"y"], "c": np.ones((2, 2), np.float32)})
+
+    padded = chain.pad_to_cardinality(4)
+
+    assert run(padded) == [
+        {"a": 1, "b": b"x", "c": [1, 1], "valid": True},
+        {"a": 2, "b": b"y", "c": [1, 1], "valid": True},
+        {"a": 0, "b": b"", "c": [0, 0], "valid": False},
+        {"a": 0, "b": b"", "c": [0, 0], "valid": False},
+    ]
+    assert len(padded) == 4
+    assert padded.element_spec["valid"] == TensorSpec((), bool)
+    kinds = [np.asarray(leaf).dtype for leaf in list(padded)[-1].values()]
+    assert kinds[0] == np.int64
+    assert kinds[2:] == [np.float32, np.bool_]
+
+
+def test_all_ranks_have_equally_many_batches() -> None:
+    chain = Dataset.from_tensor_slices({"x": np.arange(10)})
+    ranks = [run(chain.shard(4, rank).pad_to_cardinality(3, mask_key="real").batch(3)) for rank in range(4)]
+
+    assert [len(batches) for batches in ranks] == [1] * 4
+    assert sum(sum(batches[0]["real"]) for batches in ranks) == 10
+    seen = [x for batches in ranks for x, real in zip(batches[0]["x"], batches[0]["real"], strict=True) if real]
+    assert sorted(seen) == list(range(10))
+
+
+def test_a_dimension_that_is_not_known_is_as_large_as_in_the_last_element() -> None:
+    chain = R(1, 3).map(lambda n: {"x": np.ones((int(n), 2)), "n": {"m": int(n)}}).pad_to_cardinality(3)
+
+    assert run(chain)[-1] == {"x": [[0, 0], [0, 0]], "n": {"m": 0}, "valid": False}
+
+
+def test_padding_nothing_and_padding_what_is_empty() -> None:
+    chain = Dataset.from_tensor_slices({"a": np.arange(3)})
+
+    assert run(chain.pad_to_cardinality(3)) == [{"a": i, "valid": True} for i in range(3)]
+    assert run(chain.take(0).pad_to_cardinality(2)) == [{"a": 0, "valid": False}] * 2
+    assert run(chain.filter(lambda x: x["a"] < 0).pad_to_cardinality(1)) == [{"a": 0, "valid": False}]
+
+
+def test_a_dataset_of_unknown_length_may_turn_out_too_long() -> None:
+    chain = Dataset.from_tensor_slices({"a": np.arange(3)}).filter(lambda x: x["a"] >= 0)
+
+    assert outcomes(chain.pad_to_cardinality(2)) == [{"a": 0, "valid": True}, {"a": 1, "valid": True}, "error"]
+
+
+def test_elements_that_failed_keep_their_place() -> None:
+    chain = R(3).map(lambda x: {"a": inverse(x)}, spec={"a": TensorSpec((), "int64")}).pad_to_cardinality(4)
+
+    assert outcomes(chain) == ["error", {"a": 1, "valid": True}, {"a": 2, "valid": True}, {"a": 0, "valid": False}]
+
+
+def test_padding_has_keys_of_its_own() -> None:
+    chain = Dataset.from_tensor_slices({"a": np.arange(2)}).pad_to_cardinality(6)
+    drawn = chain.map(lambda x, rng: float(rng.random()), rng=True)
+
+    assert len(set(run(drawn))) == 6
+    assert run(drawn.with_options(Options(seed=1))) != run(drawn.with_options(Options(seed=2)))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: R(2).pad_to_cardinality(4), "dicts"),
+        (lambda: Dataset.from_tensor_slices({"a": [1, 2]}).pad_to_cardinality(1), "at most 1 elements, got 2"),
+        (lambda: Dataset.from_tensor_slices({"a": [1, 2]}).repeat().pad_to_cardinality(9), "finite"),
+        (lambda: Dataset.from_tensor_slices({"valid": [1, 2]}).pad_to_cardinality(4), "without the key 'valid'"),
+        (lambda: Dataset.from_tensor_slices({"a": [1, 2]}).pad_to_cardinality(-1), ">= 0"),
+        (lambda: list(R(2).map(lambda x: (int(x),)).pad_to_cardinality(4)), r"dicts.*pad_to_cardinality at"),
+    ],
+)
+def test_what_cannot_be_padded(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(gp.PlanError, match=text):
+        make()
+
+
+# ---- get_single_element
+
+
+def test_the_one_element() -> None:
+    assert Dataset.from_tensors((1, {"a": b"x"})).get_single_element() == (1, {"a": b"x"})
+    assert R(7).batch(10).get_single_element().tolist() == list(range(7))
+
+
+def test_none_or_several_are_an_error_and_no_thread_is_left() -> None:
+    with pytest.raises(ValueError, match="got an empty one"):
+        R(0).get_single_element()
+    with pytest.raises(ValueError, match="got more than one"):
+        R(2).prefetch(2).get_single_element()
+    with pytest.raises(gp.DataError, match="ZeroDivisionError"):
+        failing(1).prefetch(2).get_single_element()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-prefetch")]
+
+
+# ---- fingerprint
+
+
+def test_equal_chains_have_equal_fingerprints() -> None:
+    def chain(k: int) -> Dataset:
+        return R(9).map(lambda x: x * k).shuffle(3).scan(0, lambda s, x: (s + x, s))
+
+    assert chain(2).fingerprint() == chain(2).fingerprint()
+    assert len({chain(2).fingerprint(), chain(3).fingerprint(), chain(2).unique().fingerprint()}) == 3
+    assert 0 <= chain(2).fingerprint() < 2**64

@@ -1,0 +1,662 @@
+"""Shortcuts for one element: each gives what the general rule gives, and reads no further than it did."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.arithmetic import OPERATORS, Arithmetic
+from gpupipe.eager import run as run_op
+from gpupipe.errors import DataError, GpupipeError, PlanTypeError
+from gpupipe.flow.base import BatchStream, Context, Element, Hole, Run, Stream
+from gpupipe.flow.elements import ZipFlow
+from gpupipe.flow.forming import BatchFormer, Group
+from gpupipe.flow.python_map import kind_of, like, quick_leaf
+from gpupipe.flow.shuffle import Draws, ShuffleFlow
+from gpupipe.flow.sources import RangeFlow, fits
+from gpupipe.flow.stack import stack_rows
+from gpupipe.random import BatchRng, hash64, mix64
+from gpupipe.spec import LEAF, Compound, DatasetSpec, as_leaf, flatten, own, spec_of
+from tests.behaviour.model import outcomes
+
+quick = settings(max_examples=300, deadline=None, database=None, derandomize=True)
+
+
+def context(on_error: str = "raise") -> Context:
+    return Context(Run(Options(on_error=on_error).resolve()))  # type: ignore[arg-type]
+
+
+# ---- sources
+
+RANGES = [
+    ("int64", range(3000)),
+    ("int64", range(5000, -5000, -7)),
+    ("int64", range(2**63 - 3, 2**63)),
+    ("int64", range(-(2**63), -(2**63) + 2049, 2)),
+    ("int64", range(0, 2**70, 2**69)),
+    ("uint64", range(2**63 - 1030, 2**63 + 1030)),
+    ("uint8", range(250, 260)),
+    ("int8", range(-3, 3)),
+    ("float16", range(2040, 2060)),
+    ("float32", range(2**24 - 4, 2**24 + 1100)),
+    ("float32", range(2**53 + 2**29 - 3, 2**53 + 2**29 + 5)),
+    ("float64", range(-(2**53) - 5, -(2**53) + 5)),
+]
+
+
+@pytest.mark.parametrize(("dtype", "numbers"), RANGES, ids=str)
+def test_numbers_made_in_blocks_are_those_made_one_by_one(dtype: str, numbers: range) -> None:
+    kind = np.dtype(dtype).type
+    expected: list[Any] = []
+    ends = ""
+    try:
+        for number in numbers:
+            expected.append(kind(number))
+    except OverflowError as error:
+        ends = str(error)
+
+    got: list[Element] = []
+    try:
+        got.extend(RangeFlow(numbers, np.dtype(dtype)).open(context()))
+        ended = ""
+    except OverflowError as error:
+        ended = str(error)
+
+    assert [element[0][0] for element in got] == expected
+    assert {type(element[0][0]) for element in got} == {kind}
+    assert [element[2] for element in got] == list(range(len(expected)))
+    assert ended == ends
+
+
+def test_slices_are_numbered_and_keep_their_types() -> None:
+    names = [b"a\0", b"b", b"c"]
+    dataset = Dataset.from_tensor_slices((np.arange(3, dtype=np.int8), np.array(names, object), np.eye(3)))
+
+    got = list(dataset)
+
+    assert [type(x) for x, _, _ in got] == [np.int8] * 3
+    assert [name for _, name, _ in got] == names
+    assert [row.tolist() for _, _, row in got] == np.eye(3).tolist()
+
+
+# ---- what Python functions return
+
+numbers = st.one_of(
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.integers(-5, 5),
+    st.floats(),
+    st.binary(max_size=3),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+    st.sampled_from([
+        np.int8(3), np.uint64(2**63), np.float16(0.5), np.longdouble(2), np.bool_(True), np.datetime64("2020-01-01"),
+        np.timedelta64(3, "s"), np.str_("x"), np.bytes_(b"x"), np.complex64(1j), memoryview(b"abc"), bytearray(b"x"),
+        np.arange(6).reshape(2, 3), np.array(3), np.array([b"x", b"y"], object), np.array(["x"]),
+        np.arange(3, dtype=">i4"), [1, 2], [1.5], [], np.ma.array([1, 2]), None,
+    ]),
+)  # fmt: skip
+
+
+def outcome(make: Any) -> Any:
+    try:
+        return make()
+    except (GpupipeError, UnicodeEncodeError) as error:
+        return type(error)
+
+
+def same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and (
+        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") and a.dtype == b.dtype and a.shape == b.shape
+        if isinstance(a, (np.ndarray, np.generic))
+        else a == b
+    )
+
+
+@quick
+@given(value=numbers)
+def test_a_leaf_that_its_type_decides_is_what_the_general_rule_makes(value: Any) -> None:
+    got = quick_leaf(value)
+
+    assert got is None or same(got, own(as_leaf(value)))
+    assert not isinstance(got, np.ndarray) or not np.shares_memory(got, value)
+
+
+def test_the_usual_results_take_the_short_way() -> None:
+    usual = [1, 2.5, True, b"x", "x", np.float32(1), np.zeros(3, np.uint8)]
+
+    assert all(quick_leaf(value) is not None for value in usual)
+    assert like(flatten(("a", "b"))[1], (1, 2.5)) == (1, 2.5)
+    assert like(flatten({"a": 0, "b": 0})[1], {"a": 1, "b": 2}) == (1, 2)
+
+
+nested = st.recursive(
+    numbers,
+    lambda inner: st.one_of(
+        st.tuples(inner),
+        st.tuples(inner, inner),
+        st.dictionaries(st.sampled_from("ab"), inner, min_size=1),
+        inner.map(lambda x: [x]),
+    ),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@quick
+@given(first=nested, value=nested)
+def test_columns_by_type_and_length_are_those_of_the_general_rule(first: Any, value: Any) -> None:
+    if first is None or isinstance(first, list):
+        return
+    structure = flatten(first)[1]
+    got = like(structure, value)
+
+    if got is not None:
+        leaves, found = flatten(value)
+        assert found == structure
+        assert all(map(same, got, [own(as_leaf(leaf)) for leaf in leaves]))
+
+
+SPECS = [TensorSpec(shape, dtype) for shape in [None, (), (3,), (None, 3), (2, 3), (None,)]
+         for dtype in [None, "int64", "float32", bytes, "bool", "uint8"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [*SPECS, DatasetSpec(TensorSpec((), "int64"))], ids=str)
+def test_what_fits_a_spec_is_what_the_spec_accepts(spec: TensorSpec) -> None:
+    leaves = [
+        np.int64(3), np.float32(2), np.bool_(True), b"x", np.zeros(3, np.float32), np.zeros((2, 3), np.int64),
+        np.zeros((4, 3), np.uint8), np.array(5), np.zeros((0,), bool),
+    ]  # fmt: skip
+
+    assert [fits(leaf, spec) for leaf in leaves] == [spec.accepts(spec_of(leaf)) for leaf in leaves]
+    assert not fits(np.array([b"x"], object), spec)  # the general rule knows that these are byte strings
+
+
+class Ragged(Compound):
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def leaf_spec(self) -> TensorSpec:
+        return TensorSpec((None,) * self.rank, "int64")
+
+
+def test_leaves_that_say_their_own_spec_are_of_no_kind() -> None:
+    assert kind_of(Ragged(1)) != kind_of(Ragged(2))
+    assert not fits(Ragged(1), TensorSpec((), "int64"))
+    assert kind_of(np.zeros(3)) == kind_of(np.ones(5)) != kind_of(np.zeros((3, 1)))
+    assert kind_of(np.zeros(3)) != kind_of(np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_a_result_unlike_the_first_is_a_hole_also_after_many_that_are(calls: int | None) -> None:
+    results = [1, np.int64(2), 3, 2.5, True, 4, (5,), None, np.array(6), 2**63, 7]
+    dataset = Dataset.range(len(results)).map(lambda i, r=results: r[int(i)], num_parallel_calls=calls)
+
+    assert outcomes(dataset) == [1, 2, 3, "error", "error", 4, "error", "error", 6, "error", 7]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_function_that_raises_stop_iteration_fails_for_one_element(on_error: str) -> None:
+    def fn(x: Any) -> Any:
+        if x == 1:
+            raise StopIteration
+        return x
+
+    dataset = Dataset.range(4).map(fn).with_options(Options(on_error=on_error))  # type: ignore[arg-type]
+
+    assert outcomes(dataset) == ([0, "error", 2, 3] if on_error == "raise" else [0, 2, 3])
+
+
+def test_what_a_function_is_given_and_returns_is_never_shared() -> None:
+    buffer = np.zeros(2, np.int64)
+
+    def fill(x: Any) -> Any:
+        buffer[:] = x
+        return buffer
+
+    got = list(Dataset.range(3).map(fill))
+
+    assert [row.tolist() for row in got] == [[0, 0], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_eager_ops_in_a_map_draw_by_identity_and_by_number_of_the_call(calls: int | None) -> None:
+    image = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+
+    def twice(i: Any) -> Any:
+        first = ops.random_flip_left_right(image)
+        return (first, ops.random_flip_left_right(image)) if i % 3 else (first, first)
+
+    dataset = Dataset.range(40).map(twice, traced=False, num_parallel_calls=calls).with_options(Options(seed=5))
+    got = [tuple(bool((x != image).any()) for x in pair) for pair in dataset]
+
+    stream = mix64(Context(Run(Options().resolve())).key, hash64("range"))
+
+    def mirrored(i: int, call: int) -> bool:
+        key = mix64(mix64(stream, i), hash64("map#0"))
+        rng = BatchRng(5, 0, np.array([key], np.uint64), hash64(f"random_flip_left_right#{call}/eager"))
+        return bool(rng.uniform()[0] < 0.5)
+
+    assert got == [(mirrored(i, 0), mirrored(i, 1 if i % 3 else 0)) for i in range(40)]
+    assert len(set(got)) == 4
+
+
+def test_a_dataset_that_a_function_runs_leaves_its_own_draws_alone() -> None:
+    image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+
+    def flipped(_: Any) -> Any:
+        return run_op(ops.RandomFlipLeftRight(), [image], None)  # type: ignore[attr-defined]
+
+    inner = Dataset.range(3).map(flipped, traced=False)
+
+    def nested(x: Any) -> Any:
+        list(inner)
+        return flipped(x)
+
+    alone, around = Dataset.range(20).map(flipped, traced=False), Dataset.range(20).map(nested, traced=False)
+
+    assert [x.tolist() for x in alone] == [x.tolist() for x in around]
+
+
+# ---- filters and compiled expressions
+
+
+@pytest.mark.parametrize(
+    "answer", [True, np.bool_(True), np.array(True), 1, np.int64(1), (True,), (True, True), None, "x"], ids=repr
+)
+def test_only_booleans_answer_for_a_filter(answer: Any) -> None:
+    dataset = Dataset.range(2).filter(lambda x: [answer].pop())
+
+    fine = isinstance(answer, (bool, np.bool_, np.ndarray)) or (type(answer) is tuple and len(answer) == 1)
+    expected: list[Any] = [0, 1] if fine else [] if type(answer) is tuple else ["error", "error"]
+    assert outcomes(dataset) == expected
+
+
+SAMPLES = (np.int64(7), np.int64(3)), (np.arange(1, 4), np.int64(2)), (np.bool_(True), np.bool_(False))
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_a_compiled_operator_is_the_operator(name: str) -> None:
+    for a, b in SAMPLES:
+        for op, xs in (
+            (Arithmetic(name, right=b), (a,)),
+            (Arithmetic(name, left=a), (b,)),
+            (Arithmetic(name), (a,) if name in ("neg", "invert", "abs") else (a, b)),
+        ):
+            results = []
+            for call in (op.reference, op.compiled()):
+                try:
+                    results.append(np.asarray(call(*xs)).tolist())
+                except Exception as error:
+                    results.append(type(error))
+            assert results[0] == results[1]
+
+
+def test_an_image_is_still_computed_in_float32() -> None:
+    op = Arithmetic("truediv", right=255, image=True)
+
+    assert op.compiled()(np.full((1, 1, 3), 51, np.uint8)).dtype == np.float32
+
+
+def test_one_call_after_the_other_is_what_the_general_program_computes() -> None:
+    def text(dataset: Dataset) -> tuple[list[Any], str]:
+        items, seen = iter(dataset), []
+        with pytest.raises(DataError) as failed:
+            for element in items:
+                seen.append(int(element[0] if isinstance(element, tuple) else element))
+        return seen, str(failed.value)
+
+    arrays = Dataset.from_generator(
+        lambda: iter([np.arange(n) for n in (3, 4, 2, 5)]), output_signature=TensorSpec((None,), "int64")
+    )
+    alone = arrays.map(lambda x: (x[2] + 1) * 2 % 5)
+    general = arrays.map(lambda x: ((x[2] + 1) * 2 % 5, x[0]))
+
+    assert text(alone) == text(general)
+    assert text(alone)[0] == [1, 1]
+    assert "from_generator at index 2" in text(alone)[1]
+    assert [int(x) for x in Dataset.range(8).filter(lambda x: (x + 1) % 3 == 0)] == [2, 5]
+
+
+def test_columns_that_are_only_picked_are_the_same_values() -> None:
+    rows = np.arange(6).reshape(3, 2)
+    pairs = Dataset.zip((Dataset.from_tensor_slices((rows, rows * 10)), Dataset.range(3)))
+
+    picked = pairs.map(lambda ab, c: (c, ab[1])).batch(3)
+    one = pairs.map(lambda ab, c: ab[0]).batch(3)
+
+    (count, tens), *rest = picked
+    assert (count.tolist(), tens.tolist(), rest) == ([0, 1, 2], (rows * 10).tolist(), [])
+    assert [batch.tolist() for batch in one] == [rows.tolist()]
+
+
+# ---- forming batches, against the plain rules element by element
+
+
+class PlainFormer:
+    """The rules of `BatchFormer`, written for one element at a time."""
+
+    def __init__(self, source: Iterator[Element], size: int, drop: bool, on_error: str) -> None:
+        self.source, self.size, self.drop, self.on_error = source, size, drop, on_error
+        self.pending: deque[Element] = deque()
+        self.rows: list[Any] = []
+        self.taken: list[Any] = []
+        self.early: list[Any] = []
+        self.last: Any = None
+
+    def next(self) -> Any:
+        rows, taken = self.rows, self.taken
+        while len(rows) < self.size:
+            element = self.pending.popleft() if self.pending else next(self.source, None)
+            if element is None:
+                break
+            value, *where = element
+            if type(value) is not Hole:
+                rows.extend((value, *place) for _, *place in self.early)
+                taken.extend(self.early)
+                self.early.clear()
+                self.last = value
+                rows.append(element)
+                taken.append(element)
+            elif value.raised or self.on_error == "raise":
+                taken.append("raised")
+                return "raised"
+            elif self.on_error == "replace":
+                if self.last is None:
+                    self.early.append(element)
+                else:
+                    rows.append((self.last, *where))
+                    taken.append(element)
+        if len(rows) < self.size and (self.drop or not rows):
+            return None
+        cut = self.size if len(rows) > self.size else len(taken)
+        group = rows[: self.size], taken[:cut]
+        self.rows, self.taken = rows[self.size :], taken[cut:]
+        return group
+
+    def take_back(self) -> list[Any]:
+        taken = [*self.taken, *self.early]
+        self.rows, self.taken, self.early = [], [], []
+        return taken
+
+
+class Counted:
+    """An iterator that knows how far it was read."""
+
+    def __init__(self, elements: list[Element]) -> None:
+        self.elements, self.read = elements, 0
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        if self.read == len(self.elements):
+            raise StopIteration
+        self.read += 1
+        return self.elements[self.read - 1]
+
+
+def shown(item: Any) -> Any:
+    """A group or element as the plain rules write it."""
+    if isinstance(item, Group):
+        return [*item.rows], [*map(shown, item.taken)]
+    return "raised" if item is not None and type(item[0]) is Hole and item[0].raised else item
+
+
+@settings(max_examples=600, deadline=None, database=None, derandomize=True)
+@given(
+    kinds=st.lists(st.sampled_from(["good", "good", "good", "hole", "raised"]), max_size=24),
+    size=st.integers(1, 5),
+    drop=st.booleans(),
+    on_error=st.sampled_from(["raise", "skip", "replace"]),
+    backs=st.sets(st.integers(0, 8), max_size=2),
+)
+def test_batches_are_formed_by_the_plain_rules(
+    kinds: list[str], size: int, drop: bool, on_error: str, backs: set[int]
+) -> None:
+    stream = Stream(1, "x")
+    elements: list[Element] = []
+    for i, kind in enumerate(kinds):
+        hole = Hole(DataError("bad"))
+        hole.raised = kind == "raised"
+        elements.append(((i,) if kind == "good" else hole, stream, i))
+    one, two = Counted(elements), Counted(elements)
+    former = BatchFormer(one, size, drop, context(on_error).run)
+    plain = PlainFormer(two, size, drop, on_error)
+
+    for step in range(2 * len(kinds) + 4):
+        wanted = plain.next()
+        got = former.next()
+
+        assert shown(got) == wanted
+        assert one.read == two.read
+        if step in backs:  # a repair: everything not yet in a group goes back in front
+            back, again = former.take_back(), plain.take_back()
+            assert [*map(shown, back)] == again
+            kept = [element for element in back if shown(element) != "raised"]
+            former.put_back(kept, plain.last)
+            plain.pending.extendleft(reversed(kept))
+
+
+def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
+    class Source:
+        def __init__(self) -> None:
+            self.at = 0
+
+        def __iter__(self) -> Iterator[Element]:
+            return self
+
+        def __next__(self) -> Element:
+            self.at += 1
+            if self.at == 3:
+                raise PlanTypeError("no dataset")
+            return (self.at,), Stream(1, "x"), self.at
+
+    former = BatchFormer(Source(), 4, False, context().run)
+
+    with pytest.raises(PlanTypeError):
+        former.next()
+    group = former.next()
+    assert isinstance(group, Group)
+    assert [row[0] for row in group.rows] == [(1,), (2,), (4,), (5,)]
+
+
+def test_nothing_is_read_beyond_an_element_that_failed() -> None:
+    seen: list[int] = []
+
+    def fn(x: Any) -> Any:
+        seen.append(int(x))
+        return 1 // int(x - 3)
+
+    items = iter(Dataset.range(100).map(fn).batch(10))
+    with pytest.raises(gp.DataError):
+        next(items)
+
+    assert seen == [0, 1, 2, 3]
+    assert next(items).tolist() == [1 // (x - 3) for x in range(11) if x != 3]
+    assert seen == [*range(11)]
+
+
+def test_forming_a_batch_stops_behind_the_element_at_hand() -> None:
+    at = context()
+
+    class Stopping(Counted):
+        def __next__(self) -> Element:
+            element = super().__next__()
+            if self.read == 5:
+                at.run.stopped.set()
+            return element
+
+    source = Stopping([((i,), Stream(1, "x"), i) for i in range(100)])
+
+    assert BatchFormer(source, 50, False, at.run).next() is None
+    assert source.read == 5
+
+
+def test_a_batch_that_never_fills_ends_when_the_iterator_is_closed() -> None:
+    begun = threading.Event()
+
+    def fn(x: Any) -> Any:
+        begun.set()
+        return x
+
+    items = iter(Dataset.range(1).repeat().map(fn).batch(1 << 40))
+    thread = threading.Thread(target=lambda: next(items, None))
+    thread.start()
+    assert begun.wait(10)
+    items.close()
+    thread.join(10)
+
+    assert not thread.is_alive()
+
+
+def test_a_batch_remembers_the_identities_of_its_rows() -> None:
+    one, two = Stream(1, "one"), Stream(2, "two", "offset")
+    elements: list[Element] = [((0,), one, 5), ((1,), two, 7)]
+
+    made, given = BatchStream.of(elements), BatchStream([(one, 5), (two, 7)])
+
+    for stream in (made, given):
+        assert stream.rows == [(one, 5), (two, 7)]
+        assert (stream.key, stream.name, stream.unit) == (1, "one", "index")
+
+
+def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
+    where: list[Element] = [((), Stream(1, "x"), i) for i in range(2)]
+
+    assert stack_rows([np.zeros(2, np.float32), np.ones(2)], where, "").dtype == np.float64
+    assert stack_rows([np.array(1), np.int64(2)], where, "").tolist() == [1, 2]
+    for odd in (np.zeros((2, 1)), np.zeros((0,)), np.float64(3), np.zeros((2, 0))):
+        with pytest.raises(gp.DataError, match=r"needs elements of one shape.*x at index 0"):
+            stack_rows([np.zeros(2), odd], where, "")
+    with pytest.raises(gp.DataError, match="one shape"):
+        stack_rows([np.zeros(0), np.zeros((0, 3))], where, "")
+
+
+# ---- shuffle, zip, interleave
+
+
+def test_words_drawn_in_many_blocks_are_those_drawn_block_by_block() -> None:
+    at = context()
+    draws = Draws(ShuffleFlow(RangeFlow(range(3), np.dtype("int64")), 3, 9), at)
+    count = 1024 * 40
+
+    got = [(draws.left or draws.more()).pop() for _ in range(count)]
+
+    expected: list[int] = []
+    for block in range(40):
+        keys = np.array([mix64(at.key, block)], np.uint64)
+        expected += BatchRng(mix64(0, 9), 0, keys, hash64("shuffle")).words(1024)[0].tolist()
+    assert got == expected
+
+
+@pytest.mark.parametrize(("count", "size"), [(5000, 100), (100, 100), (100, 101), (99, 1000), (10, 1)])
+def test_a_shuffle_swaps_the_chosen_with_the_first(count: int, size: int) -> None:
+    got = [int(x) for x in Dataset.range(count).shuffle(size, seed=9)]
+
+    words: Iterator[int] = iter(())
+    ring: list[int] = []
+    expected: list[int] = []
+    block, source = 0, iter(range(count))
+    for _ in range(count):
+        while len(ring) < size and (x := next(source, None)) is not None:
+            ring.append(x)
+        word = next(words, None)
+        if word is None:
+            keys = np.array([mix64(context().key, block)], np.uint64)
+            words = iter(BatchRng(mix64(0, 9), 0, keys, hash64("shuffle")).words(1024)[0].tolist())
+            word, block = next(words), block + 1
+        chosen = word % len(ring)
+        expected.append(ring[chosen])
+        ring[chosen] = ring[0]
+        ring.pop(0)
+    assert got == expected
+
+
+class Given:
+    """A flow of elements that are there already; it notes who was asked."""
+
+    def __init__(self, name: str, elements: list[Element], asked: list[str]) -> None:
+        self.name, self.elements, self.asked = name, elements, asked
+
+    def open(self, at: Context) -> Iterator[Element]:
+        for element in self.elements:
+            self.asked.append(self.name)
+            yield element
+
+
+def zipped(inputs: list[list[Element]], asked: list[str]) -> Iterator[Element]:
+    """A zip by its definition: one counted element of each, raised holes handed on as they come."""
+    flows = [Given(str(j), elements, asked).open(context()) for j, elements in enumerate(inputs)]
+    while True:
+        parts: list[Element] = []
+        for flow in flows:
+            for element in flow:
+                if type(element[0]) is Hole and element[0].raised:
+                    yield element
+                else:
+                    parts.append(element)
+                    break
+            else:
+                return
+        holes = [part[0] for part in parts if type(part[0]) is Hole]
+        columns = [column for part in parts if type(part[0]) is not Hole for column in part[0]]
+        whole = (*columns, *(part[1:] for part in parts[1:]))
+        yield holes[0] if holes else whole, *parts[0][1:]
+
+
+@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@given(st.lists(st.lists(st.sampled_from(["good", "good", "hole", "raised"]), max_size=6), min_size=1, max_size=3))
+def test_a_zip_reads_and_pairs_as_defined(kinds: list[list[str]]) -> None:
+    inputs: list[list[Element]] = []
+    for j, column in enumerate(kinds):
+        stream = Stream(j, str(j))
+        elements: list[Element] = []
+        for i, kind in enumerate(column):
+            hole = Hole(DataError("bad"))
+            hole.raised = kind == "raised"
+            elements.append(((j, i) if kind == "good" else hole, stream, i))
+        inputs.append(elements)
+    one: list[str] = []
+    two: list[str] = []
+    items = ZipFlow([Given(str(j), elements, one) for j, elements in enumerate(inputs)], 1).open(context())
+    model = zipped(inputs, two)
+
+    while True:
+        got, wanted = next(items, None), next(model, None)
+        assert got == wanted
+        assert one == two
+        if got is None:
+            break
+
+
+def test_an_interleave_goes_on_behind_a_function_that_made_no_dataset() -> None:
+    def inner(x: Any) -> Any:
+        if x == 1:
+            return int(x)
+        return Dataset.range(int(x), int(x) + 2)
+
+    items = iter(Dataset.range(4).interleave(inner, cycle_length=2))
+    seen: list[Any] = []
+    for _ in range(20):
+        try:
+            seen.append(int(next(items)))
+        except StopIteration:
+            break
+        except PlanTypeError:
+            seen.append("error")
+
+    assert seen.count("error") == 1
+    assert sorted(x for x in seen if x != "error") == [0, 1, 2, 3, 3, 4]
+
+
+def test_leaf_is_the_structure_of_a_lone_value() -> None:
+    assert like(LEAF, (1,)) is None
+    assert like(LEAF, {"a": 1}) is None

@@ -1,0 +1,610 @@
+"""cache(file) and snapshot: whose elements a file holds, who may write it, what is left when things go wrong."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.flow import disk
+from tests.behaviour.model import outcomes, plain, run
+
+
+class Pair(NamedTuple):
+    number: Any
+    text: Any
+
+
+def noted(x: Any) -> Any:
+    # Kept in a module that is no part of the chain: what a function has in its own module counts as part of it.
+    sys.noted_calls.append(int(x))  # type: ignore[attr-defined]
+    return x
+
+
+@pytest.fixture(autouse=True)
+def calls() -> Iterator[list[int]]:
+    sys.noted_calls = []  # type: ignore[attr-defined]
+    yield sys.noted_calls  # type: ignore[attr-defined]
+    del sys.noted_calls  # type: ignore[attr-defined]
+
+
+def numbers(n: int = 5) -> Dataset:
+    return Dataset.range(n).map(noted, traced=False)
+
+
+def files(path: Path) -> list[str]:
+    return sorted(os.listdir(path))
+
+
+KINDS: dict[str, Callable[[Dataset, Path], Dataset]] = {
+    "cache": lambda dataset, path: dataset.cache(path / "c"),
+    "snapshot": lambda dataset, path: dataset.snapshot(path / "s"),
+    "snapshot GZIP": lambda dataset, path: dataset.snapshot(path / "s", compression="GZIP"),
+}
+
+
+@pytest.fixture(params=[*KINDS])
+def kept(request: pytest.FixtureRequest) -> Callable[[Dataset, Path], Dataset]:
+    return KINDS[request.param]
+
+
+def test_the_second_pass_comes_from_the_file(tmp_path: Path, calls: list[int], kept: Any) -> None:
+    dataset = kept(numbers(), tmp_path)
+
+    assert run(dataset) == run(dataset) == run(dataset.repeat(2))[:5] == [0, 1, 2, 3, 4]
+    assert calls == [0, 1, 2, 3, 4]
+
+
+def test_a_chain_written_anew_finds_the_file(tmp_path: Path, calls: list[int], kept: Any) -> None:
+    assert run(kept(numbers(), tmp_path)) == run(kept(numbers(), tmp_path)) == [0, 1, 2, 3, 4]
+
+    assert calls == [0, 1, 2, 3, 4]
+
+
+def test_another_pass_of_one_iterator_comes_from_the_file(tmp_path: Path, calls: list[int]) -> None:
+    assert run(numbers(3).cache(tmp_path / "c").repeat(3)) == [0, 1, 2] * 3
+    assert calls == [0, 1, 2]
+
+
+ELEMENTS: dict[str, Any] = {
+    "scalars": lambda: Dataset.range(3),
+    "bytes": lambda: Dataset.from_tensor_slices([b"a\0", b"", b"\xff" * 5000]),
+    "nested": lambda: Dataset.range(3).map(
+        lambda x: {"a": (int(x), np.ones((int(x), 2), np.float32)), "b": Pair(x, b"t")}, traced=False
+    ),
+    "unknown spec": lambda: Dataset.from_generator(lambda: iter([(1, "x"), (2, "y")])),
+    "batches": lambda: Dataset.from_tensor_slices((np.arange(5.0), [b"a", b"b", b"c", b"d", b"e"])).batch(2),
+    "ragged": lambda: Dataset.range(1, 4).map(lambda x: np.arange(x), traced=False, spec=TensorSpec((None,), "int64"))
+        .ragged_batch(2),
+    "nothing": lambda: Dataset.range(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", ELEMENTS.values(), ids=ELEMENTS.keys())
+def test_elements_are_what_the_chain_gives(tmp_path: Path, make: Callable[[], Dataset], kept: Any) -> None:
+    expected = list(make())
+    for _ in range(3):
+        got = list(kept(make(), tmp_path))
+
+        assert repr(got) == repr(expected)
+
+
+def test_a_cache_behaves_like_one_in_memory(tmp_path: Path) -> None:
+    def drawn(x: Any, rng: np.random.Generator) -> Any:
+        return x, rng.random()
+
+    def chain(cached: Callable[[Dataset], Dataset]) -> list[Any]:
+        below = Dataset.range(20).shuffle(5).map(drawn, rng=True)
+        above = (
+            cached(below).map(lambda x, r: (x, r), traced=False).map(lambda x, r, rng: (x, r, rng.random()), rng=True)
+        )
+        return [run(above), run(above), run(above.repeat(2))]
+
+    assert chain(lambda d: d.cache(tmp_path / "c")) == chain(lambda d: d.cache())
+
+
+def test_rows_of_cached_batches_keep_their_identities(tmp_path: Path) -> None:
+    def drawn(x: Any, rng: np.random.Generator) -> Any:
+        return x, rng.random()
+
+    def chain(cached: Callable[[Dataset], Dataset]) -> list[Any]:
+        above = cached(Dataset.range(10).shuffle(4).batch(3)).unbatch().map(drawn, rng=True)
+        return [sorted(run(above)), sorted(run(above))]
+
+    without = chain(lambda d: d.cache())
+    assert chain(lambda d: d.cache(tmp_path / "c")) == without
+    assert without[0] != without[1]
+
+
+def test_the_order_is_frozen_and_the_epochs_behind_it_are_not(tmp_path: Path) -> None:
+    cached = Dataset.range(50).shuffle(50).cache(tmp_path / "c")
+    first = run(cached)
+
+    assert run(cached) == first != list(range(50))
+    shuffled = cached.shuffle(50)
+    assert run(shuffled) != run(shuffled)
+
+
+def test_bad_elements_are_kept_as_errors(tmp_path: Path, calls: list[int]) -> None:
+    def fail(x: Any) -> Any:
+        noted(x)
+        if x == 1:
+            raise ValueError("one is bad")
+        return x
+
+    dataset = Dataset.range(3).map(fail, traced=False).cache(tmp_path / "c")
+
+    assert outcomes(dataset) == outcomes(dataset) == [0, "error", 2]
+    assert calls == [0, 1, 2]
+    with pytest.raises(gp.DataError, match="one is bad") as caught:
+        list(dataset)
+    assert type(caught.value).__name__ == "FunctionError"
+    assert (caught.value.file, caught.value.offset) == ("range", 1)
+    assert run(dataset.with_options(Options(on_error="skip"))) == [0, 2]
+
+
+# ---- whose elements they are
+
+
+def test_another_chain_on_the_same_path_gets_its_own_file(
+    tmp_path: Path, calls: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        assert run(numbers().cache(tmp_path / "c")) == [0, 1, 2, 3, 4]
+        assert not caplog.messages
+        assert run(numbers(3).cache(tmp_path / "c")) == [0, 1, 2]
+
+    assert "elements of another chain" in caplog.messages[0]
+    assert run(numbers().cache(tmp_path / "c")) == [0, 1, 2, 3, 4]
+    assert calls == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert len(files(tmp_path)) == 2
+
+
+FACTOR = 2
+
+
+def scaled(x: Any) -> Any:
+    return x * FACTOR
+
+
+def doubly(x: Any) -> Any:
+    return scaled(scaled(x))
+
+
+class Scale:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.factor
+
+
+def test_what_a_function_uses_is_part_of_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chain(fn: Any) -> list[Any]:
+        return run(Dataset.range(3).map(fn, traced=False).cache(tmp_path / "c"))
+
+    assert chain(doubly) == [0, 4, 8]
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3)  # a global that a function it calls reads
+    assert chain(doubly) == [0, 9, 18]
+    assert chain(Scale(5)) == [0, 5, 10]
+    assert chain(Scale(7)) == [0, 7, 14]
+    array = np.arange(1 << 19)  # 4 MB
+    assert chain(lambda x: array[x]) == [0, 1, 2]
+    array[:3] = 9  # the same memory
+    assert chain(lambda x: array[x]) == [9, 9, 9]
+    for factor in (10, 20):
+        assert chain(lambda x, factor=factor: x * factor) == [0, factor, 2 * factor]
+        assert chain(lambda x: x * factor) == [0, factor, 2 * factor]  # noqa: B023
+    assert len(files(tmp_path)) == 10
+
+
+def test_saved_data_is_told_apart_whoever_reads_it(tmp_path: Path) -> None:
+    for n in (2, 3):
+        Dataset.range(n).save(tmp_path / "s")
+        plain_one = Dataset.load(tmp_path / "s").cache(tmp_path / "c")
+        read = Dataset.load(tmp_path / "s", reader_func=lambda files: files.flat_map(lambda f: f)).cache(tmp_path / "d")
+        assert run(plain_one) == run(read) == run(read) == list(range(n))
+
+
+def test_inputs_and_inner_plans_are_part_of_the_chain(tmp_path: Path) -> None:
+    a, b = Dataset.range(2), Dataset.range(2, 4)
+    chains = {
+        "ab": (a.concatenate(b), [0, 1, 2, 3]),
+        "ba": (b.concatenate(a), [2, 3, 0, 1]),
+        "aa": (a.concatenate(a), [0, 1, 0, 1]),
+        "inner a": (a.flat_map(lambda x: Dataset.range(5).take(1)), [0, 0]),
+        "inner b": (a.flat_map(lambda x: Dataset.range(5).take(2)), [0, 1, 0, 1]),
+        "traced +": (a.map(lambda x: x + 1), [1, 2]),
+        "traced *": (a.map(lambda x: x * 3), [0, 3]),
+        "closure": (a.flat_map(lambda x: b), [2, 3, 2, 3]),
+    }
+    for _ in range(2):
+        for chain, expected in chains.values():
+            assert run(chain.cache(tmp_path / "c")) == expected
+    assert len(files(tmp_path)) == len(chains)
+
+
+def test_large_arrays_count_by_content(tmp_path: Path) -> None:
+    array = np.zeros((3, 1 << 18))  # 6 MB: not copied by the dataset
+
+    first = [x.sum() for x in Dataset.from_tensor_slices(array).cache(tmp_path / "c")]
+    array[1] = 1
+    second = [x.sum() for x in Dataset.from_tensor_slices(array).cache(tmp_path / "c")]
+
+    assert first == [0, 0, 0]
+    assert second == [0, 1 << 18, 0]
+
+
+@pytest.mark.parametrize("options", [Options(seed=1), Options(on_error="skip"), Options(max_pixels=3)], ids=str)
+def test_settings_that_change_elements_have_their_own_file(tmp_path: Path, calls: list[int], options: Options) -> None:
+    dataset = numbers(2).cache(tmp_path / "c")
+
+    run(dataset)
+    run(dataset.with_options(options))
+    run(dataset.with_options(Options(threads=3)))
+
+    assert calls == [0, 1, 0, 1]
+    assert len(files(tmp_path)) == 2
+
+
+def test_changed_data_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    dataset = gp.TextLineDataset(str(path)).cache(tmp_path / "c")
+    listed = Dataset.from_tensor_slices([str(path)]).flat_map(gp.TextLineDataset).cache(tmp_path / "d")
+
+    for text in ("a\nb\n", "other\nlines\n"):
+        path.write_text(text)
+        os.utime(path, ns=(1, len(text)))
+        assert run(dataset) == run(listed) == run(dataset) == [line.encode() for line in text.split()]
+
+
+def test_executors_have_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpupipe.transform.choose import Choice
+
+    images = (
+        Dataset.from_tensors(np.zeros((4, 4, 3), np.uint8)).map(lambda x: ops.flip_left_right(x)).cache(tmp_path / "c")
+    )
+    keys = []
+    for executor in ("dali-cpu", "dali-gpu", "numpy"):
+        choice = Choice(executor, None, "")
+        monkeypatch.setattr(disk, "resolve_device", lambda settings, choice=choice: choice)
+        keys.append(images.plan.store.key(images.options().resolve()))  # type: ignore[attr-defined]
+
+    assert len(set(keys)) == 3
+
+
+def test_random_state_in_a_chain_keeps_the_file_to_this_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(0)
+    dataset = Dataset.range(3).map(lambda x: x + 0 * rng.integers(5), traced=False).cache(tmp_path / "c")
+
+    assert run(dataset) == run(dataset) == [0, 1, 2]
+
+    assert "only this process can use the file" in caplog.text
+    (name,) = files(tmp_path)
+    assert name.endswith(".private")
+    del dataset
+    import gc
+
+    gc.collect()
+    assert files(tmp_path) == []
+
+
+SCRIPT = """
+import sys
+import gpupipe as gp
+def f(x):
+    print("called", x)
+    return {"x": x, "y": (x * 2, b"z")}
+ds = gp.Dataset.range(3).map(f, traced=False).shuffle(3, seed=5).cache(sys.argv[1])
+print([(int(e["x"]), int(e["y"][0])) for e in ds])
+"""
+
+
+def in_a_process(*args: str) -> list[str]:
+    done = subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()
+
+
+def test_another_process_reads_the_file(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+
+    first = in_a_process(str(script), str(tmp_path / "c"))
+    second = in_a_process(str(script), str(tmp_path / "c"))
+
+    assert [line[:6] for line in first[:3]] == ["called"] * 3
+    assert second == first[3:]
+
+
+# ---- partial passes, several writers, crashes
+
+
+def test_a_partial_pass_leaves_nothing(tmp_path: Path, calls: list[int], kept: Any) -> None:
+    dataset = kept(numbers(), tmp_path)
+
+    assert run(dataset.take(2)) == [0, 1]
+    items = iter(dataset)
+    next(items)
+    assert len([name for _, _, names in os.walk(tmp_path) for name in names]) == 1  # the one being written
+    items.close()
+
+    assert [name for _, _, names in os.walk(tmp_path) for name in names] == []
+    assert run(dataset) == [0, 1, 2, 3, 4]
+    assert calls[-5:] == [0, 1, 2, 3, 4]
+
+
+def test_an_iterator_that_is_dropped_leaves_nothing(tmp_path: Path) -> None:
+    items = iter(numbers().cache(tmp_path / "c"))
+    next(items)
+    del items
+    import gc
+
+    gc.collect()
+    assert files(tmp_path) == []
+
+
+def test_a_pass_that_is_stopped_by_another_thread_is_no_full_pass(tmp_path: Path) -> None:
+    go, inside = threading.Event(), threading.Event()
+
+    def slow(x: Any) -> Any:
+        if x == 3:
+            inside.set()
+            go.wait(20)
+        return x
+
+    for dataset in (
+        Dataset.range(9).map(slow, traced=False).filter(lambda x: True, ).cache(tmp_path / "c"),
+        Dataset.range(9).map(slow, traced=False).filter(lambda x: True).cache(),
+    ):  # fmt: skip
+        go.clear()
+        inside.clear()
+        items = iter(dataset.prefetch(1).map(lambda x: x, traced=False).prefetch(2))
+        assert next(items) == 0
+        assert inside.wait(20)
+        closing = threading.Thread(target=items.close)
+        closing.start()
+        while not items._run.stopped.is_set():  # type: ignore[union-attr]
+            pass
+        go.set()
+        closing.join(20)
+
+        assert files(tmp_path) == []
+        assert run(dataset) == list(range(9))
+        for name in files(tmp_path):
+            os.remove(tmp_path / name)
+
+
+def test_two_live_iterators_both_compute_and_one_file_stays(tmp_path: Path, calls: list[int]) -> None:
+    dataset = numbers(4).cache(tmp_path / "c")
+
+    pairs = list(zip(iter(dataset), iter(dataset), strict=True))
+
+    assert plain(tuple(a for a, _ in pairs)) == plain(tuple(b for _, b in pairs)) == (0, 1, 2, 3)
+    assert sorted(calls) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert len(files(tmp_path)) == 1
+    assert run(dataset) == [0, 1, 2, 3]
+    assert len(calls) == 8
+
+
+def test_a_file_replaced_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    dataset = Dataset.range(30_000).cache(tmp_path / "c")
+    writer = iter(dataset)
+    next(writer)
+    run(dataset)
+    reader = iter(dataset)
+    seen = [next(reader)]
+
+    rest = list(writer)  # puts its own file in place
+
+    assert len(rest) == 29_999
+    assert [*seen, *reader] == list(range(30_000))
+
+
+def test_what_dead_processes_left_is_removed_and_what_live_ones_write_is_not(tmp_path: Path) -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    here = disk._here()
+    dead = f"c-0123456789abcdef.elements.{here}-{done.pid}-00000000.tmp"
+    names = {
+        dead: False,
+        dead.replace(f"-{done.pid}-", f"-{os.getppid()}-"): True,
+        dead.replace(here, "00000000"): True,  # of another machine
+        f"other-{dead}": True,
+        dead.removesuffix(".tmp"): True,
+    }
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+
+    run(numbers(1).cache(tmp_path / "c"))
+
+    assert {name: (tmp_path / name).exists() for name in names} == names
+
+
+KILLED = """
+import os, signal, sys
+import gpupipe as gp
+items = iter(gp.Dataset.range(10**6).cache(sys.argv[1]))
+for _ in range(1000): next(items)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills a process as POSIX systems do")
+def test_a_writer_that_is_killed_does_no_harm(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "c")], timeout=60)
+    (left,) = files(tmp_path)
+    assert left.endswith(".tmp")
+
+    assert run(numbers(2).cache(tmp_path / "c")) == [0, 1]
+    (whole,) = files(tmp_path)
+    assert whole.endswith(".elements")
+
+
+def test_a_disk_that_cannot_be_written_ends_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(self: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    dataset = numbers(3).cache(tmp_path / "c")
+    with monkeypatch.context() as patch:
+        patch.setattr("gpupipe.extract.elements_file.ElementsWriter._flush", full)
+        assert run(dataset) == [0, 1, 2]
+
+    assert "cannot be written, this pass goes on without it: [Errno 28]" in caplog.text
+    assert files(tmp_path) == []
+    assert run(dataset) == [0, 1, 2]
+
+
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    dataset = numbers(2).cache(tmp_path / "none" / "c")
+
+    with pytest.raises(gp.DataError, match="needs a folder") as caught:
+        list(dataset)
+    assert isinstance(caught.value, FileNotFoundError)
+    assert run(numbers(2).snapshot(tmp_path / "made" / "s")) == [0, 1]
+
+
+# ---- damage
+
+
+def the_file(path: Path) -> Path:
+    (name,) = files(path)
+    return path / name
+
+
+@pytest.mark.parametrize("what", ["empty", "head", "cut", "foreign"])
+def test_a_file_that_does_not_begin_or_end_well_is_computed_again(
+    tmp_path: Path, calls: list[int], what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = numbers(3).cache(tmp_path / "c")
+    run(dataset)
+    path = the_file(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes({"empty": b"", "head": data[:30] + b"?" + data[31:], "cut": data[:-5], "foreign": b"text"}[what])
+
+    assert run(dataset) == [0, 1, 2]
+    assert calls == [0, 1, 2] * 2
+    assert "is computed again" in caplog.text
+    assert path.read_bytes() == data
+    assert run(dataset) == [0, 1, 2]
+    assert calls == [0, 1, 2] * 2
+
+
+def test_a_file_that_was_renamed_is_not_taken_for_another_chain(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = numbers(3).cache(tmp_path / "c"), numbers(2).cache(tmp_path / "c")
+    run(one)
+    path = the_file(tmp_path)
+    run(two)
+    (other,) = [tmp_path / name for name in files(tmp_path) if name != path.name]
+    os.replace(path, other)
+
+    assert run(two) == [0, 1]
+    assert "belongs to another chain" in caplog.text
+
+
+def test_damage_in_the_middle_is_an_error_and_the_next_pass_computes_it_again(tmp_path: Path, calls: list[int]) -> None:
+    dataset = numbers(3).cache(tmp_path / "c")
+    run(dataset)
+    path = the_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"E", 0, len(data) - 60)
+    data[place + 3] ^= 1
+    path.write_bytes(data)
+
+    items = iter(dataset)
+    with pytest.raises(gp.DataError, match="damaged") as caught:
+        list(items)
+    assert caught.value.file == str(path)
+    assert caught.value.offset == place - 12
+    assert caught.value.stage == "cache" or caught.value.stage == "read"
+    assert list(items) == []
+
+    assert run(dataset) == [0, 1, 2]
+    assert calls == [0, 1, 2] * 2
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    dataset = Dataset.range(40_000).cache(tmp_path / "c")
+    assert len(list(dataset)) == 40_000
+    path = the_file(tmp_path)
+    items = iter(dataset)
+    assert next(items) == 0
+    os.truncate(path, 1000)
+
+    with pytest.raises(gp.DataError) as caught:
+        list(items)
+    assert caught.value.file == str(path)
+    assert len(list(dataset)) == 40_000
+
+
+# ---- arguments
+
+
+def test_what_cannot_be_cached_is_refused_on_the_users_line(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="cache needs a file name"):
+        Dataset.range(3).cache(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="snapshot needs the path"):
+        Dataset.range(3).snapshot("")
+    with pytest.raises(ValueError, match=r"save\(path, shard_func"):
+        Dataset.range(3).snapshot(tmp_path, shard_func=lambda x: x)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='"AUTO", "NONE"'):
+        Dataset.range(3).snapshot(tmp_path, compression="SNAPPY")
+    with pytest.raises(ValueError, match="a path of this machine"):
+        Dataset.range(3).cache("s3://bucket/c")
+    with pytest.raises(TypeError, match="got a dataset of"):
+        Dataset.range(3).window(2).cache(tmp_path / "c")
+
+
+def test_a_chain_that_a_function_makes_for_each_element_has_a_file_for_each(tmp_path: Path) -> None:
+    def inner(i: Any) -> Dataset:
+        return Dataset.range(int(i)).cache(tmp_path / "c")
+
+    dataset = Dataset.range(1, 4).flat_map(inner)
+    traced = Dataset.range(1, 4).flat_map(lambda i: Dataset.range(i).cache(str(tmp_path / "c")))
+
+    assert run(traced) == [0, 0, 1, 0, 1, 2]
+    assert run(dataset) == run(dataset) == [0, 0, 1, 0, 1, 2]
+    assert len(files(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("where", ["", "c"])
+def test_a_cache_in_a_traced_function_is_one_for_each_element(tmp_path: Path, where: str) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}.txt").write_text(f"a{i}\nb{i}\n")
+    listed = Dataset.list_files(f"{tmp_path}/*.txt", shuffle=False)
+
+    dataset = listed.flat_map(lambda path: gp.TextLineDataset(path).cache(where and str(tmp_path / where)))
+
+    assert run(dataset) == run(dataset) == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
+
+
+def test_images_come_back_from_every_executor(tmp_path: Path) -> None:
+    array = np.arange(6 * 5 * 4 * 3, dtype=np.uint8).reshape(6, 5, 4, 3)
+    images = Dataset.from_tensor_slices(array).map(lambda x: ops.flip_left_right(x)).batch(4).cache(tmp_path / "c")
+
+    for _ in range(2):
+        batches = list(images.with_options(Options(device="cpu", backend="numpy")))
+        np.testing.assert_array_equal(np.concatenate(batches), array[:, :, ::-1])
+
+
+def test_explain_says_where_the_elements_are(tmp_path: Path) -> None:
+    dataset = numbers(2).cache(tmp_path / "c")
+
+    assert f"cache in {tmp_path / 'c'}-" in str(dataset.explain())
+    run(dataset)
+    assert f"cache: elements of {tmp_path / 'c'}-" in str(dataset.explain())

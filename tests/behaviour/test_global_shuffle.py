@@ -1,0 +1,284 @@
+"""shuffle(gp.ALL): a uniform order of the whole dataset that is computed, held nowhere and filled by nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.extract.reference import Reference
+from gpupipe.flow.permutation import SMALL, Permutation
+from gpupipe.random import mix64
+
+MILLION = 1_000_000
+Range = gp.Dataset.range
+
+
+def order(ds: gp.Dataset, epoch: int = 0) -> list[int]:
+    return [int(x) for x in ds.iterator(epoch)]
+
+
+def chi_square_limit(freedom: int) -> float:
+    """What chi-square exceeds with a probability of 0.001 (Wilson and Hilferty's approximation, 1931)."""
+    z = 3.0902
+    return float(freedom * (1 - 2 / (9 * freedom) + z * (2 / (9 * freedom)) ** 0.5) ** 3)
+
+
+# ---- the permutation
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 17, SMALL - 1, SMALL, SMALL + 1, 4225, 5000, 65_537, 100_003])
+def test_every_place_comes_once(n: int) -> None:
+    whole = Permutation(n, 1)(np.arange(n))
+
+    assert np.array_equal(np.sort(whole), np.arange(n))
+
+
+def test_a_place_does_not_depend_on_what_is_asked_with_it() -> None:
+    permutation = Permutation(50_000, 7)
+    whole = permutation(np.arange(50_000))
+
+    for i in (0, 1, 4095, 4096, 49_999):
+        assert permutation(np.array([i])).tolist() == [whole[i]]
+
+
+def test_the_order_is_the_same_on_every_machine() -> None:
+    assert Permutation(6, 1)(np.arange(6)).tolist() == GOLDEN_SMALL
+    assert Permutation(MILLION, 1)(np.arange(6)).tolist() == GOLDEN_LARGE
+
+
+GOLDEN_SMALL = [5, 2, 1, 0, 3, 4]
+GOLDEN_LARGE = [820120, 448767, 241661, 896411, 161888, 602530]
+
+
+def test_all_orders_of_four_are_equally_likely() -> None:
+    seen = Counter(tuple(Permutation(4, mix64(seed, 9))(np.arange(4)).tolist()) for seed in range(4800))
+
+    assert len(seen) == 24
+    assert sum((count - 200) ** 2 / 200 for count in seen.values()) < chi_square_limit(23)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_million_places_are_in_a_uniform_order(seed: int) -> None:
+    x = Permutation(MILLION, mix64(seed, 1))(np.arange(MILLION))
+    places = np.arange(MILLION)
+
+    displacement = np.abs(x - places).mean() / MILLION
+    neighbours = np.corrcoef(x[:-1], x[1:])[0, 1]
+    own = np.corrcoef(x, places)[0, 1]
+    table, _, _ = np.histogram2d(places, x, bins=16, range=[[0, MILLION]] * 2)
+    expected = MILLION / 256
+    assert 0.323 <= displacement <= 0.343  # a third, if it is uniform
+    assert abs(neighbours) < 0.01
+    assert abs(own) < 0.01
+    assert np.array_equal(np.bincount(x, minlength=MILLION), np.ones(MILLION, np.int64))
+    # Rows and columns are fixed: 15 * 15 degrees of freedom.
+    assert ((table - expected) ** 2 / expected).sum() < chi_square_limit(225)
+    assert ((table - expected) ** 2 / expected).sum() > 100  # as even as a grid is not random either
+
+
+def test_pairs_at_any_distance_are_unrelated() -> None:
+    x = Permutation(MILLION, 3)(np.arange(MILLION)).astype(np.float64)
+
+    for distance in (2, 16, 1000, 1001, 4096, 65_536):
+        assert abs(np.corrcoef(x[:-distance], x[distance:])[0, 1]) < 0.01
+
+
+def test_orders_of_two_keys_are_unrelated() -> None:
+    a, b = (Permutation(100_000, key)(np.arange(100_000)) for key in (1, 2))
+
+    assert (a == b).sum() < 15  # one is expected; 15 have a probability below 1e-11
+    assert abs(np.corrcoef(a, b)[0, 1]) < 0.02
+
+
+# ---- the step
+
+
+def test_every_element_comes_once_and_anywhere() -> None:
+    found = order(Range(10_000).shuffle(gp.ALL, seed=1))
+
+    assert sorted(found) == list(range(10_000))
+    assert abs(np.abs(np.array(found) - np.arange(10_000)).mean() / 10_000 - 1 / 3) < 0.02
+
+
+def test_epochs_have_other_orders() -> None:
+    ds = Range(100).shuffle(gp.ALL)
+
+    orders = [tuple(int(x) for x in ds) for _ in range(3)]
+
+    assert len(set(orders)) == 3
+    assert orders == [tuple(order(ds, epoch)) for epoch in range(3)]
+
+
+def test_it_may_be_the_same_in_every_epoch_and_pass() -> None:
+    ds = Range(100).shuffle(gp.ALL, reshuffle_each_iteration=False)
+
+    assert order(ds, 0) == order(ds, 5)
+    assert order(ds.repeat(2), 1) == order(ds) * 2
+
+
+def test_passes_have_other_orders_and_never_mix() -> None:
+    found = order(Range(50).shuffle(gp.ALL).repeat(3))
+
+    passes = [found[:50], found[50:100], found[100:]]
+    assert all(sorted(one) == list(range(50)) for one in passes)
+    assert len(set(map(tuple, passes))) == 3
+
+
+def test_repeat_before_it_mixes_passes() -> None:
+    found = order(Range(50).repeat(2).shuffle(gp.ALL))
+
+    assert Counter(found) == dict.fromkeys(range(50), 2)
+    assert len(set(found[:50])) < 50
+
+
+def test_seeds_decide() -> None:
+    base = Range(100)
+    orders = [
+        order(base.shuffle(gp.ALL)),
+        order(base.shuffle(gp.ALL, seed=1)),
+        order(base.shuffle(gp.ALL, seed=-1)),
+        order(base.shuffle(gp.ALL).with_options(gp.Options(seed=1))),
+        order(base.shuffle(gp.ALL, seed=1).with_options(gp.Options(seed=1))),
+    ]
+
+    assert len(set(map(tuple, orders))) == 5
+    assert order(base.shuffle(gp.ALL, seed=1)) == orders[1]
+
+
+@pytest.mark.parametrize("n", [100, 10_000])
+def test_shards_of_one_order_are_disjoint_and_complete(n: int) -> None:
+    whole = order(Range(n).shuffle(gp.ALL, seed=1), 3)
+
+    shards = [order(Range(n).shuffle(gp.ALL, seed=1).shard(3, i), 3) for i in range(3)]
+
+    assert shards == [whole[i::3] for i in range(3)]
+
+
+def test_shards_before_it_are_shuffled_each() -> None:
+    found = order(Range(90).shard(3, 1).shuffle(gp.ALL))
+
+    assert sorted(found) == list(range(1, 90, 3))
+    assert found != sorted(found)
+
+
+def test_two_inputs_of_a_zip_have_orders_of_their_own() -> None:
+    pairs = [(int(a), int(b)) for a, b in gp.Dataset.zip(Range(200).shuffle(gp.ALL), Range(200).shuffle(gp.ALL))]
+
+    assert sum(a == b for a, b in pairs) < 20
+
+
+def test_inside_flat_map_every_inner_order_is_another() -> None:
+    found = order(Range(3).flat_map(lambda x: Range(100).shuffle(gp.ALL)))
+
+    assert len({tuple(found[i : i + 100]) for i in (0, 100, 200)}) == 3
+
+
+def test_it_begins_in_the_middle_as_if_it_had_come_there() -> None:
+    ds = Range(20_000).shuffle(gp.ALL, seed=2)
+    whole = order(ds)
+
+    assert order(ds.skip(15_000)) == whole[15_000:]
+    assert int(ds[12_345]) == whole[12_345]
+
+
+def test_nothing_is_asked_for_before_its_time() -> None:
+    asked: list[int] = []
+
+    class Items:
+        def __len__(self) -> int:
+            return 1_000_000_000
+
+        def __getitem__(self, i: int) -> int:
+            asked.append(i)
+            return i
+
+    ds = gp.Dataset.from_indexable(Items(), spec=gp.TensorSpec((), "int64")).shuffle(gp.ALL).batch(4)
+
+    batch = next(iter(ds)).tolist()
+    assert asked[:4] == batch
+    assert len(asked) < 50
+    assert len(set(asked)) == len(asked)
+
+
+def test_records_travel_as_references_and_are_fetched_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(tmp_path / f"{i}") for i in range(3)]
+    for i, path in enumerate(paths):
+        with gp.io.TFRecordWriter(path) as writer:
+            for j in range(100):
+                writer.write(b"%d" % (i * 100 + j))
+    seen: list[type] = []
+    read_many = gp.flow.fetch.read_many  # type: ignore[attr-defined]
+
+    def spy(references: Any) -> Any:
+        seen.extend(map(type, references))
+        return read_many(references)
+
+    monkeypatch.setattr("gpupipe.flow.fetch.read_many", spy)
+    ds = gp.TFRecordDataset(paths).shuffle(gp.ALL, seed=1).map(lambda x: int(x)).batch(32)
+
+    found = list(itertools.chain.from_iterable(batch.tolist() for batch in ds))
+
+    assert sorted(found) == list(range(300))
+    assert np.abs(np.array(found) - np.arange(300)).mean() > 70
+    assert seen == [Reference] * 300
+    assert "by an index, nothing is held" in ds.explain()
+
+
+def test_the_augmentation_of_an_element_does_not_depend_on_the_order() -> None:
+    def number(x: Any, rng: Any) -> Any:
+        return x, rng.integers(1 << 40)
+
+    plain = {int(x): int(n) for x, n in Range(50).map(number, rng=True)}
+
+    for ds in (Range(50).shuffle(gp.ALL).map(number, rng=True), Range(50).map(number, rng=True).shuffle(gp.ALL)):
+        assert {int(x): int(n) for x, n in ds.iterator(epoch=0)} == plain
+
+
+def test_maps_run_behind_it_in_threads_and_once_for_each_element() -> None:
+    seen: list[int] = []
+
+    def note(x: Any) -> Any:
+        seen.append(int(x))
+        return x
+
+    ds = Range(500).map(note, num_parallel_calls=2).shuffle(gp.ALL, seed=1)
+
+    assert sorted(order(ds)) == list(range(500))
+    assert sorted(seen) == list(range(500))
+    assert "sink_selects x1" in ds.explain()
+
+
+@pytest.mark.parametrize("n", [12, 14])
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("rules", [(), ("sink_selects", "choose_rows")], ids=["", "unsunk"])
+def test_batches_are_shuffled_as_they_are(n: int, drop: bool, rules: Any) -> None:
+    batches = Range(n).batch(4, drop_remainder=drop)
+
+    found = [b.tolist() for b in batches.shuffle(gp.ALL, seed=3).with_options(gp.Options(disabled_rules=rules))]
+
+    assert sorted(found) == [b.tolist() for b in batches]
+
+
+def test_all_is_one_thing_with_a_name() -> None:
+    import copy
+
+    assert repr(gp.ALL) == "gpupipe.ALL"
+    assert copy.deepcopy(gp.ALL) is gp.ALL
+    with pytest.raises(TypeError, match="shuffle needs an integer for buffer_size"):
+        Range(3).shuffle("ALL")  # type: ignore[arg-type]
+    with pytest.raises(gp.PlanError, match=r"shuffle needs buffer_size >= 1, got -2; for the whole dataset use gp"):
+        Range(3).shuffle(-2)
+
+
+def test_equal_chains_have_equal_fingerprints() -> None:
+    a, b, c = (Range(9).shuffle(gp.ALL, seed=seed).plan.fingerprint for seed in (1, 1, 2))
+
+    assert a == b != c

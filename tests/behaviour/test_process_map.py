@@ -1,0 +1,398 @@
+"""map(workers="process"): the same results as in threads, from processes that never outlive their iterator."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe.errors import FunctionError, ParseError
+from gpupipe.flow import workers
+from gpupipe.flow.packing import RemoteError
+from tests.behaviour import test_process_functions as functions
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _both(dataset: gp.Dataset, fn: Callable[..., Any], calls: int = 1, **arguments: Any) -> tuple[list[Any], list[Any]]:
+    """What so many threads and so many processes give."""
+    threads = dataset.map(fn, calls, traced=False, **arguments)
+    processes = dataset.map(fn, calls, workers="process", **arguments)
+    return _results(threads), _results(processes)
+
+
+def _results(dataset: gp.Dataset) -> list[Any]:
+    """Every element, or what is said about an error and its cause."""
+    results: list[Any] = []
+    with iter(dataset) as items:
+        while True:
+            try:
+                results.append(next(items))
+            except StopIteration:
+                return results
+            except gp.DataError as error:
+                results.append((type(error), str(error), error.stage, str(error.__cause__)))
+
+
+def _same(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            _same(a[key], b[key])
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            _same(x, y)
+    elif isinstance(a, gp.Ragged):
+        assert a.to_list() == b.to_list()
+        _same(a.row_splits, b.row_splits)
+    elif isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.tolist() == b.tolist()
+    else:
+        assert a == b
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process has ended, or ends within ten seconds."""
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_every_kind_of_column_arrives_as_it_does_from_threads() -> None:
+    threads, processes = _both(gp.Dataset.range(5), functions.shapes, 2)
+
+    assert type(processes[2]["pair"]) is functions.Pair
+    assert processes[2]["pair"].texts.tolist() == [b"aa", b"\0"]
+    assert processes[3]["text"] == b"x\0x\0x\0"
+    assert processes[3]["image"].flags.writeable
+    assert processes[2]["ragged"].to_list() == [[], [[0, 1]]]
+    _same(threads, processes)
+
+
+def test_elements_go_in_as_they_are() -> None:
+    given = {
+        "a": np.arange(24, dtype=np.int16).reshape(4, 3, 2),
+        "b": ([b"", b"\0\0", "ä", b"\xff"], np.array([1.5, np.nan, np.inf, -0.0], np.float16)),
+        3: np.array([True, False, True, False]),
+    }
+    threads, processes = _both(gp.Dataset.from_tensor_slices(given), functions.echo)
+
+    assert processes[1]["b"][0] == b"\0\0"
+    assert np.isnan(processes[1]["b"][1])
+    assert str(threads) == str(processes)
+    assert [type(leaf) for leaf in threads[0].values()] == [type(leaf) for leaf in processes[0].values()]
+
+
+def test_an_element_that_may_not_be_written_to_may_not_be_there_either() -> None:
+    threads, processes = _both(gp.Dataset.from_tensor_slices(np.zeros((2, 3))), functions.changed)
+
+    assert "read-only" in threads[0][1]
+    assert threads == processes
+
+
+def test_random_numbers_are_those_of_threads_in_every_epoch() -> None:
+    for fn, arguments in ((functions.noise, {"rng": True}), (functions.flipped, {})):
+        chains = [
+            gp.Dataset.range(4).map(fn, 1, workers=kind, traced=False, **arguments).repeat(2)
+            for kind in ("thread", "process")
+        ]
+        threads, processes = (list(chain.epochs(2)) for chain in chains)
+
+        _same(threads, processes)
+        assert len({str(element) for element in processes}) == 16  # every epoch, pass and element draws anew
+
+
+def test_max_pixels_holds_in_processes() -> None:
+    data = []
+    for size in (4, 40):
+        out = io.BytesIO()
+        Image.new("RGB", (size, size), "red").save(out, "PNG")
+        data.append(out.getvalue())
+    small = gp.Dataset.from_tensor_slices(data).with_options(gp.Options(max_pixels=1000))
+
+    threads, processes = _both(small, functions.decoded)
+
+    assert processes[0].shape == (4, 4, 3)
+    assert "max_pixels" in processes[1][1]
+    _same(threads, processes)
+
+
+def test_errors_come_back_with_type_text_and_traceback() -> None:
+    threads, processes = _both(gp.Dataset.range(7), functions.fragile, 2)
+
+    assert [result[:3] if type(result) is tuple else result for result in threads] == [
+        result[:3] if type(result) is tuple else result for result in processes
+    ]
+    with iter(gp.Dataset.range(1, 4).map(functions.fragile, 1, workers="process")) as items:
+        with pytest.raises(FunctionError, match=r"range at index 0: map: raised ValueError: one is too few") as first:
+            next(items)
+        with pytest.raises(ParseError, match=r"range at index 1: parse: two is no Example"):
+            next(items)
+        with pytest.raises(FunctionError, match=r"raised UnicodeDecodeError") as third:
+            next(items)
+    cause = first.value.__cause__
+    assert type(cause) is ValueError
+    assert cause.args == ("one is too few",)
+    assert "in fragile" in str(cause.__cause__)
+    assert 'raise ValueError("one is too few")' in str(cause.__cause__)
+    assert type(third.value.__cause__) is RemoteError
+
+
+def test_results_are_compared_in_the_order_in_which_they_are_delivered() -> None:
+    numbers = gp.Dataset.range(8)
+    processes = _results(numbers.map(functions.odd_one, 2, workers="process"))  # one of them begins with element 1
+
+    assert [result for result in processes if type(result) is not tuple] == [0, 2, 3, 5, 6, 7]
+    assert "one structure" in processes[1][1]
+    assert "one dtype" in processes[4][1]
+    assert processes == _results(numbers.map(functions.odd_one, 1, traced=False))
+
+
+def test_a_declared_spec_is_checked() -> None:
+    threads, processes = _both(gp.Dataset.range(5), functions.odd_one, spec=gp.TensorSpec((), "int32"))
+
+    assert processes[0].dtype == processes[2].dtype == np.int32
+    assert threads == processes
+
+
+def test_order_is_kept_unless_it_may_be_lost() -> None:
+    slow = gp.Dataset.range(9)
+
+    assert list(slow.map(functions.slow_first, 2, workers="process")) == list(range(9))
+    as_ready = list(slow.map(functions.slow_first, 2, deterministic=False, workers="process"))
+    assert as_ready[0] != 0
+    assert sorted(as_ready) == list(range(9))
+
+
+def test_a_bounded_number_of_elements_is_in_work() -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for i in range(100):
+            taken.append(i)
+            yield i
+
+    source = gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
+    with iter(source.map(functions.echo, 2, workers="process", spec=gp.TensorSpec((), "int64"))) as items:
+        for _ in range(5):
+            next(items)
+
+    assert len(taken) == 5 + 2 * 2
+
+
+def test_a_worker_that_dies_costs_the_element_it_was_working_on() -> None:
+    chain = gp.Dataset.range(9).map(functions.mortal, 1, workers="process")  # another element waits behind
+    results = _results(chain)
+
+    assert [i for i, result in enumerate(results) if type(result) is tuple] == [3, 6]
+    assert [result for result in results if type(result) is not tuple] == [0, 1, 2, 4, 5, 7, 8]
+    assert results[3][1].startswith("range at index 3: map: its worker process ended with exit code 7")
+    assert "SIGKILL" in results[6][1]
+
+
+def test_results_of_any_size_fit_and_no_segment_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+
+    def recorded(*args: Any, **kwargs: Any) -> SharedMemory:
+        made = SharedMemory(*args, **kwargs)
+        names.append(made.name)
+        return made
+
+    monkeypatch.setattr(workers, "SharedMemory", recorded)
+
+    sizes = [(x.size, set(x.tolist())) for x in gp.Dataset.range(8).map(functions.large, 2, workers="process")]
+    with iter(gp.Dataset.range(20).map(functions.large, 2, workers="process")) as items:
+        next(items)  # the others are in work when it is closed
+
+    assert sizes == [(40_000 * (i + 1), {i}) for i in range(8)]
+    assert len(names) > 4
+    for name in names:
+        with pytest.raises(FileNotFoundError):
+            SharedMemory(name)
+
+
+def test_the_next_pass_finds_its_workers_ready() -> None:
+    chain = gp.Dataset.range(6).map(functions.process_of, 2, workers="process").take(4).repeat(3)
+    with iter(chain) as items:
+        pids = {int(pid) for _, pid in items}
+
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert all(map(_gone, pids))
+
+
+def test_two_branches_with_one_function_have_workers_of_their_own() -> None:
+    one = gp.Dataset.range(4).map(functions.echo, 1, workers="process")
+
+    assert list(gp.Dataset.zip(one, one)) == [(i, i) for i in range(4)]
+
+
+def test_closing_ends_a_function_that_never_comes_back() -> None:
+    items = iter(gp.Dataset.range(4).map(functions.process_of, 1, workers="process").repeat())
+    pid = int(next(items)[1])
+    never = iter(gp.Dataset.range(2).map(functions.for_ever, 2, workers="process").prefetch(1))
+    thread = threading.Timer(0.5, never.close)
+    thread.start()
+
+    assert list(never) == []
+    thread.join()
+    items.close()
+    assert _gone(pid)
+
+
+def _local() -> Callable[[Any], Any]:
+    def inner(x: Any) -> Any:
+        return x
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: x, _local(), functools.partial(_local())], ids=["lambda", "closure", "partial"]
+)
+def test_a_function_without_a_name_of_its_own_is_refused_on_the_users_line(fn: Callable[..., Any]) -> None:
+    with pytest.raises(gp.PlanError, match="give it a name at the top of a module"):
+        gp.Dataset.range(3).map(fn, 2, workers="process")
+
+
+def test_arguments_that_exclude_each_other_are_refused() -> None:
+    ds = gp.Dataset.range(3)
+
+    with pytest.raises(gp.PlanError, match="workers='thread' or workers='process', got 'fork'"):
+        ds.map(functions.echo, workers="fork")
+    with pytest.raises(gp.PlanError, match="workers='process' or traced=True"):
+        ds.map(functions.echo, traced=True, workers="process")
+    assert "in 3 processes" in str(ds.map(functions.echo, 3, workers="process").explain())
+
+
+def test_shared_memory_that_is_full_is_an_error_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    chain = gp.Dataset.range(4).map(functions.echo, 1, workers="process")
+
+    with pytest.raises(gp.GpupipeError, match=r"needs 65,536 bytes of shared memory, .*No space left.*--shm-size"):
+        next(iter(chain))
+
+
+def test_a_daemonic_process_is_told_to_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "current_process", lambda: SimpleNamespace(daemon=True, name="DataLoader-3"))
+
+    with pytest.raises(gp.GpupipeError, match=r"cannot start processes in a daemonic process \(DataLoader-3\); use th"):
+        next(iter(gp.Dataset.range(4).map(functions.echo, 1, workers="process")))
+
+
+def test_a_function_of_an_interactive_session_is_refused_on_the_users_line() -> None:
+    code = "import gpupipe as gp\ndef f(x): return x\ngp.Dataset.range(3).map(f, workers='process')"
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert done.stderr.rstrip().endswith("got f() of an interactive session; put it into a module")
+
+
+def _script(tmp_path: Path, body: str) -> tuple[list[str], dict[str, str]]:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import os, sys, time\nimport gpupipe as gp\nfrom tests.behaviour import test_process_functions as f\n" + body
+    )
+    return [sys.executable, str(path)], {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+    command, env = _script(tmp_path, "print(list(gp.Dataset.range(3).map(f.echo, 2, workers='process')))\n")
+
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 1
+    assert done.stderr.rstrip().splitlines()[-1].startswith("gpupipe.errors.GpupipeError: map(workers='process') at ")
+    assert 'if __name__ == "__main__"' in done.stderr.rstrip().splitlines()[-1]
+
+
+GUARDED = """
+if __name__ == "__main__":
+    items = iter(gp.Dataset.range(100).map(f.process_of, 2, workers="process"))
+    print(*{int(next(items)[1]) for _ in range(10)}, flush=True)
+"""
+
+
+def test_the_end_of_the_interpreter_ends_the_workers_without_a_word(tmp_path: Path) -> None:
+    command, env = _script(tmp_path, GUARDED)
+
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(_gone(int(pid)) for pid in done.stdout.split())
+
+
+INTERRUPTED = """
+import multiprocessing, signal, threading
+def interrupt():
+    while len(multiprocessing.active_children()) < 2: time.sleep(0.005)
+    time.sleep(0.1)  # now they import
+    os.killpg(0, signal.SIGINT)
+if __name__ == "__main__":
+    threading.Thread(target=interrupt).start()
+    list(gp.Dataset.range(100).map(f.process_of, 2, workers="process"))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
+def test_ctrl_c_while_workers_start_is_heard_by_the_parent_alone(tmp_path: Path) -> None:
+    command, env = _script(tmp_path, INTERRUPTED)
+
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, start_new_session=True)
+
+    assert done.returncode != 0
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
+    command, env = _script(
+        tmp_path, GUARDED + "    for x in items.__class__.__iter__(items): pass\n    time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # a terminal tells every process of the group
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=30)
+
+    assert len(pids) == 2
+    assert all(map(_gone, pids))
+    if number == signal.SIGINT:
+        assert process.returncode != 0
+        assert errors.count("Traceback") == 1
+        assert errors.rstrip().endswith("KeyboardInterrupt")

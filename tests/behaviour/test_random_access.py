@@ -1,0 +1,660 @@
+"""ds[i], slices, len and skip by index: what iterating gives, without reading what lies before."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.extract.index import INDEXES
+from gpupipe.flow.indexed import Turns
+
+SIZES = [5, 0, 9, 1, 13, 3]
+Range = gp.Dataset.range
+Slices = gp.Dataset.from_tensor_slices
+Records = gp.TFRecordDataset
+NUMBER = gp.TensorSpec((), "int64")
+CPU = gp.Options(device="cpu", backend="numpy")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    INDEXES.clear()
+    yield
+    INDEXES.clear()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("records")
+    for i, size in enumerate(SIZES):
+        write(folder / f"f{i}.tfrecord", [b"%d-%d" % (i, j) * (j + 1) for j in range(size)])
+    return folder
+
+
+def write(path: Path, records: Sequence[bytes]) -> str:
+    with gp.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return str(path)
+
+
+def files(folder: Path) -> list[str]:
+    return [str(folder / f"f{i}.tfrecord") for i in range(len(SIZES))]
+
+
+def listed(folder: Path) -> gp.Dataset:
+    return gp.Dataset.list_files(str(folder / "*.tfrecord"), seed=1)
+
+
+def with_number(*xs: Any) -> Any:
+    """The element with what a random op draws for it, which depends on its identity."""
+    return *xs[:-1], xs[-1].integers(1 << 40)
+
+
+def drawn(ds: gp.Dataset) -> gp.Dataset:
+    return ds.map(with_number, rng=True)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray) and a.dtype == object:
+        return type(b) is np.ndarray and a.tolist() == b.tolist()
+    return type(a) is type(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None) and np.array_equal(a, b)
+
+
+CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
+    "range": lambda d: Range(5, 40, 4),
+    "range of floats": lambda d: Range(4, output_type="float32"),
+    "slices": lambda d: drawn(Slices(np.arange(7))),
+    "slices of two": lambda d: Slices({"a": np.arange(6).reshape(3, 2), "b": [b"x", b"yy", b""]}),
+    "slices of paths": lambda d: drawn(Slices(["a/x", "b/x", "a/x", "c/y"])),
+    "one tensor": lambda d: gp.Dataset.from_tensors(np.arange(3)),
+    "list_files": lambda d: drawn(listed(d)),
+    "list_files in order": lambda d: gp.Dataset.list_files(str(d / "*"), shuffle=False),
+    "records of one file": lambda d: drawn(Records(files(d)[4])),
+    "file after file": lambda d: drawn(Records(files(d))),
+    "listed files": lambda d: drawn(Records(listed(d))),
+    "listed files twice": lambda d: Records(listed(d).repeat(2)),
+    "in parallel": lambda d: drawn(Records(files(d), num_parallel_reads=3)),
+    "interleave": lambda d: drawn(listed(d).interleave(Records, cycle_length=4, block_length=2)),
+    "interleave, readers ahead": lambda d: listed(d).interleave(Records, 2, 3, num_parallel_calls=2),
+    "flat_map of parts": lambda d: Slices(files(d)).flat_map(lambda f: Records(f).skip(1).take(3)),
+    "interleave of ranges": lambda d: Range(5).interleave(lambda x: Range(3), cycle_length=2),
+    "traced map": lambda d: Slices(np.arange(6)).map(lambda x: x * 2 + 1),
+    "map in threads": lambda d: Records(files(d)).map(lambda x: len(x), num_parallel_calls=2),
+    "map of batches": lambda d: Range(10).batch(3).map(lambda x: np.sum(x)),
+    "batch": lambda d: drawn(Records(files(d))).batch(4),
+    "batch of batches": lambda d: Range(24).batch(4).batch(3),
+    "batch, the rest dropped": lambda d: Range(23).batch(4, drop_remainder=True),
+    "padded batch": lambda d: Records(files(d)).map(lambda x: np.frombuffer(x, np.uint8)).padded_batch(4),
+    "take": lambda d: Records(files(d)).take(8),
+    "take more than all": lambda d: Range(4).take(9),
+    "take -1": lambda d: Range(4).take(-1),
+    "skip": lambda d: drawn(Records(files(d)).skip(7)),
+    "shard": lambda d: Records(files(d)).shard(4, 3),
+    "skip, shard, take": lambda d: Range(100).skip(3).shard(5, 2).take(7).skip(1).shard(2, 1),
+    "zip": lambda d: drawn(gp.Dataset.zip(Records(files(d)), drawn(Range(20)))),
+    "zip of batches": lambda d: gp.Dataset.zip({"a": Range(10).batch(3), "b": Range(9).batch(3).map(lambda x: -x)}),
+    "concatenate": lambda d: drawn(Range(4).concatenate(Range(5)).concatenate(Slices(np.arange(3)))),
+    "concatenate of maps": lambda d: Range(4).map(int, spec=NUMBER, num_parallel_calls=2).concatenate(Range(3)),
+    "repeat": lambda d: drawn(Records(files(d)).repeat(3)),
+    "batch, repeat": lambda d: drawn(Range(7)).batch(3).repeat(2),
+    "repeat, batch": lambda d: drawn(Range(7).repeat(2)).batch(3),
+    "enumerate": lambda d: Records(files(d)).enumerate(100),
+    "batch, enumerate": lambda d: Range(7).batch(3).enumerate(),
+    "prefetch": lambda d: Records(files(d)).prefetch(2).batch(3).prefetch(1),
+    "cache": lambda d: drawn(drawn(Records(files(d))).cache().repeat(2)),
+    "cache of batches": lambda d: Range(10).batch(3).cache().map(lambda x: x + 1),
+    "shuffle ALL": lambda d: drawn(Records(files(d)).shuffle(gp.ALL, seed=5)),
+    "shuffle ALL, repeat": lambda d: Range(9).shuffle(gp.ALL).repeat(3).batch(2),
+    "shuffle ALL twice": lambda d: Range(30).shuffle(gp.ALL, seed=1).shard(2, 1).shuffle(gp.ALL, seed=2),
+    "split": lambda d: drawn(Records(files(d)).split([0.5, 0.5], seed=3)[1]),
+    "slice of a slice": lambda d: Range(50)[40:3:-3][1:9:2],
+    "options": lambda d: drawn(Range(9)).with_options(gp.Options(seed=7)).batch(2),
+    "indexable": lambda d: drawn(gp.Dataset.from_indexable(list(range(5)))),
+    "indexable in threads": lambda d: gp.Dataset.from_indexable("abcdef", num_parallel_calls=3).batch(4),
+}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [(), ("sink_selects", "choose_rows"), ("deferral", "sink_selects", "choose_rows")],
+    ids=["", "unsunk", "eager"],
+)
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_places_give_what_iterating_gives(chain: Callable[[Path], gp.Dataset], folder: Path, rules: Any) -> None:
+    ds = chain(folder).with_options(gp.Options(disabled_rules=rules))
+    expected = list(ds.iterator(epoch=0))
+    INDEXES.clear()
+    n = len(expected)
+    assert n > 0
+
+    assert len(ds) == n
+    order = random.Random(0).sample(range(n), min(n, 12))
+    assert all(same(ds[i], expected[i]) for i in order)
+    assert same(ds[-1], expected[-1])
+    assert same(ds[-n], expected[0])
+    for places in (slice(2, 9, 2), slice(None, None, -1), slice(-3, None), slice(1, 4), slice(n, None)):
+        chosen = ds[places]
+        assert same(list(chosen.iterator(epoch=0)), expected[places]), places
+        assert len(chosen) == len(expected[places])
+    for place in (n, -n - 1, n + 1000):
+        with pytest.raises(IndexError, match=f"place {place} of a dataset of {n} elements"):
+            ds[place]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["no index", "indexed"])
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_skip_and_shard_give_what_iterating_gives(
+    chain: Callable[[Path], gp.Dataset], folder: Path, known: bool
+) -> None:
+    ds = chain(folder)
+    expected = list(ds.iterator(epoch=0))
+    INDEXES.clear()
+    n = len(ds) if known else len(expected)
+    if not known:
+        INDEXES.clear()
+
+    for count in (0, 1, 6, n - 1, n, n + 3):
+        assert same(list(ds.skip(count).iterator(epoch=0)), expected[count:])
+        assert same(list(ds.skip(count).take(2).iterator(epoch=0)), expected[count : count + 2])
+    for shards, index in ((2, 0), (3, 2), (n + 1, n)):
+        assert same(list(ds.shard(shards, index).iterator(epoch=0)), expected[index::shards])
+        assert same(list(ds.skip(2).shard(shards, index).iterator(epoch=0)), expected[2:][index::shards])
+
+
+STEPS: dict[str, Callable[[gp.Dataset, int], gp.Dataset]] = {
+    "take": lambda ds, n: ds.take(n),
+    "skip": lambda ds, n: ds.skip(n),
+    "shard": lambda ds, n: ds.shard(n + 1, n // 2),
+    "slice": lambda ds, n: ds[n : 5 * n : n + 1],
+    "back": lambda ds, n: ds[::-1],
+    "batch": lambda ds, n: ds.batch(n + 1),
+    "full batches": lambda ds, n: ds.batch(n + 1, drop_remainder=True),
+    "map": lambda ds, n: ds.map(lambda *x: x, num_parallel_calls=n or None),
+    "draw": lambda ds, n: drawn(ds),
+    "repeat": lambda ds, n: ds.repeat(n),
+    "enumerate": lambda ds, n: ds.enumerate(n),
+    "all": lambda ds, n: ds.shuffle(gp.ALL, seed=n),
+    "split": lambda ds, n: ds.split([0.25, 0.75], seed=n)[n % 2],
+    "prefetch": lambda ds, n: ds.prefetch(n),
+    "zip": lambda ds, n: gp.Dataset.zip(ds, Range(10 * n).shuffle(gp.ALL)),
+    "twice": lambda ds, n: ds.concatenate(ds.take(n)),
+}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    size=st.integers(0, 40),
+    steps=st.lists(st.tuples(st.sampled_from(list(STEPS)), st.integers(0, 6)), max_size=5),
+    draw=st.randoms(use_true_random=False),
+)
+def test_any_chain_has_in_each_place_what_iterating_gives(
+    size: int, steps: list[tuple[str, int]], draw: random.Random
+) -> None:
+    ds = Range(size)
+    for name, n in steps:
+        ds = STEPS[name](ds, n)
+    try:
+        expected = list(ds.iterator(epoch=0))
+    except gp.DataError:  # batches of unequal batches do not stack
+        assume(False)
+    assert len(ds) == len(expected)
+    for i in draw.sample(range(len(expected)), min(len(expected), 4)):
+        assert same(ds[i], expected[i])
+    cut = slice(draw.randint(0, 9), draw.randint(0, 30), draw.randint(1, 4))
+    assert same(list(ds[cut].iterator(epoch=0)), expected[cut])
+    assert same(list(ds[::-1].iterator(epoch=0)), expected[::-1])
+    assert same(list(ds.skip(cut.start).iterator(epoch=0)), expected[cut.start :])
+    assert same(list(ds.shard(cut.step, 0).iterator(epoch=0)), expected[:: cut.step])
+
+
+def numbered(pair: Any) -> gp.Dataset:
+    """As many pairs (own number, running number) as a dataset has elements."""
+    return Range(pair[1]).map(lambda i: (pair[0], i))
+
+
+def test_the_order_of_interleave_is_known_without_running_it() -> None:
+    draw = random.Random(1)
+    for _ in range(150):
+        sizes = [draw.choice([0, 0, 1, 2, 3, 7, 12, 30]) for _ in range(draw.randint(0, 7))]
+        cycle, block = draw.randint(1, 5), draw.randint(1, 4)
+        inputs = Slices(np.array([*enumerate(sizes)], np.int64).reshape(-1, 2))
+        ran = inputs.interleave(numbered, cycle, block)
+        expected = [(int(f), int(i)) for f, i in ran]
+
+        turns = Turns(sizes, cycle, block)
+
+        assert turns.size == len(expected)
+        if expected:
+            numbers, places = turns(np.arange(turns.size))
+            assert list(zip(numbers.tolist(), places.tolist(), strict=True)) == expected, (sizes, cycle, block)
+
+
+def test_the_order_of_interleave_needs_few_stretches() -> None:
+    turns = Turns([1_000_000 + i for i in range(100)], 16, 1)
+
+    assert turns.size == sum(1_000_000 + i for i in range(100))
+    assert len(turns._starts) <= 2 * 16 * 100  # and not one for each of 100 million elements
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("chain", "step"),
+    [
+        (
+            lambda d: Range(9).filter(lambda x: x > 2).batch(2),
+            r"filter\(.*\) \[traced\] at .*test_random_access.py:\d+",
+        ),
+        (lambda d: Range(9).batch(2).unbatch(), "unbatch"),
+        (lambda d: Range(9).shuffle(4).batch(2), r"shuffle\(4, .*; use shuffle\(gp.ALL\), which can"),
+        (lambda d: gp.Dataset.from_generator(lambda: iter([1])), "from_generator"),
+        (lambda d: Records(files(d), "GZIP"), r"TFRecordDataset\(GZIP\).*a compressed file has no index"),
+        (lambda d: Slices(files(d)).interleave(lambda f: Records(f).filter(lambda r: True)), "filter"),
+        (lambda d: Slices(["memory://a", "memory://b"]).filter(lambda f: True), "filter"),
+    ],
+    ids=["filter", "unbatch", "buffer", "generator", "gzip", "inside", "filter of names"],
+)
+def test_a_step_without_places_is_named(chain: Callable[[Path], gp.Dataset], step: str, folder: Path) -> None:
+    ds = chain(folder)
+
+    for use in (lambda: ds[0], lambda: ds[1:3], lambda: ds[-1]):
+        with pytest.raises(TypeError, match=rf"ds\[...\] needs steps that can be indexed, and {step}"):
+            use()
+    with pytest.raises(gp.PlanError, match=rf"shuffle\(gp.ALL\) needs steps that can be indexed, and {step}"):
+        ds.shuffle(gp.ALL)
+    with pytest.raises(gp.PlanError, match="split needs steps that can be indexed"):
+        ds.split([0.5, 0.5])
+
+
+def test_an_endless_list_of_files_is_not_indexed(folder: Path) -> None:
+    for names in (listed(folder).repeat(), listed(folder).repeat().filter(lambda f: f != b"x")):
+        ds = names.interleave(Records, cycle_length=2)
+
+        with pytest.raises(TypeError, match="there is no end of datasets; use repeat behind it"):
+            ds[0]
+        assert len(list(ds.take(50))) == 50  # list() asks for a length first, and must get an answer
+        with pytest.raises(TypeError, match="unknown"):
+            len(ds.take(5))
+
+
+def test_datasets_without_end_inside_have_places(folder: Path) -> None:
+    ds = Range(3).interleave(lambda x: Range(2).repeat(), cycle_length=3)
+    first = [int(x) for x in ds.take(20)]
+
+    assert [int(ds[i]) for i in range(20)] == first
+    with pytest.raises(TypeError, match="infinite"):
+        len(ds)
+    with pytest.raises(gp.PlanError, match="a dataset that ends"):
+        list(ds.shuffle(gp.ALL).take(1))
+
+
+def test_a_generator_of_names_runs_only_where_it_is_used(folder: Path) -> None:
+    started: list[int] = []
+
+    def names() -> Iterator[str]:
+        started.append(1)
+        yield from files(folder)
+
+    ds = gp.Dataset.from_generator(names, output_signature=gp.TensorSpec((), bytes)).interleave(Records)
+
+    assert len(list(ds)) == sum(SIZES)
+    assert started == [1]
+    with pytest.raises(TypeError, match="from_generator"):
+        ds[0]
+    with pytest.raises(TypeError, match="unknown"):
+        len(ds)
+    assert started == [1]
+
+
+def test_files_named_by_urls_are_not_indexed() -> None:
+    ds = Records(["memory://x/a.tfrecord"])
+
+    with pytest.raises(TypeError, match="it reads files named by URLs; copy them to a disk"):
+        ds[0]
+    with pytest.raises(TypeError, match="the length of the dataset is unknown"):
+        len(ds)
+
+
+@pytest.mark.parametrize("key", [1.5, None, "1", True, (0, 1), np.float32(1)], ids=str)
+def test_a_place_is_an_integer(key: Any) -> None:
+    with pytest.raises(TypeError, match="needs an integer for the place"):
+        Range(5)[key]
+
+
+def test_numpy_integers_are_places() -> None:
+    assert Range(5)[np.int32(-2)] == 3
+
+
+def test_a_slice_without_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="a step other than 0"):
+        Range(5)[::0]
+
+
+def test_an_endless_dataset_has_places_from_the_front() -> None:
+    ds = Range(3).repeat()
+
+    assert ds[7] == 1
+    assert [int(x) for x in ds[5:9]] == [2, 0, 1, 2]
+    assert [int(x) for x in ds[2::3].take(3)] == [2, 2, 2]
+    with pytest.raises(IndexError, match="place -1 of a dataset of endless elements"):
+        ds[-1]
+    with pytest.raises(TypeError, match="infinite"):
+        ds[::-1]
+    with pytest.raises(gp.PlanError, match="a dataset that ends"):
+        ds.shuffle(gp.ALL)
+
+
+def test_an_empty_dataset_has_no_places(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    for ds in (Range(0), Records(str(tmp_path / "empty")), Records([]), Range(0).repeat(), Range(3).take(0)):
+        with pytest.raises(IndexError):
+            ds[0]
+        assert list(ds[:5]) == []
+        assert list(ds.take(100).shuffle(gp.ALL)) == []
+
+
+# ---- len
+
+
+def test_len_counts_records_and_cardinality_does_not(folder: Path) -> None:
+    ds = Records(files(folder)).shuffle(10).map(lambda x: x).batch(4).prefetch(2)
+
+    assert ds.cardinality() == gp.UNKNOWN_CARDINALITY
+    assert INDEXES.nbytes == 0
+    assert len(ds) == -(-sum(SIZES) // 4)
+    assert ds.cardinality() == gp.UNKNOWN_CARDINALITY
+
+
+def test_len_is_unknown_behind_a_filter(folder: Path) -> None:
+    with pytest.raises(TypeError, match="unknown"):
+        len(Records(files(folder)).filter(lambda x: True))
+    with pytest.raises(TypeError, match="infinite"):
+        len(Records(files(folder)).repeat())
+
+
+def test_len_of_a_take_behind_records(folder: Path) -> None:
+    assert len(Records(files(folder)).repeat(2).take(40).skip(5)) == 35
+    assert len(gp.Dataset.zip(Records(files(folder)), Range(7).repeat())) == sum(SIZES)
+
+
+# ---- nothing is read that is not asked for
+
+
+def test_a_place_reads_one_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = Records(files(folder))
+    len(ds)
+    read: list[int] = []
+    pread = os.preadv
+
+    def counting(fd: int, buffers: Any, offset: int) -> int:
+        read.append(offset)
+        return pread(fd, buffers, offset)
+
+    monkeypatch.setattr("gpupipe.extract.storage._preadv", counting)
+    monkeypatch.setattr("gpupipe.extract.storage._pread_into", lambda fd, out, at: counting(fd, [out], at))
+
+    assert ds[11] == b"2-6" * 7
+    assert len(read) == 1
+
+
+def test_skip_of_an_indexed_file_reads_no_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "many", [b"%d" % i for i in range(50_000)])
+    ds = Records([path, path]).skip(99_998)
+    gp.io.build_index(path, "memory")
+    monkeypatch.setattr("gpupipe.extract.reference.walk_headers", lambda *a, **b: pytest.fail("headers were read"))
+    made: list[int] = []
+    monkeypatch.setattr(
+        "gpupipe.flow.indexed.indexed_elements",
+        lambda index, path, stream, start, step: iter(made.extend([start]) or []),  # type: ignore[func-returns-value]
+    )
+
+    assert list(ds) == []
+    assert made == [49_998]  # the first file is passed over whole, the second begins behind what is skipped
+
+
+def test_skip_of_a_file_without_an_index_walks_it_once(folder: Path) -> None:
+    ds = Records(files(folder)).skip(20)
+    assert [bytes(x).split(b"-")[0] for x in ds] == [b"4"] * 8 + [b"5"] * 3
+
+    assert INDEXES.nbytes > 0  # what was walked to its end is known now
+
+
+def test_skip_calls_no_function_behind_it_and_asks_for_no_item() -> None:
+    asked: list[int] = []
+
+    class Items:
+        def __len__(self) -> int:
+            return 1000
+
+        def __getitem__(self, i: int) -> int:
+            asked.append(i)
+            return i
+
+    ds = gp.Dataset.from_indexable(Items(), spec=gp.TensorSpec((), "int64"))
+
+    assert [int(x) for x in ds.skip(997)] == [997, 998, 999]
+    assert asked == [997, 998, 999]
+    asked.clear()
+    assert [int(x) for x in ds.shard(500, 3)] == [3, 503]
+    assert [int(x) for x in ds[5:900:400]] == [5, 405, 805]
+    assert int(ds[-1]) == 999
+    assert asked == [3, 503, 5, 405, 805, 999]
+
+
+def test_a_function_runs_for_the_chosen_element_alone() -> None:
+    seen: list[int] = []
+
+    def note(x: Any) -> Any:
+        seen.append(int(x))
+        return x
+
+    ds = Range(1000).map(note).batch(10)
+
+    assert ds[7].tolist() == list(range(70, 80))
+    assert seen == list(range(70, 80))
+
+
+def test_ds_i_counts_no_epoch() -> None:
+    ds = drawn(Range(4))
+    ds[2]
+
+    assert list(ds) == list(ds.iterator(epoch=0))
+
+
+def test_a_cache_is_not_filled_by_places() -> None:
+    calls: list[int] = []
+
+    def note(x: Any) -> Any:
+        calls.append(int(x))
+        return x
+
+    ds = Range(5).map(note, spec=NUMBER).cache()
+    assert ds[3] == 3
+    assert calls == [3]
+    assert len(list(ds)) == 5
+    calls.clear()
+
+    assert (ds[4], ds[-5]) == (4, 0)  # from the cache, which is full now
+    assert calls == []
+
+
+def test_a_cache_that_is_not_full_gives_what_it_would_hold(folder: Path) -> None:
+    def chain() -> gp.Dataset:
+        return drawn(drawn(Records(files(folder))).cache().repeat(2))
+
+    expected = list(chain().iterator(epoch=0))
+    ds = chain()  # with a cache of its own, which stays empty
+
+    assert all(same(ds[i], one) for i, one in enumerate(expected))
+    batches = drawn(Range(6)).batch(2).cache().unbatch().map(lambda x, n: n)
+    first = drawn(Range(6)).batch(2).cache()[1][1]
+    assert [int(n) for n in batches][2:4] == first.tolist()
+
+
+# ---- bad elements
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> str:
+    """Five records; the payload of number 1 is damaged, and the length of number 3."""
+    path = write(tmp_path / "damaged", [b"record%d" % i for i in range(5)])
+    data = bytearray(Path(path).read_bytes())
+    data[23 + 14] ^= 1
+    data[3 * 23] ^= 1
+    Path(path).write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_bad_element_raises_its_error_in_its_place(damaged: str, on_error: Any) -> None:
+    ds = Records(damaged).with_options(gp.Options(on_error=on_error))
+
+    assert len(ds) == 5
+    assert [ds[i] for i in (0, 2, 4)] == [b"record0", b"record2", b"record4"]
+    with pytest.raises(gp.DataError, match=r"damaged at offset 23: .*CRC of the payload"):
+        ds[1]
+    with pytest.raises(gp.DataError, match=r"damaged at offset 69: .*length of a record"):
+        ds[-2]
+
+
+def test_a_batch_with_a_bad_row_raises_too(damaged: str) -> None:
+    for rules in ((), ("sink_selects", "choose_rows")):
+        ds = Records(damaged).batch(2).with_options(gp.Options(disabled_rules=rules))
+
+        assert len(ds) == 3
+        assert ds[2].tolist() == [b"record4"]
+        with pytest.raises(gp.DataError, match="CRC of the payload"):
+            ds[0]
+
+
+def test_batches_that_are_bad_as_a_whole_keep_their_places(damaged: str) -> None:
+    ds = Records(damaged).batch(1).enumerate().with_options(gp.Options(on_error="skip"))
+
+    assert [(int(i), b.tolist()) for i, b in ds[1:5]] == [(2, [b"record2"]), (4, [b"record4"])]
+    assert len(ds[1:5]) == 4
+
+
+def test_bad_elements_keep_their_places_in_a_full_shuffle(damaged: str) -> None:
+    ds = Records(damaged).shuffle(gp.ALL, seed=1).with_options(gp.Options(on_error="skip"))
+
+    assert sorted(ds) == [b"record0", b"record2", b"record4"]
+    assert sorted(ds.repeat(2)) == [b"record0"] * 2 + [b"record2"] * 2 + [b"record4"] * 2
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_skip_counts_bad_elements(damaged: str, known: bool) -> None:
+    if known:
+        gp.io.build_index(damaged, "memory")
+    options = gp.Options(on_error="skip")
+
+    assert list(Records(damaged).skip(2).with_options(options)) == [b"record2", b"record4"]
+    assert list(Records(damaged).skip(4).with_options(options)) == [b"record4"]
+    assert list(Records(damaged).shard(2, 1).with_options(options)) == []
+
+
+def test_a_missing_file_is_one_bad_element(folder: Path, tmp_path: Path) -> None:
+    gone = write(tmp_path / "gone", [b"x"])
+    ds = Records([files(folder)[0], gone, files(folder)[5]])
+    os.unlink(gone)
+
+    assert len(ds) == 5 + 1 + 3
+    with pytest.raises(FileNotFoundError):
+        ds[5]
+    assert ds[6] == b"5-0"
+
+
+# ---- images
+
+
+def jpeg(seed: int) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 255, (6, 6, 3), np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(np.kron(pixels, np.ones((4, 4, 1), np.uint8))).save(out, "JPEG")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(tmp_path_factory.mktemp("images") / "images", [jpeg(i) for i in range(7)])
+
+
+def augmented(path: str) -> gp.Dataset:
+    def example(x: Any) -> Any:
+        return ops.random_flip_left_right(ops.random_crop(ops.decode_jpeg(x, channels=3), (12, 12, 3)))
+
+    return Records(path).map(example)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda ds: ds,
+        lambda ds: ds.batch(3),
+        lambda ds: ds.batch(3).map(ops.flip_left_right),
+        lambda ds: ds.batch(3).repeat(2),
+        lambda ds: ds.batch(2, drop_remainder=True).enumerate(),
+        lambda ds: gp.Dataset.zip(ds.batch(3), Range(3)),
+        lambda ds: ds.shuffle(gp.ALL, seed=1).batch(4),
+        lambda ds: ds.batch(3).shuffle(gp.ALL, seed=1),
+        lambda ds: ds.batch(3).cache(),
+    ],
+    ids=["", "batch", "batch, map", "repeat", "enumerate", "zip", "shuffled", "batches shuffled", "cache"],
+)
+def test_an_image_has_the_same_augmentation_in_its_place(
+    images: str, chain: Callable[[gp.Dataset], gp.Dataset]
+) -> None:
+    ds = chain(augmented(images)).with_options(CPU)
+    expected = list(ds.iterator(epoch=0))
+
+    assert len(ds) == len(expected)
+    assert all(same(ds[i], one) for i, one in enumerate(expected))
+    assert same(list(ds[::-1]), expected[::-1])
+
+
+# ---- a real tf.data
+
+
+def test_places_are_those_of_tf_data() -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    def chains(dataset: Any) -> list[Any]:
+        r = dataset.range(20)
+        return [
+            r,
+            r.skip(3).take(9).shard(3, 1),
+            r.batch(6),
+            r.batch(6, drop_remainder=True).repeat(2),
+            dataset.zip(r, r.batch(4)),
+            r.concatenate(dataset.range(3)).map(lambda x: x * 2),
+            r.repeat(2).batch(7).prefetch(2).cache(),
+        ]
+
+    for ours, theirs in zip(chains(gp.Dataset), chains(tf.data.Dataset), strict=True):
+        n = int(theirs.cardinality())
+        assert len(ours) == n
+        for i in range(n):
+            value = tf.data.experimental.at(theirs, i)
+            expected = tuple(v.numpy() for v in value) if isinstance(value, tuple) else value.numpy()
+            assert same(ours[i], expected)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            tf.data.experimental.at(theirs, n)
+        with pytest.raises(IndexError):
+            ours[n]

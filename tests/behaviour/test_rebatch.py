@@ -1,0 +1,159 @@
+"""rebatch: batches cut anew, to one size or to several in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe import ops
+from tests.behaviour.model import outcomes, run
+from tests.behaviour.test_windows import drawn
+
+D = gp.Dataset
+
+
+def test_the_worked_example() -> None:
+    assert run(D.range(8).batch(4).rebatch([2, 1, 1])) == [[0, 1], [2], [3], [4, 5], [6], [7]]
+
+
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@given(
+    n=st.integers(0, 20),
+    before=st.integers(1, 6),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    drop=st.booleans(),
+    static=st.booleans(),
+)
+def test_rows_are_cut_in_turn_and_counted(n: int, before: int, sizes: list[int], drop: bool, static: bool) -> None:
+    batches = D.range(n).batch(before, drop_remainder=static)
+    rows = [row for batch in run(batches) for row in batch]
+    expected, turn = [], 0
+    while rows:
+        size = sizes[turn % len(sizes)]
+        if not drop or len(rows) >= size:
+            expected.append(rows[:size])
+        rows, turn = rows[size:], turn + 1
+
+    dataset = batches.rebatch(sizes if len(sizes) > 1 else sizes[0], drop)
+
+    assert run(dataset) == expected
+    assert dataset.cardinality() == (len(expected) if static else gp.UNKNOWN_CARDINALITY)
+
+
+def test_batches_may_be_of_different_sizes_and_have_several_leaves() -> None:
+    dataset = D.from_tensors((np.arange(3), [b"a", b"b", b"c"])).concatenate(
+        D.from_tensors((np.arange(3, 8), [b"d", b"e", b"f", b"g", b"h"]))
+    )
+
+    assert run(dataset.rebatch(4)) == [
+        ([0, 1, 2, 3], [b"a", b"b", b"c", b"d"]),
+        ([4, 5, 6, 7], [b"e", b"f", b"g", b"h"]),
+    ]
+
+
+def test_a_batch_without_rows_disappears() -> None:
+    dataset = D.from_tensors(np.zeros(0)).concatenate(D.from_tensors(np.ones(2)))
+
+    assert run(dataset.rebatch(2)) == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drop", "rows"), [(3, False, None), (3, True, 3), ([3, 3], True, 3), ([3, 2], True, None)], ids=str
+)
+def test_the_number_of_rows_is_known_if_it_is_always_the_same(sizes: Any, drop: bool, rows: int | None) -> None:
+    d = D.from_tensor_slices(np.zeros((8, 5), np.float32)).batch(4).rebatch(sizes, drop_remainder=drop)
+
+    assert d.element_spec == gp.TensorSpec((rows, 5), "float32")
+
+
+def test_rows_keep_their_identities() -> None:
+    expected = run(D.range(10).map(drawn, rng=True))
+
+    assert run(D.range(10).batch(4).rebatch([3, 1]).unbatch().map(drawn, rng=True)) == expected
+
+
+def test_random_ops_behind_it_draw_for_the_rows_they_would_have_without() -> None:
+    images = D.from_tensor_slices(np.arange(6 * 8 * 8, dtype=np.uint8).reshape(6, 8, 8, 1))
+
+    def crops(d: gp.Dataset) -> Any:
+        return run(d.map(lambda x: ops.random_crop(x, (2, 2))).unbatch().iterator(epoch=0))
+
+    assert crops(images.batch(4).rebatch(3)) == crops(images.batch(6))
+
+
+def test_images_are_decoded_and_cut_anew() -> None:
+    images = D.from_tensor_slices(np.arange(6 * 4 * 4, dtype=np.uint8).reshape(6, 4, 4, 1))
+    cut = images.map(lambda x: ops.flip_left_right(x)).batch(4).rebatch(3)
+
+    assert run(cut) == run(images.map(lambda x: ops.flip_left_right(x)).batch(3))
+
+
+def test_a_bad_batch_is_raised_and_the_rest_is_cut() -> None:
+    def bad(x: Any) -> Any:
+        if x[0] == 2:
+            raise ValueError("bad")
+        return x
+
+    dataset = D.range(8).batch(2).map(bad).rebatch(3)
+
+    assert outcomes(dataset) == ["error", "error", [0, 1, 4], [5, 6, 7]]  # one for each row, as with unbatch
+    assert outcomes(dataset) == outcomes(D.range(8).batch(2).map(bad).unbatch().batch(3))
+    assert run(dataset.with_options(gp.Options(on_error="skip"))) == [[0, 1, 4], [5, 6, 7]]
+
+
+def test_zipped_batches_stay_beside_their_partners() -> None:
+    def bad(x: Any) -> Any:
+        if x == 1:
+            raise ValueError("bad")
+        return x
+
+    def zipped(bad_rows: gp.Dataset) -> gp.Dataset:
+        return D.zip(bad_rows.batch(2).rebatch(3), D.range(2))
+
+    skip = gp.Options(on_error="skip")
+    assert run(zipped(D.range(6).map(bad)).with_options(skip)) == [([3, 4, 5], 1)]
+
+
+def test_the_sources_of_unknown_specs_are_cut_too() -> None:
+    d = D.from_generator(lambda: iter([np.arange(3), np.arange(2)]))
+
+    assert run(d.rebatch(2)) == [[0, 1], [2, 0], [1]]
+    with pytest.raises(gp.DataError, match="leaves with one number of rows"):
+        list(D.from_generator(lambda: iter([1, 2])).rebatch(2))
+
+
+def test_rows_that_do_not_stack_name_the_method() -> None:
+    d = D.from_tensors(np.zeros((1, 2))).concatenate(D.from_tensors(np.zeros((1, 3))))
+
+    with pytest.raises(gp.DataError, match="rebatch: needs elements of one shape"):
+        list(d.rebatch(2))
+
+
+@pytest.mark.parametrize("size", [0, -1, [2, 0], [-1], np.array([1, 0]), []], ids=str)
+def test_a_size_below_one_is_refused_where_it_is_written(size: Any) -> None:
+    with pytest.raises(ValueError, match="rebatch needs"):
+        D.range(4).batch(2).rebatch(size)
+
+
+@pytest.mark.parametrize("size", [1.5, None, "2", [1.5], [[1]], True], ids=str)
+def test_a_size_that_is_no_integer_is_refused(size: Any) -> None:
+    with pytest.raises(TypeError, match="rebatch needs an integer"):
+        D.range(4).batch(2).rebatch(size)
+
+
+def test_elements_without_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="rebatch needs leaves with a first dimension, got the scalar int64"):
+        D.range(4).rebatch(2)
+    with pytest.raises(ValueError, match="rebatch needs leaves of one length, got 2 and 3"):
+        D.from_tensors((np.zeros(2), np.zeros(3))).rebatch(2)
+
+
+def test_endless_input_stays_endless_where_batches_have_a_known_size() -> None:
+    assert D.range(4).batch(2, True).repeat().rebatch(3).cardinality() == gp.INFINITE_CARDINALITY
+    assert D.range(4).batch(2).repeat().rebatch(3).cardinality() == gp.UNKNOWN_CARDINALITY
+    assert run(D.range(4).batch(2).repeat().rebatch(3).take(2)) == [[0, 1, 2], [3, 0, 1]]

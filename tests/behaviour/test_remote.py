@@ -1,0 +1,360 @@
+"""Files named by a URL, through fsspec: the same records, lines and names as from this machine."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.extract import remote
+from gpupipe.extract.patterns import expand, is_url
+from gpupipe.extract.remote import RemoteStorage
+from gpupipe.extract.storage import LOCAL, storage_of
+from gpupipe.flow.threads import DaemonPool
+from tests.behaviour.model import interleaved, outcomes
+
+fsspec = pytest.importorskip("fsspec")
+
+NAMES = ("d/a-0", "d/a-1", "d/a-2", "d/b-0", "d/e/a-0", "d/e/f/a-9", "d/.hidden/a-0", "top")
+
+
+@pytest.fixture
+def files() -> Iterator[Any]:
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def records(path: Path, values: list[bytes], compression: str | None = None) -> bytes:
+    with gp.io.TFRecordWriter(path, compression) as out:
+        for value in values:
+            out.write(value)
+    return path.read_bytes()
+
+
+def shards(files: Any, tmp_path: Path, count: int = 3, each: int = 5) -> list[list[bytes]]:
+    made = [[b"%d-%d" % (i, j) * (j + 1) for j in range(each)] for i in range(count)]
+    for i, values in enumerate(made):
+        files.pipe_file(f"/d/s-{i}.tfrecord", records(tmp_path / "one", values))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("s3://bucket/key", True),
+        ("memory://x", True),
+        ("simplecache::https://host/x", True),
+        ("/a/b", False),
+        ("a:b", False),
+        ("C:\\a", False),
+        ("C:/a", False),
+        ("://x", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_url(name: str, url: bool) -> None:
+    assert is_url(name) == url
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*",
+        "d/*",
+        "d/a-*",
+        "d/a-?",
+        "d/[ab]-0",
+        "d/{a,b}-0",
+        "d/**",
+        "**/a-0",
+        "*/e/a-*",
+        "d/a-1",
+        "d",
+        "none*",
+        "d/none",
+        "**",
+    ],
+)
+def test_patterns_match_as_they_do_on_this_machine(files: Any, tmp_path: Path, pattern: str) -> None:
+    for name in NAMES:
+        files.pipe_file(f"/{name}", b"")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+
+    local = expand(f"{tmp_path}/{pattern}")
+    found = expand(f"memory://{pattern}")
+
+    assert [name for name, _ in found] == [f"memory://{name[len(str(tmp_path)) + 1 :]}" for name, _ in local]
+    assert [stable for _, stable in found] == [stable for _, stable in local]
+
+
+def test_list_files_takes_urls_and_paths_together(files: Any, tmp_path: Path) -> None:
+    files.pipe_file("/d/b", b"")
+    files.pipe_file("/d/a", b"")
+    (tmp_path / "c").write_bytes(b"")
+
+    listed = Dataset.list_files(["memory://d/*", f"{tmp_path}/*"], shuffle=False)
+
+    assert sorted(listed) == sorted([b"memory://d/a", b"memory://d/b", str(tmp_path / "c").encode()])
+    with pytest.raises(ValueError, match="none match memory://nowhere/\\*"):
+        Dataset.list_files("memory://nowhere/*")
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_on_the_users_line(
+    files: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(type(files), "ls", fail)
+    with pytest.raises(PlanError, match="cannot be listed: ConnectionError: no network"):
+        Dataset.list_files("memory://d/*")
+
+
+# ---- contents
+
+
+@pytest.mark.parametrize("calls", [None, 1, 4])
+def test_records_come_as_from_this_machine(files: Any, tmp_path: Path, calls: int | None) -> None:
+    made = shards(files, tmp_path)
+    listed = Dataset.list_files("memory://d/*.tfrecord", shuffle=False)
+
+    assert list(listed.interleave(TFRecordDataset, cycle_length=2, num_parallel_calls=calls)) == interleaved(made, 2, 1)
+    assert list(TFRecordDataset([f"memory://d/s-{i}.tfrecord" for i in range(3)], None, None, calls)) == (
+        interleaved(made, 1 if calls is None else calls, 1)
+    )
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_compressed_records(files: Any, tmp_path: Path, compression: str) -> None:
+    values = [b"%d" % i * i for i in range(50)]
+    files.pipe_file("/d/x", records(tmp_path / "x", values, compression))
+
+    assert list(TFRecordDataset("memory://d/x", compression)) == values
+
+
+def test_lines_and_fixed_records(files: Any) -> None:
+    files.pipe_file("/d/x", b"Haabb\r\n")
+    files.pipe_file("/d/y.gz", gzip.compress(b"one\ntwo"))
+
+    assert list(TextLineDataset("memory://d/x")) == [b"Haabb"]
+    assert list(TextLineDataset(["memory://d/y.gz"], "GZIP", num_parallel_reads=2)) == [b"one", b"two"]
+    assert list(FixedLengthRecordDataset("memory://d/x", 2, 1, 2)) == [b"aa", b"bb"]
+    assert list(Dataset.list_files("memory://d/x").flat_map(lambda p: FixedLengthRecordDataset(p, 7))) == [b"Haabb\r\n"]
+
+
+def test_a_shuffle_holds_records_not_references(files: Any, tmp_path: Path) -> None:
+    made = shards(files, tmp_path)
+    dataset = TFRecordDataset([f"memory://d/s-{i}.tfrecord" for i in range(3)]).shuffle(100, seed=1)
+
+    assert sorted(dataset) == sorted([*chain.from_iterable(made)])
+
+
+def test_identities_are_those_of_the_same_files_elsewhere(files: Any, tmp_path: Path) -> None:
+    made = shards(files, tmp_path)
+    (tmp_path / "d").mkdir()
+    for i, values in enumerate(made):
+        records(tmp_path / "d" / f"s-{i}.tfrecord", values)
+
+    def numbers(pattern: str) -> list[Any]:
+        listed = Dataset.list_files(pattern, shuffle=False)
+        return list(listed.interleave(TFRecordDataset).map(lambda r, rng: (r, rng.random()), rng=True))
+
+    assert numbers("memory://d/*") == numbers(f"{tmp_path}/d/*")
+
+
+def test_threads_read_ahead_only_where_that_was_asked_for(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = shards(files, tmp_path, 2, 40)
+    readers: set[str] = set()
+    read, submit = RemoteStorage.read, DaemonPool.submit
+
+    def noted(self: Any, *args: Any) -> bytes:
+        readers.add(threading.current_thread().name.rsplit("-", 1)[0])
+        return read(self, *args)
+
+    def begun(self: Any, *args: Any) -> Any:
+        future = submit(self, *args)
+        while not future.running() and not future.done():  # else whoever wants the block first reads it
+            time.sleep(0)
+        return future
+
+    monkeypatch.setattr(RemoteStorage, "read", noted)
+    monkeypatch.setattr(DaemonPool, "submit", begun)
+    monkeypatch.setattr("gpupipe.flow.sources.REMOTE_BLOCK", 256)
+    names = [f"memory://d/s-{i}.tfrecord" for i in range(2)]
+
+    assert list(TFRecordDataset(names)) == [*chain.from_iterable(made)]
+    assert readers == {"MainThread"}
+    assert list(TFRecordDataset(names, num_parallel_reads=2)) == interleaved(made, 2, 1)
+    assert "gpupipe-remote" in readers
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-remote")]
+
+
+# ---- what goes wrong
+
+
+def test_a_missing_file_is_one_error_and_the_others_are_read(files: Any, tmp_path: Path) -> None:
+    made = shards(files, tmp_path, 2)
+    names = ["memory://d/s-0.tfrecord", "memory://d/none", "memory://d", "memory://d/s-1.tfrecord"]
+
+    assert outcomes(TFRecordDataset(names)) == [*made[0], "error", "error", *made[1]]
+    with pytest.raises(gp.DataError, match="memory://d/none") as caught:
+        list(TextLineDataset("memory://d/none"))
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_damage_is_found_and_the_rest_read(files: Any, tmp_path: Path) -> None:
+    (values,) = shards(files, tmp_path, 1)
+    data = bytearray(files.cat_file("/d/s-0.tfrecord"))
+    data[len(values[0]) + 16] ^= 1
+    files.pipe_file("/d/s-0.tfrecord", bytes(data))
+
+    assert outcomes(TFRecordDataset("memory://d/s-0.tfrecord")) == [values[0], "error", *values[2:]]
+
+
+@pytest.mark.parametrize("error", [OSError("timed out"), RuntimeError("no credentials")], ids=repr)
+def test_what_a_client_raises_is_a_data_error_that_names_the_file(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    shards(files, tmp_path, 1)
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    for method in ("cat_file", "info"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(files), method, fail)
+            dataset = TFRecordDataset("memory://d/s-0.tfrecord")
+            with pytest.raises(gp.DataError, match=f"cannot be read: {type(error).__name__}: {error}") as caught:
+                list(dataset)
+            assert caught.value.file == "memory://d/s-0.tfrecord"
+            assert list(dataset.with_options(Options(on_error="skip"))) == []
+
+
+def test_the_storage_answers_like_that_of_this_machine(files: Any) -> None:
+    files.pipe_file("/d/x", b"0123456789")
+    storage = RemoteStorage("memory://d/x")
+    size, tag = storage.size("memory://d/x")
+
+    assert size == 10
+    assert storage.read("memory://d/x", 3, 4) == b"3456"
+    assert storage.read("memory://d/x", 3, 0) == b""
+    out = bytearray(4)
+    storage.readinto("memory://d/x", 6, memoryview(out), tag)
+    assert out == b"6789"
+    assert not storage.random_reads
+    assert storage.list("memory://d/*") == [("memory://d/x", "x")]
+    for offset, n in [(8, 3), (100, 1), (0, 2**60)]:
+        with pytest.raises(RecordError, match="the file ends"):
+            storage.read("memory://d/x", offset, n)
+    with pytest.raises(MissingFileError):
+        storage.size("memory://d/y")
+    with pytest.raises(DirectoryError):
+        storage.size("memory://d")
+    files.pipe_file("/d/x", b"other")
+    assert storage.size("memory://d/x")[1] != tag
+    with pytest.raises(RecordError, match="must stay as it is"):
+        storage.read("memory://d/x", 0, 1, tag)
+
+
+def test_a_file_that_shrinks_between_two_reads_is_an_error(files: Any) -> None:
+    files.pipe_file("/d/x", b"0123456789")
+    storage = RemoteStorage("memory://d/x")
+    storage.size("memory://d/x")
+    files.pipe_file("/d/x", b"01")
+
+    with pytest.raises(RecordError, match="the file ends 3 bytes before"):
+        storage.read("memory://d/x", 1, 4)
+
+
+def test_a_server_that_does_not_tell_sizes_is_an_error(files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(files), "info", lambda *args, **kwargs: {"size": None, "type": "file"})
+
+    with pytest.raises(RecordError, match="its size is needed"):
+        RemoteStorage("memory://d/x").size("memory://d/x")
+
+
+def test_a_server_that_ignores_ranges_is_understood(files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.pipe_file("/d/x", b"0123456789")
+    storage = RemoteStorage("memory://d/x")
+    monkeypatch.setattr(type(files), "cat_file", lambda self, path, start=None, end=None: b"0123456789")
+
+    assert storage.read("memory://d/x", 3, 4) == b"3456"
+
+
+def test_without_fsspec_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_STORAGES", {})
+    for name in [name for name in sys.modules if name == "fsspec" or name.startswith("fsspec.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+
+    for make in (TFRecordDataset, TextLineDataset, Dataset.list_files):
+        with pytest.raises(MissingDependencyError, match=r'pip install "gpupipe\[remote\]"'):
+            make("memory://d/x")
+
+
+def test_without_the_package_of_a_scheme_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(url: str) -> Any:
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(remote, "_STORAGES", {})
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with pytest.raises(MissingDependencyError, match="Install s3fs to access S3"):
+        TFRecordDataset("s3://bucket/x")
+
+
+def test_an_unknown_scheme_is_an_error_on_the_users_line() -> None:
+    with pytest.raises(PlanError, match="a scheme that fsspec knows"):
+        TFRecordDataset("nosuch://x")
+
+
+def test_local_names_need_no_fsspec() -> None:
+    assert storage_of("/a/b") is LOCAL
+    assert storage_of("memory://a/b") is storage_of("memory://a/c")
+
+
+def test_over_http(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("aiohttp")
+    values = [b"%d" % i * 1000 for i in range(30)]
+    records(tmp_path / "x.tfrecord", values)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(tmp_path))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            logging.getLogger("test").debug(format, *args)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            assert list(Dataset.list_files(f"{url}/*.tfrecord")) == [f"{url}/x.tfrecord".encode()]
+            assert list(TFRecordDataset(f"{url}/x.tfrecord", num_parallel_reads=2)) == values
+            assert outcomes(TFRecordDataset(f"{url}/none")) == ["error"]
+        finally:
+            server.shutdown()
+            thread.join(20)

@@ -1,0 +1,453 @@
+"""take_while, scan, reduce, unique, rejection_resample."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.flow.base import Context, Run
+from gpupipe.flow.scanning import _Draws, identity_of
+from gpupipe.plan.scanning import acceptance
+from gpupipe.random import BatchRng, hash64
+from tests.behaviour.model import outcomes, run
+from tests.chains.damage import jpeg
+
+R = Dataset.range
+INT = TensorSpec((), "int64")
+HOST = Options(device="cpu", backend="numpy")
+
+
+def small(x: Any) -> bool:
+    return bool(int(x) < 3)
+
+
+# ---- take_while
+
+
+@pytest.mark.parametrize("predicate", [lambda x: x < 3, small], ids=["traced", "Python"])
+def test_it_ends_for_good_at_the_first_false(predicate: Callable[[Any], Any]) -> None:
+    assert run(Dataset.from_tensor_slices([0, 2, 5, 1, 0]).take_while(predicate)) == [0, 2]
+    assert run(R(3).take_while(predicate)) == [0, 1, 2]
+    assert run(R(3, 9).take_while(predicate)) == []
+    assert run(R(9).repeat().take_while(predicate)) == [0, 1, 2]
+    assert run(R(9).take_while(predicate).repeat(2)) == [0, 1, 2, 0, 1, 2]
+    assert R(3).repeat().take_while(predicate).cardinality() == gp.UNKNOWN_CARDINALITY
+
+
+def test_a_top_level_tuple_is_unpacked() -> None:
+    pairs = Dataset.zip(R(9), R(0, 18, 2))
+
+    assert run(pairs.take_while(lambda a, b: a + b < 7)) == [(0, 0), (1, 2), (2, 4)]
+    assert run(pairs.take_while(lambda a, b: small(a))) == [(0, 0), (1, 2), (2, 4)]
+
+
+def test_it_asks_no_more_than_it_needs() -> None:
+    seen: list[int] = []
+
+    def noted(x: Any) -> Any:
+        seen.append(int(x))
+        return x
+
+    assert run(R(9).map(noted, spec=INT).take_while(lambda x: x < 2)) == [0, 1]
+    assert seen == [0, 1, 2]
+
+
+def test_holes_do_not_end_it_and_a_predicate_that_fails_makes_one() -> None:
+    def inverse(x: Any) -> Any:
+        return int(x) // (int(x) % 3)
+
+    assert outcomes(R(9).map(inverse).take_while(lambda x: int(x) < 5)) == ["error", 1, 1, "error", 4, 2, "error"]
+    assert outcomes(R(9).take_while(lambda x: inverse(x) < 4)) == ["error", 1, 2, "error"]
+
+
+def test_a_predicate_on_features_runs_before_decoding() -> None:
+    data = ([jpeg(0), b"no image", jpeg(2)], [1, 5, 1])
+    chain = Dataset.from_tensor_slices(data).map(lambda x, y: (ops.decode_jpeg(x, channels=3), y))
+
+    seen = list(chain.take_while(lambda image, y: y < 3).with_options(HOST))
+
+    assert [int(y) for _, y in seen] == [1]
+
+
+def test_a_predicate_on_pixels() -> None:
+    chain = Dataset.from_tensor_slices([jpeg(0), jpeg(1, 8, 8), jpeg(2)]).map(lambda x: ops.decode_jpeg(x, channels=3))
+
+    assert len(list(chain.take_while(lambda image: image.shape[0] > 8).with_options(HOST))) == 1
+
+
+@pytest.mark.parametrize("bad", [lambda x: x, lambda x: x + 1, lambda x: (x < 1, x < 2)])
+def test_a_traced_predicate_that_is_no_boolean_is_refused_at_once(bad: Callable[[Any], Any]) -> None:
+    with pytest.raises(gp.PlanError, match="take_while needs a predicate that returns one boolean"):
+        R(3).take_while(bad)
+
+
+def test_a_python_predicate_that_is_no_boolean_is_an_error_of_the_element() -> None:
+    assert outcomes(R(2).take_while(lambda x: int(x))) == ["error", "error"]
+    with pytest.raises(gp.DataError, match="take_while: take_while needs a predicate that returns one boolean"):
+        next(iter(R(2).take_while(lambda x: int(x))))
+    with pytest.raises(TypeError, match="take_while"):
+        R(2).take_while(lambda a, b: a)
+
+
+# ---- scan
+
+
+def test_the_numbers_of_fibonacci() -> None:
+    chain = R(7).scan((0, 1), lambda state, _: ((state[1], state[0] + state[1]), state[0]))
+
+    assert run(chain) == [0, 1, 1, 2, 3, 5, 8]
+    assert chain.cardinality() == 7
+    assert R(2).repeat().scan(0, lambda s, x: (s, x)).cardinality() == gp.INFINITE_CARDINALITY
+
+
+def test_every_pass_and_every_iterator_begins_anew() -> None:
+    chain = R(3).scan(10, lambda total, x: (total + x, total))
+
+    assert run(chain.repeat(2)) == [10, 10, 11] * 2
+    assert run(chain) == run(chain) == [10, 10, 11]
+    assert run(Dataset.zip(chain, chain)) == [(10, 10), (10, 10), (11, 11)]
+
+
+def test_nothing_is_unpacked() -> None:
+    pairs = Dataset.zip(R(3), R(3))
+
+    assert run(pairs.scan(0, lambda s, pair: (s + pair[0] * pair[1], s))) == [0, 0, 1]
+    one = Dataset.from_tensor_slices(([5, 6],))
+    assert run(one.scan(0, lambda s, element: (s, type(element) is tuple and element[0]))) == [5, 6]
+
+
+def test_structures_of_states_and_outputs() -> None:
+    class Pair(NamedTuple):
+        a: Any
+        b: Any
+
+    chain = R(3).scan({"n": 0, "p": Pair(0.5, b"")}, lambda s, x: (
+        {"p": Pair(s["p"].a * 2, s["p"].b + b"x"), "n": s["n"] + 1}, {"n": s["n"], "p": s["p"], "x": (x, [x, x])}
+    ))  # fmt: skip
+
+    assert run(chain)[2] == {"n": 2, "p": Pair(2.0, b"xx"), "x": (2, [2, 2])}
+    assert run(R(2).scan(0, lambda s, x: [s + 1, [s, x]])) == [[0, 0], [1, 1]]  # a list of two is a pair
+    grown = R(3).scan(np.zeros(0, np.int64), lambda s, x: (np.append(s, x), s.sum()))
+    assert run(grown) == [0, 0, 1]
+
+
+def test_a_python_number_takes_the_dtype_of_the_state() -> None:
+    chain = R(3).scan((np.uint8(250), np.float32(0)), lambda s, x: ((int(s[0]) + 1, float(s[1]) + 0.5), s))
+
+    kinds = {tuple(leaf.dtype for leaf in element) for element in chain}
+    assert kinds == {(np.dtype(np.uint8), np.dtype(np.float32))}
+    with pytest.raises(TypeError, match="initial dtype"):
+        list(R(9).scan(np.uint8(250), lambda s, x: (int(s) + 1, x)))
+
+
+@pytest.mark.parametrize(
+    ("state", "fn", "kind", "text"),
+    [
+        (0, lambda s, x: s, TypeError, "returns .new state, output., got int64"),
+        (0, lambda s, x: (s, x, x), TypeError, "got 3 values"),
+        (0, lambda s, x: (s, None), TypeError, "returns .new state, output."),
+        (0, lambda s, x: (s + 0.5, x), TypeError, "initial dtype, int64, got float64"),
+        (0, lambda s, x: (np.int32(s), x), TypeError, "initial dtype, int64, got int32"),
+        ((0, b""), lambda s, x: ((s[0], s[0]), x), TypeError, r"bytes for \[1\], got int64"),
+        (0, lambda s, x: ((s, s), x), ValueError, "nested like the initial one"),
+        ({"a": 0}, lambda s, x: ({"b": 0}, x), ValueError, "nested like the initial one"),
+        ((0, 0), lambda s, x: (s[0], x), ValueError, "nested like the initial one"),
+    ],
+)
+def test_functions_that_do_not_fit(state: Any, fn: Callable[[Any, Any], Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=f"scan needs .*{text}.*test_scanning.py"):
+        list(R(3).scan(state, fn))
+
+
+def test_a_function_that_raises_leaves_the_state_as_it_was() -> None:
+    def summed(total: Any, x: Any) -> Any:
+        if x == 2:
+            raise KeyError("two")
+        return total + x, total + x
+
+    assert outcomes(R(5).scan(0, summed)) == [0, 1, "error", 4, 8]
+    assert outcomes(R(5).map(lambda x: 6 // (int(x) - 1)).scan(0, lambda s, x: (s + 1, s))) == [0, "error", 1, 2, 3]
+    with pytest.raises(gp.DataError, match="range at index 2: scan: raised KeyError"):
+        list(R(5).scan(0, summed))
+
+
+def test_a_state_that_is_changed_in_place() -> None:
+    initial = np.zeros(2)
+
+    def count(state: Any, x: Any) -> Any:
+        state[0] += 1
+        return state, state
+
+    chain = R(3).scan(initial, count)
+
+    assert run(chain) == run(chain) == [[1, 0], [2, 0], [3, 0]]
+    assert initial.tolist() == [0, 0]
+
+
+def test_the_spec_of_the_outputs() -> None:
+    chain = R(4).scan(0, lambda s, x: (s + x, np.float32(s)), spec=TensorSpec((), "float32"))
+
+    assert chain.element_spec == TensorSpec((), "float32")
+    assert run(chain.map(lambda x: x * 2).batch(4)) == [[0, 0, 2, 6]]
+    assert outcomes(R(1).scan(0, lambda s, x: (s, b"x"), spec=INT)) == ["error"]
+    assert outcomes(R(2).scan(0, lambda s, x: (s, x if x else x + 0.5))) == [0.5, "error"]
+
+
+def test_ops_inside_draw_by_the_element() -> None:
+    image = np.arange(900, dtype=np.uint8).reshape(30, 30, 1)
+    chain = R(6).scan(0, lambda s, x: (s, ops.random_crop(image, (1, 1, 1))))
+
+    def drawn(epoch: int) -> list[Any]:
+        return [x.ravel().tolist() for x in chain.iterator(epoch=epoch)]
+
+    assert drawn(0) == drawn(0) != drawn(1)
+    assert len({tuple(x) for x in drawn(0)}) > 2
+    twice = chain.scan(0, lambda s, x: (s, (x, ops.random_crop(image, (1, 1, 1)))))
+    assert any(a.tolist() != b.tolist() for a, b in twice)
+
+
+def test_the_function_is_called_once_for_each_element() -> None:
+    calls: list[int] = []
+
+    def noted(s: Any, x: Any) -> Any:
+        calls.append(int(x))
+        return s, x
+
+    assert run(R(4).scan(0, noted).batch(2)) == [[0, 1], [2, 3]]
+    assert calls == [0, 1, 2, 3]
+
+
+# ---- reduce
+
+
+def test_reduce_runs_at_once() -> None:
+    assert R(5).reduce(0, lambda s, x: s + x) == 10
+    assert R(0).reduce(7, lambda s, x: s + x) == 7
+    assert type(R(0).reduce(7, lambda s, x: s + x)) is np.int64
+    assert Dataset.zip(R(3), R(3)).reduce(np.int64(0), lambda s, e: s + e[0] * e[1]) == 5
+    assert R(3).reduce((0, 0), lambda s, x: [s[0] + 1, s[1] + x]) == (3, 3)
+    assert R(3).reduce({"n": 0}, lambda s, _: {"n": s["n"] + 1}) == {"n": 3}
+    assert R(3).reduce(np.zeros(0, np.int64), lambda s, x: np.append(s, x)).tolist() == [0, 1, 2]
+    assert R(5).batch(2).reduce(0, lambda s, x: s + x.sum()) == 10
+    assert Dataset.from_tensor_slices(["a", "bc"]).reduce("", lambda s, x: s + x) == b"abc"
+
+
+def test_reduce_counts_as_an_epoch() -> None:
+    chain = R(20).shuffle(20)
+    first = chain.reduce(np.zeros(0, np.int64), lambda s, x: np.append(s, x)).tolist()
+
+    assert first == run(chain.iterator(epoch=0))
+    assert run(chain) == run(chain.iterator(epoch=1)) != first
+
+
+@pytest.mark.parametrize(
+    ("state", "fn", "kind"),
+    [
+        (0, lambda s, x: s + 0.5, TypeError),
+        (np.int32(0), lambda s, x: s + x, TypeError),
+        (0, lambda s, x: (s, s), ValueError),
+        ((0, 0), lambda s, x: s[0], ValueError),
+        (0, lambda s, x: None, ValueError),
+        (None, lambda s, x: s, ValueError),
+        (0, 5, TypeError),
+    ],
+)
+def test_reductions_that_do_not_fit(state: Any, fn: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="reduce needs"):
+        R(3).reduce(state, fn)
+
+
+def test_reduce_raises_what_fails_and_stops_its_threads() -> None:
+    with pytest.raises(gp.DataError, match="ZeroDivisionError") as caught:
+        R(9).prefetch(2).reduce(0, lambda s, x: int(s) // (int(x) - 3))
+    with pytest.raises(gp.DataError, match="range at index 2"):
+        R(9).map(lambda x: 1 // (int(x) - 2)).prefetch(2).reduce(0, lambda s, x: s + x)
+
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe-prefetch")]
+
+
+# ---- unique
+
+
+def test_the_first_of_each_value_in_order() -> None:
+    assert run(Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique()) == [1, 37, 2]
+    assert run(Dataset.from_tensor_slices(["a", "b", "a", "a\0"]).unique()) == [b"a", b"b", b"a\0"]
+    assert run(Dataset.from_tensor_slices([b"x" * 99, b"y" * 99, b"x" * 99]).unique()) == [b"x" * 99, b"y" * 99]
+    assert run(Dataset.from_tensor_slices([[1, 2], [1, 3], [1, 2]]).unique()) == [[1, 2], [1, 3]]
+    assert run(Dataset.from_tensor_slices([[b"a", b"b"], [b"ab", b""], [b"a", b"b"]]).unique()) == [
+        [b"a", b"b"],
+        [b"ab", b""],
+    ]
+    assert run(Dataset.from_tensor_slices([True, False, True]).unique()) == [True, False]
+    assert run(Dataset.from_tensor_slices({"a": [1, 1, 2]}).unique()) == [{"a": 1}, {"a": 2}]
+    assert run(R(3).repeat().take(7).unique().repeat(2)) == [0, 1, 2] * 2
+    assert R(3).unique().cardinality() == gp.UNKNOWN_CARDINALITY
+
+
+def test_floats_are_compared_by_value() -> None:
+    nan = [np.nan, np.float64(np.frombuffer(b"\x01\0\0\0\0\0\xf8\x7f", np.float64)[0])]
+    numbers = [0.0, -0.0, 0.5, *nan, 0.5]
+
+    assert str(run(Dataset.from_tensor_slices(numbers).unique())) == "[0.0, 0.5, nan]"
+    rows = [[0.0, nan[0]], [-0.0, nan[1]]]
+    assert len(run(Dataset.from_tensor_slices(rows).unique())) == 1
+
+
+def test_arrays_of_one_content_and_other_shapes_or_dtypes_differ() -> None:
+    one = np.arange(4)
+
+    assert identity_of(one) != identity_of(one.reshape(2, 2))
+    assert identity_of(one) != identity_of(one.astype(np.int32))
+    assert identity_of(one) == identity_of(np.asfortranarray(one.reshape(2, 2)).ravel())
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(st.lists(st.integers(-4, 4)))
+def test_unique_is_what_a_dict_does(numbers: list[int]) -> None:
+    chain = Dataset.from_tensor_slices(np.array(numbers, np.int64))
+
+    assert run(chain.unique()) == list(dict.fromkeys(numbers))
+    as_rows = Dataset.from_tensor_slices(np.array(numbers, np.int64).reshape(-1, 1) * [1, 0])
+    assert [row[0] for row in run(as_rows.unique())] == list(dict.fromkeys(numbers))
+
+
+def test_elements_of_several_components_are_refused() -> None:
+    with pytest.raises(gp.PlanError, match="unique needs elements of one component"):
+        Dataset.zip(R(2), R(2)).unique()
+    with pytest.raises(gp.PlanError, match=r"one component.*test_scanning.py"):
+        list(R(2).map(lambda x: (int(x), 1)).unique())
+
+
+# ---- rejection_resample
+
+
+def test_chances() -> None:
+    assert acceptance([0.5, 0.5], [0.9, 0.1]) == [pytest.approx(1 / 9), 1]
+    assert acceptance([1, 1, 0], [0.5, 0.25, 0.25]) == [pytest.approx(0.5), 1, 0]
+    assert acceptance([2, 2], [1, 1]) == [1, 1]
+
+
+def test_the_draws_are_those_of_a_batch() -> None:
+    for seed, epoch in [(0, 0), (3, 7), (2**40 + 5, 2**33 + 1)]:
+        run_of = Run(Options(seed=seed).resolve())
+        draws = _Draws(Context(run_of, epoch), "x#1")
+        keys = [0, 1, 2**64 - 1, 0x1234_5678_9ABC_DEF0]
+
+        expected = BatchRng(seed, epoch, np.array(keys, np.uint64), hash64("x#1")).uniform().tolist()
+        assert [draws.uniform(key) for key in keys] == expected
+
+
+def rare(x: Any) -> Any:
+    return x // 900  # of 1000 numbers, 900 of class 0 and 100 of class 1
+
+
+@pytest.mark.parametrize("initial", [[0.9, 0.1], None], ids=["given", "estimated"])
+@pytest.mark.parametrize("python", [False, True], ids=["traced", "Python"])
+def test_the_classes_come_as_was_asked_for(initial: list[float] | None, python: bool) -> None:
+    numbers = np.random.default_rng(0).permutation(1000)
+    classes = (lambda x: int(rare(int(x)))) if python else rare
+    chain = Dataset.from_tensor_slices(numbers).rejection_resample(classes, [0.5, 0.5], initial)
+
+    seen = run(chain)
+    count = Counter(c for c, _ in seen)
+
+    assert all(c == rare(x) for c, x in seen)
+    assert [x for _, x in seen] == [x for x in numbers.tolist() if x in {y for _, y in seen}]  # in order, each once
+    assert count[1] > 90
+    assert 65 <= count[0] <= 165  # 100 expected, and more before the estimate has settled: 3 sigma is 30
+    assert chain.cardinality() == gp.UNKNOWN_CARDINALITY
+
+
+def test_draws_depend_on_seed_epoch_and_element_only() -> None:
+    chain = R(300).rejection_resample(lambda x: x % 2, [0.5, 0.1], [0.5, 0.5])
+
+    def kept(chain: Dataset, epoch: int = 0) -> set[int]:
+        return {int(x) for _, x in chain.iterator(epoch=epoch)}
+
+    assert kept(chain) == kept(R(300).shuffle(300).rejection_resample(lambda x: x % 2, [0.5, 0.1], [0.5, 0.5]))
+    assert kept(chain) != kept(chain, epoch=1)
+    assert kept(chain) != kept(chain.with_options(Options(seed=1)))
+    assert kept(chain) != kept(R(300).rejection_resample(lambda x: x % 2, [0.5, 0.1], [0.5, 0.5], seed=3))
+    again = chain.rejection_resample(lambda c, x: x % 2, [0.5, 0.1], [0.5, 0.5])
+    odd = [int(x) % 2 for _, (_, x) in again]
+    assert 0 < sum(odd) < sum(x % 2 for x in kept(chain))  # another site: other draws
+    passes = [int(x) for _, x in chain.repeat(2).iterator(epoch=0)]
+    assert sorted(passes) != sorted([*kept(chain), *kept(chain)])
+
+
+def test_equal_distributions_keep_all() -> None:
+    chain = R(20).rejection_resample(lambda x: x % 2, [5, 5], [0.5, 0.5])
+
+    assert run(chain) == [(x % 2, x) for x in range(20)]
+    assert chain.cardinality() == 20
+    assert chain.repeat().rejection_resample(lambda c, x: c, [1, 2]).cardinality() == gp.INFINITE_CARDINALITY
+
+
+def test_elements_keep_their_structure() -> None:
+    pairs = Dataset.zip(R(3), R(3)).rejection_resample(lambda a, b: a * 0, [1.0], [1.0])
+
+    assert run(pairs) == [(0, (0, 0)), (0, (1, 1)), (0, (2, 2))]
+    assert pairs.element_spec == (INT, (INT, INT))
+    python = R(3).map(lambda x: {"x": int(x)}).rejection_resample(lambda d: 0, [1.0], [1.0])
+    assert run(python.batch(3)) == [([0, 0, 0], {"x": [0, 1, 2]})]
+
+
+def test_other_datasets_beside_resampled_ones() -> None:
+    resampled = R(3).map(lambda x: (x * 2, x * 3)).rejection_resample(lambda a, b: a % 2, [1.0, 1.0], [1, 1])
+
+    assert run(Dataset.zip(resampled, R(10, 13), R(20, 29))) == [
+        ((0, (2 * i, 3 * i)), 10 + i, 20 + i) for i in range(3)
+    ]
+    assert run(resampled.enumerate().map(lambda i, e: e[1][1] + i)) == [0, 4, 8]
+
+
+def test_classes_of_features_are_found_before_decoding() -> None:
+    data = ([jpeg(0), b"no image", jpeg(2)], [0, 1, 0])
+    chain = Dataset.from_tensor_slices(data).map(lambda x, y: (ops.decode_jpeg(x, channels=3), y))
+
+    seen = list(chain.rejection_resample(lambda x, y: y, [1, 0], [2, 1]).batch(2).with_options(HOST))
+
+    assert seen[0][0].tolist() == [0, 0]
+    assert seen[0][1][0].shape == (2, 24, 32, 3)
+
+
+def test_classes_that_cannot_be_are_errors_of_their_elements() -> None:
+    assert outcomes(R(4).rejection_resample(lambda x: x, [1, 1, 1], [1, 1, 1])) == [(0, 0), (1, 1), (2, 2), "error"]
+    assert outcomes(R(2).rejection_resample(lambda x: x - 1, [1, 1], [1, 1])) == ["error", (0, 1)]
+    assert outcomes(R(2).rejection_resample(lambda x: str(x), [1, 1], [1, 1])) == ["error", "error"]
+    with pytest.raises(gp.DataError, match="needs a class from 0 to 2, got 3"):
+        list(R(4).rejection_resample(lambda x: x, [1, 1, 1], [1, 1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (([0.5, 0.5], [0.3, 0.3, 0.4]), ValueError),
+        (([0.5, 0.5], [1.0, 0.0]), ValueError),
+        (([0.5, -0.5],), ValueError),
+        (([0, 0],), ValueError),
+        (([[0.5, 0.5]],), ValueError),
+        (([float("nan"), 1],), ValueError),
+        ((["a", "b"],), TypeError),
+        (([0.5, 0.5], None, 1.5), TypeError),
+    ],
+)
+def test_distributions_that_do_not_fit(arguments: tuple[Any, ...], kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="rejection_resample needs"):
+        R(4).rejection_resample(lambda x: x % 2, *arguments)
+
+
+def test_a_class_that_is_no_integer_is_refused_at_once() -> None:
+    for bad in (lambda x: x * 0.5, lambda x: (x, x), lambda x: x < 2):
+        with pytest.raises(TypeError, match="returns one integer"):
+            R(4).rejection_resample(bad, [1, 1])

@@ -1,0 +1,402 @@
+"""window: which elements are in which window, what a window is, whose identity it has, and what bad elements do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe import ops
+from tests.behaviour.model import plain, run
+
+D = gp.Dataset
+
+
+def shown(value: Any) -> Any:
+    """A plain value, datasets and ragged rows as lists."""
+    if isinstance(value, gp.Dataset):
+        return [shown(element) for element in value]
+    if isinstance(value, gp.Ragged):
+        return value.to_list()
+    if isinstance(value, tuple):
+        return tuple(shown(part) for part in value)
+    if isinstance(value, dict):
+        return {key: shown(part) for key, part in value.items()}
+    return plain(value)
+
+
+def unpacked(dataset: Any) -> list[Any]:
+    return [shown(element) for element in dataset]
+
+
+def drawn(x: Any, rng: np.random.Generator) -> float:
+    """A number that tells the identity of an element."""
+    return float(rng.random())
+
+
+def nothing_odd(x: Any) -> Any:
+    if x % 4 == 1:
+        raise ValueError("odd")
+    return x
+
+
+def cut(items: list[int], size: int, shift: int, stride: int, drop: bool) -> list[list[int]]:
+    """The definition: window k takes input element k * shift + j * stride for j < size."""
+    found = []
+    for start in range(0, len(items), shift):
+        wanted = [start + j * stride for j in range(size)]
+        rows = [items[i] for i in wanted if i < len(items)]
+        if not drop or len(rows) == size:
+            found.append(rows)
+    return found
+
+
+def test_the_worked_examples() -> None:
+    assert unpacked(D.range(5).window(3, shift=1)) == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4], [4]]
+    assert unpacked(D.range(10).window(3, shift=4, stride=2)) == [[0, 2, 4], [4, 6, 8], [8]]
+    assert unpacked(D.from_tensor_slices({"a": [1, 2, 3], "b": [4, 5, 6]}).window(2)) == [
+        {"a": [1, 2], "b": [4, 5]},
+        {"a": [3], "b": [6]},
+    ]
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(
+    n=st.integers(0, 14),
+    size=st.integers(1, 6),
+    shift=st.one_of(st.none(), st.integers(1, 8)),
+    stride=st.integers(1, 4),
+    drop=st.booleans(),
+)
+def test_windows_are_cut_as_defined_and_counted(n: int, size: int, shift: int | None, stride: int, drop: bool) -> None:
+    dataset = D.range(n).window(size, shift, stride, drop)
+    expected = cut(list(range(n)), size, shift or size, stride, drop)
+
+    assert unpacked(dataset) == expected
+    assert dataset.cardinality() == len(expected)
+    assert unpacked(D.range(n).filter(lambda x: x >= 0).window(size, shift, stride, drop)) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [((3,), 4), ((3, None, 1, True), 3), ((3, 1, 1, True), 8), ((3, 1, 2, True), 6), ((3, 2), 5)],
+)
+def test_ten_elements_give_so_many_windows(arguments: tuple[Any, ...], count: int) -> None:
+    assert D.range(10).window(*arguments).cardinality() == count
+    assert len(list(D.range(10).window(*arguments))) == count
+
+
+def test_the_number_of_windows_of_endless_and_unknown_inputs() -> None:
+    assert D.range(3).repeat().window(2).cardinality() == gp.INFINITE_CARDINALITY
+    assert D.range(3).filter(lambda x: x > 0).window(2).cardinality() == gp.UNKNOWN_CARDINALITY
+    assert unpacked(D.range(3).repeat().window(2).take(3)) == [[0, 1], [2, 0], [1, 2]]
+
+
+def test_a_window_is_a_dataset_that_can_be_read_again_and_again() -> None:
+    (first, second) = list(D.from_tensor_slices((np.arange(4.0), ["a", "b", "c", "d"])).window(2))
+
+    assert isinstance(first[0], gp.Dataset)
+    assert first[0].cardinality() == 2
+    assert first[0].element_spec == gp.TensorSpec((), "float64")
+    assert first[1].element_spec == gp.TensorSpec((), bytes)
+    assert [run(first[0]), run(first[0]), run(second[1])] == [[0.0, 1.0], [0.0, 1.0], [b"c", b"d"]]
+    assert run(first[0].map(lambda x: x * 2).batch(2)) == [[0.0, 2.0]]
+
+
+def test_the_spec_is_known_before_anything_is_read() -> None:
+    dataset = D.from_tensor_slices({"a": np.zeros((4, 3), np.float32), "b": ([1, 2, 3, 4], [b"x"] * 4)}).window(2)
+
+    assert dataset.element_spec == {
+        "a": gp.DatasetSpec(gp.TensorSpec((3,), "float32")),
+        "b": (gp.DatasetSpec(gp.TensorSpec((), "int64")), gp.DatasetSpec(gp.TensorSpec((), bytes))),
+    }
+    assert gp.DatasetSpec(gp.TensorSpec((3,))) != gp.DatasetSpec(gp.TensorSpec((4,)))
+    assert str(dataset.element_spec["a"]) == "dataset of float32[3]"
+
+
+def test_windows_become_batches_again() -> None:
+    assert run(D.range(7).window(3, 1, drop_remainder=True).flat_map(lambda w: w.batch(3))) == [
+        [i, i + 1, i + 2] for i in range(5)
+    ]
+    pairs = D.from_tensor_slices({"a": [1, 2, 3], "b": [4, 5, 6]})
+    assert run(pairs.window(2).flat_map(lambda d: D.zip(d))) == run(pairs)
+    assert run(pairs.window(2).flat_map(lambda d: D.zip(d).batch(2))) == [
+        {"a": [1, 2], "b": [4, 5]},
+        {"a": [3], "b": [6]},
+    ]
+    assert run(D.zip(D.range(4), D.range(4, 8)).window(2).flat_map(lambda a, b: D.zip(b, a))) == [
+        (4, 0),
+        (5, 1),
+        (6, 2),
+        (7, 3),
+    ]
+    assert run(D.range(6).window(3).interleave(lambda w: w, cycle_length=2)) == [0, 3, 1, 4, 2, 5]
+
+
+def test_batches_made_of_windows_are_batches_for_what_follows() -> None:
+    clips = D.from_tensor_slices(np.arange(2 * 4 * 3 * 3, dtype=np.uint8).reshape(8, 3, 3, 1)).window(4)
+    batches = clips.flat_map(lambda w: w.batch(4)).map(lambda x: ops.flip_left_right(x))
+
+    assert [batch.shape for batch in batches] == [(4, 3, 3, 1)] * 2
+    assert batches.first()[0, 0, :, 0].tolist() == [2, 1, 0]
+
+
+def test_windows_go_through_python_functions() -> None:
+    windows = D.range(7).window(3)
+
+    assert run(windows.map(lambda w: sum(int(x) for x in w))) == [3, 12, 6]
+    assert run(windows.filter(lambda w: len(w) == 3).map(len)) == [3, 3]
+    assert unpacked(windows.map(lambda w: (w.skip(1), len(w)))) == [([1, 2], 3), ([4, 5], 3), ([], 1)]
+    assert unpacked(windows.map(lambda w: {"all": w, "first": w.take(1)}, num_parallel_calls=2).take(1)) == [
+        {"all": [0, 1, 2], "first": [0]}
+    ]
+    declared = gp.DatasetSpec(gp.TensorSpec((), "int64"))
+    assert unpacked(windows.map(lambda w: w.take(1), spec=declared)) == [[0], [3], [6]]
+    with pytest.raises(gp.DataError, match="needs dataset of float32, got dataset of int64"):
+        list(windows.map(lambda w: w, spec=gp.DatasetSpec(gp.TensorSpec((), "float32"))))
+
+
+def test_windows_go_through_the_other_steps() -> None:
+    windows = D.range(6).window(2)
+
+    assert unpacked(D.zip(windows, D.range(3))) == [([0, 1], 0), ([2, 3], 1), ([4, 5], 2)]
+    assert unpacked(windows.enumerate().skip(1)) == [(1, [2, 3]), (2, [4, 5])]
+    assert unpacked(windows.repeat(2).shard(2, 1)) == [[2, 3], [0, 1], [4, 5]]
+    assert sorted(unpacked(windows.shuffle(3, seed=1).prefetch(2))) == [[0, 1], [2, 3], [4, 5]]
+    assert unpacked(windows.concatenate(D.range(2).window(3))) == [[0, 1], [2, 3], [4, 5], [0, 1]]
+    cached = windows.cache()
+    assert unpacked(cached) == unpacked(cached) == [[0, 1], [2, 3], [4, 5]]
+    assert unpacked(windows.window(2)) == [[[0, 1], [2, 3]], [[4, 5]]]
+    assert unpacked(windows.window(2).flat_map(lambda w: w).flat_map(lambda w: w)) == list(range(6))
+
+
+def test_windows_are_made_inside_of_functions_too() -> None:
+    def pairs(x: Any) -> gp.Dataset:
+        return D.zip(D.range(3), D.range(x, x + 3)).window(2).flat_map(lambda a, b: D.zip(a, b))
+
+    assert run(D.range(2).flat_map(pairs)) == [(0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (2, 3)]
+    assert run(D.range(2).interleave(lambda x: D.range(3).map(lambda y: (int(y), b"y")), cycle_length=2)) == [
+        (y, b"y") for y in (0, 0, 1, 1, 2, 2)
+    ]
+    assert unpacked(D.range(2).flat_map(lambda x: D.range(x, x + 3).window(2))) == [[0, 1], [2], [1, 2], [3]]
+    assert unpacked(D.from_tensors({"a": 1, "b": None}).repeat(3).window(2)) == [
+        {"a": [1, 1], "b": None},
+        {"a": [1], "b": None},
+    ]
+
+
+def test_a_dataset_may_be_an_element() -> None:
+    one, other = D.from_tensors((D.range(3), 7)), D.from_tensors((D.range(4), 7))
+
+    assert unpacked(one) == [([0, 1, 2], 7)]
+    assert run(one.flat_map(lambda d, n: d.map(lambda x: x * 2))) == [0, 2, 4]
+    assert one.plan.fingerprint != other.plan.fingerprint
+    assert one.plan.fingerprint == D.from_tensors((D.range(3), 7)).plan.fingerprint
+
+
+def test_elements_keep_their_identities_in_a_window() -> None:
+    numbers = D.range(10)
+    expected = run(numbers.map(drawn, rng=True))
+
+    assert run(numbers.window(3).flat_map(lambda w: w).map(drawn, rng=True)) == expected
+    assert run(numbers.window(3).flat_map(lambda w: w.batch(2)).unbatch().map(drawn, rng=True)) == expected
+    assert run(numbers.batch(2).window(2).flat_map(lambda w: w).unbatch().map(drawn, rng=True)) == expected
+    (first, *_) = list(numbers.window(3))
+    assert run(first.map(drawn, rng=True)) == expected[:3]
+
+
+def test_a_window_has_the_identity_of_its_first_element() -> None:
+    expected = run(D.range(10).map(drawn, rng=True))
+
+    assert run(D.range(10).window(3, shift=2).map(drawn, rng=True)) == expected[::2]
+
+
+def test_passes_over_windows_and_inside_of_them_draw_anew() -> None:
+    expected = run(D.range(6).map(drawn, rng=True))
+    inside = run(D.range(6).window(3).flat_map(lambda w: w.repeat(2)).map(drawn, rng=True))
+    outside = run(D.range(6).window(3).repeat(2).flat_map(lambda w: w).map(drawn, rng=True))
+    behind_a_cache = run(D.range(6).window(3).cache().repeat(2).flat_map(lambda w: w).map(drawn, rng=True))
+
+    assert [*inside[:3], *inside[6:9]] == expected
+    assert outside[:6] == expected
+    for numbers in (inside, outside, behind_a_cache):
+        assert len(set(numbers)) == 12
+
+
+def test_a_random_op_before_the_window_is_drawn_once() -> None:
+    images = D.from_tensor_slices(np.arange(6 * 8 * 8, dtype=np.float32).reshape(6, 8, 8, 1))
+    crops = images.map(lambda x: ops.random_crop(x, (2, 2)))
+    expected = [crop.tolist() for crop in crops.iterator(epoch=0)]
+
+    windows = list(crops.window(2).iterator(epoch=0))
+
+    assert [crop.tolist() for window in windows for crop in window] == expected
+    assert [crop.tolist() for window in windows for crop in window] == expected
+
+
+def test_records_that_a_shuffle_holds_as_references_are_read_before_they_are_gathered(tmp_path: Path) -> None:
+    with gp.io.TFRecordWriter(tmp_path / "x") as out:
+        for i in range(7):
+            out.write(b"%d" % i)
+
+    windows = unpacked(gp.TFRecordDataset(tmp_path / "x").shuffle(4, seed=1).window(3))
+    behind = unpacked(gp.TFRecordDataset(tmp_path / "x").window(3).shuffle(4, seed=1))
+
+    assert sorted(record for window in windows for record in window) == [b"%d" % i for i in range(7)]
+    assert sorted(behind) == [[b"0", b"1", b"2"], [b"3", b"4", b"5"], [b"6"]]
+
+
+def test_what_a_reader_changes_does_not_change_the_window() -> None:
+    (window,) = list(D.from_tensor_slices(np.zeros((2, 3))).batch(2).window(1))
+    for batch in window:
+        batch += 1  # a batch belongs to whoever gets it
+    assert run(window) == [[[0.0] * 3] * 2]
+
+    (rows,) = list(D.from_tensor_slices(np.zeros((2, 3))).window(2))
+    with pytest.raises(ValueError, match="read-only"):
+        rows.first()[0] = 1
+
+
+def test_a_source_without_a_spec_is_windowed_too() -> None:
+    def pairs() -> Iterator[Any]:
+        yield from ((i, [i, i]) for i in range(5))
+
+    dataset = D.from_generator(pairs).window(2)
+
+    assert dataset.element_spec == gp.TensorSpec(None, None)
+    assert unpacked(dataset) == [([0, 1], [[0, 0], [1, 1]]), ([2, 3], [[2, 2], [3, 3]]), ([4], [[4, 4]])]
+    assert unpacked(D.from_generator(lambda: iter(())).window(2)) == []
+
+
+def test_no_more_is_read_than_the_window_needs_and_the_source_is_closed() -> None:
+    read, closed = [], []
+
+    def numbers() -> Iterator[int]:
+        try:
+            for i in range(100):
+                read.append(i)
+                yield i
+        finally:
+            closed.append(True)
+
+    with D.from_generator(numbers, output_signature=gp.TensorSpec((), "int64")).window(4, shift=2).iterator() as items:
+        assert run(next(items)) == [0, 1, 2, 3]
+        assert read == [0, 1, 2, 3]
+        assert run(next(items)) == [2, 3, 4, 5]
+        assert read == [0, 1, 2, 3, 4, 5]
+
+    assert closed == [True]
+
+
+# ---- bad elements
+
+
+def bad(on_error: Any) -> gp.Dataset:
+    """0..9, of which 1, 5 and 9 fail."""
+    return D.range(10).map(nothing_odd).with_options(gp.Options(on_error=on_error))
+
+
+def outcomes_of(dataset: gp.Dataset) -> list[Any]:
+    items = iter(dataset)
+    seen: list[Any] = []
+    while len(seen) < 100:
+        try:
+            seen.append(shown(next(items)))
+        except StopIteration:
+            return seen
+        except gp.DataError as error:
+            seen.append(type(error.__cause__).__name__)
+    raise AssertionError("no end")
+
+
+def test_a_bad_element_is_raised_once_and_windows_fill_up_from_what_follows() -> None:
+    assert outcomes_of(bad("raise").window(3)) == [
+        "ValueError",
+        [0, 2, 3],
+        "ValueError",
+        [4, 6, 7],
+        "ValueError",
+        [8],
+    ]
+
+
+def test_bad_elements_are_left_out_or_replaced() -> None:
+    assert outcomes_of(bad("skip").window(3)) == [[0, 2, 3], [4, 6, 7], [8]]
+    assert outcomes_of(bad("replace").window(3)) == [[0, 0, 2], [3, 4, 4], [6, 7, 8], [8]]
+    with bad("skip").window(3, shift=1).iterator() as items:
+        assert len(list(items)) == 7
+        assert items.left_out == 3
+
+
+def test_bad_elements_before_the_first_good_one_are_replaced_by_it() -> None:
+    dataset = D.range(1, 6).map(nothing_odd).with_options(gp.Options(on_error="replace"))
+
+    assert unpacked(dataset.window(2)) == [[2, 2], [3, 4], [4]]
+    assert unpacked(D.range(1, 2).map(nothing_odd).with_options(gp.Options(on_error="replace")).window(2)) == []
+
+
+def test_zipped_windows_stay_beside_their_partners() -> None:
+    windows = D.zip(D.range(10).map(nothing_odd).window(2), D.range(5))
+
+    assert outcomes_of(windows.with_options(gp.Options(on_error="skip"))) == [([2, 3], 1), ([6, 7], 3)]
+    assert outcomes_of(windows.with_options(gp.Options(on_error="replace")))[:2] == [([0, 0], 0), ([2, 3], 1)]
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(0,), (-1,), (2, 0), (2, -1), (2, 1, 0), (2, 1, -2)],
+    ids=str,
+)
+def test_sizes_below_one_are_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(gp.PlanError, match=r"window needs .* >= 1"):
+        D.range(5).window(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [(1.5,), (None,), (2, "1"), (2, 1, None), (True,)], ids=str)
+def test_sizes_that_are_no_integers_are_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="window needs an integer"):
+        D.range(5).window(*arguments)
+
+
+def test_datasets_are_no_arrays() -> None:
+    windows = D.range(5).window(2)
+
+    with pytest.raises(TypeError, match=r"as_numpy_iterator needs arrays.* got a dataset of int64"):
+        windows.as_numpy_iterator()
+    with pytest.raises(TypeError, match="as_numpy_iterator needs arrays"):
+        list(D.from_generator(lambda: iter([1, 2])).window(2).as_numpy_iterator())
+    with pytest.raises(TypeError, match=r"batch needs arrays.* flat_map\(lambda w: w.batch\(n\)\)"):
+        windows.batch(2)
+    with pytest.raises(TypeError, match="batch needs arrays"):
+        list(windows.map(lambda w: w.take(1)).batch(2))  # known to be a dataset from the first element on
+    with pytest.raises(TypeError, match="padded_batch needs arrays"):
+        windows.padded_batch(2)
+    with pytest.raises(TypeError, match="batch needs arrays"):
+        windows.ragged_batch(2)
+    with pytest.raises(
+        ValueError, match="unbatch needs leaves with a first dimension, got the scalar dataset of int64"
+    ):
+        windows.unbatch()
+    with pytest.raises(ValueError, match="from_tensor_slices needs arrays with a first dimension"):
+        D.from_tensor_slices(D.range(3))
+
+
+def test_a_function_that_makes_windows_of_unlike_structure_is_refused() -> None:
+    with pytest.raises(TypeError, match="flat_map needs datasets of one structure"):
+        list(D.range(4).window(2).flat_map(lambda w: w if 0 in [int(x) for x in w] else D.zip(w, w)))
+
+
+def test_explain_names_the_windows() -> None:
+    text = str(D.range(9).window(2, shift=3, drop_remainder=True).explain())
+
+    assert "window(2, shift=3, stride=1, drop_remainder=True)" in text
+    assert "dataset of int64" in text

@@ -1,0 +1,384 @@
+"""The small steps and mixtures on tf.data and on gpupipe: elements, structure, order, cardinality, errors.
+
+Numbers that are drawn are gpupipe's own; there the same elements come, in each dataset's order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from tests.behaviour.model import plain
+
+pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
+
+Chain = Callable[[Any], Any]
+
+I64 = np.int64
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return pytest.importorskip("tensorflow")
+
+
+class Ours:
+    """gpupipe under tf.data's names, those of `experimental` too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(gp.Dataset, name)
+
+    from_list = staticmethod(gp.Dataset.from_list)
+
+    @staticmethod
+    def assert_cardinality(dataset: Any, n: int) -> Any:
+        return dataset.assert_cardinality(n)
+
+    @staticmethod
+    def pad_to_cardinality(dataset: Any, n: int, **named: Any) -> Any:
+        return dataset.pad_to_cardinality(n, **named)
+
+
+class Theirs:
+    """tf.data under the same names."""
+
+    def __init__(self, tf: Any) -> None:
+        self._tf = tf
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tf.data.Dataset, name)
+
+    def from_list(self, elements: Any) -> Any:
+        return self._tf.data.experimental.from_list(elements)
+
+    def assert_cardinality(self, dataset: Any, n: int) -> Any:
+        return dataset.apply(self._tf.data.experimental.assert_cardinality(n))
+
+    def pad_to_cardinality(self, dataset: Any, n: int, **named: Any) -> Any:
+        return dataset.apply(self._tf.data.experimental.pad_to_cardinality(n, **named))
+
+
+def numbers(D: Any, *values: int) -> Any:
+    return D.from_tensor_slices(np.array(values, I64))
+
+
+CASES: dict[str, Chain] = {
+    # take_while
+    "take_while": lambda D: D.range(9).take_while(lambda x: x < 4),
+    "take_while endless": lambda D: D.range(5).repeat().take_while(lambda x: x < 3),
+    "take_while nothing": lambda D: D.range(5).take_while(lambda x: x > 3),
+    "take_while all": lambda D: D.range(5).take_while(lambda x: x < 9),
+    "take_while of a pair": lambda D: D.zip(D.range(5), D.range(5)).take_while(lambda a, b: a + b < 5),
+    "take_while in the middle": lambda D: numbers(D, 1, 2, 9, 1, 2).take_while(lambda x: x < 5).repeat(2),
+    "take_while of a dict": lambda D: D.from_tensor_slices({"a": [1, 5, 2]}).take_while(lambda d: d["a"] < 3),
+    # scan
+    "scan": lambda D: D.range(5).scan(I64(0), lambda s, x: (s + x, s + x)),
+    "scan of two states": lambda D: D.range(7).scan((I64(0), I64(1)), lambda s, x: ((s[1], s[0] + s[1]), s[0])),
+    "scan of a pair": lambda D: D.zip(D.range(4), D.range(4)).scan(I64(0), lambda s, e: (s + e[0] * e[1], s)),
+    "scan repeats": lambda D: D.range(3).scan(I64(5), lambda s, x: (s + x, s)).repeat(2),
+    "scan a list is a pair": lambda D: D.range(3).scan(I64(0), lambda s, x: [s + x, x]),
+    "scan a list in the output is stacked": lambda D: D.range(3).scan(I64(0), lambda s, x: (s + 1, [s, x])),
+    "scan dicts": lambda D: D.range(3).scan({"n": I64(1)}, lambda s, x: ({"n": s["n"] * 2}, {"x": x, "s": (s["n"],)})),
+    "scan endless": lambda D: D.range(3).repeat().scan(I64(0), lambda s, x: (s + x, s)).take(7),
+    "scan of nothing": lambda D: D.range(0).scan(I64(0), lambda s, x: (s, x)),
+    "scan then batch": lambda D: D.range(5).scan(I64(0), lambda s, x: (s + x, s)).batch(2),
+    # unique
+    "unique": lambda D: numbers(D, 1, 37, 2, 37, 2, 1).unique(),
+    "unique rows": lambda D: D.from_tensor_slices(np.array([[1, 2], [1, 3], [1, 2]])).unique(),
+    "unique strings": lambda D: D.from_tensor_slices(["a", "b", "a", "", "b"]).unique(),
+    "unique rows of strings": lambda D: D.from_tensor_slices([["a", "bc"], ["ab", "c"], ["a", "bc"]]).unique(),
+    "unique of a dict": lambda D: D.from_tensor_slices({"a": [1, 1, 2]}).unique(),
+    "unique repeats": lambda D: numbers(D, 2, 1, 2).unique().repeat(2),
+    "repeat then unique": lambda D: D.range(3).repeat(4).unique(),
+    "unique of nothing": lambda D: D.range(0).unique(),
+    # errors
+    "ignore_errors of none": lambda D: D.range(5).ignore_errors(),
+    # cardinality
+    "assert_cardinality": lambda D: D.assert_cardinality(D.range(5), 5),
+    "assert_cardinality of unknown": lambda D: D.assert_cardinality(D.range(6).filter(lambda x: x > 1), 4),
+    "assert_cardinality endless": lambda D: D.assert_cardinality(D.range(3).repeat(), -1).take(5),
+    "assert_cardinality 0": lambda D: D.assert_cardinality(D.range(0), 0),
+    "assert_cardinality then take": lambda D: D.assert_cardinality(D.range(9), 4).take(4),
+    "pad_to_cardinality": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 4),
+    "pad_to_cardinality as it is": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 2),
+    "pad_to_cardinality nested": lambda D: D.pad_to_cardinality(
+        D.from_tensor_slices({"a": ["x", "y"], "b": ([1.5, 2.5], [[1, 2], [3, 4]])}), 3, mask_key="real"
+    ).batch(2),
+    # sources
+    "counter": lambda D: D.counter().take(3),
+    "counter downwards": lambda D: D.counter(start=5, step=-2).take(4),
+    "counter wraps": lambda D: D.counter(start=254, dtype=np.uint8).take(4),
+    "counter float": lambda D: D.counter(start=0.0, step=0.1, dtype=np.float32).take(200),
+    "counter zipped": lambda D: D.zip(D.counter(start=10), D.range(3)),
+    "from_list": lambda D: D.from_list([("a", 1), ("b", 2)]),
+    "from_list of shapes": lambda D: D.from_list([[1], [2, 3]]),
+    "from_list of ranks": lambda D: D.from_list([1, [2]]),
+    "from_list of dicts": lambda D: D.from_list([{"a": 1, "b": 2}, {"b": 3, "a": 4}]),
+    "from_list of arrays": lambda D: D.from_list([np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)]).batch(2),
+    # mixtures
+    "choose": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 1, 1, 0, 1)),
+    "choose stops": lambda D: D.choose_from_datasets([D.range(2), D.range(10, 20)], numbers(D, 0, 0, 1, 0, 1)),
+    "choose goes on": lambda D: D.choose_from_datasets(
+        [D.range(2), D.range(10, 20)], numbers(D, 0, 0, 0, 1, 1), stop_on_empty_dataset=False
+    ),
+    "choose three": lambda D: D.choose_from_datasets(
+        [D.range(3), D.range(10, 11), D.range(20, 29)], D.range(3).repeat(5), stop_on_empty_dataset=False
+    ),
+    "choose of endless": lambda D: D.choose_from_datasets(
+        [D.range(2).repeat(), D.range(5, 6).repeat()], numbers(D, 1, 0)
+    ),
+    "choose of one": lambda D: D.choose_from_datasets([D.range(3)], numbers(D, 0, 0)),
+    "choose shapes": lambda D: D.choose_from_datasets([D.from_tensors([1, 2]), D.from_tensors(1)], D.range(2)),
+    "choose keys": lambda D: D.choose_from_datasets(
+        [D.from_tensors({"a": 1, "b": 2}), D.from_tensors({"b": 3, "a": 4})], D.range(2)
+    ),
+    "choose repeats": lambda D: D.choose_from_datasets([D.range(2), D.range(5, 7)], numbers(D, 0, 1)).repeat(2),
+    "sample of one": lambda D: D.sample_from_datasets([D.range(3)]),
+    "sample weight 0": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[0.0, 1.0]),
+    "sample weight below 0": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[-1.0, 1.0]),
+    "sample no weight": lambda D: D.sample_from_datasets([D.range(2), D.range(10, 13)], weights=[0.0, 0.0]),
+    "sample certain weights": lambda D: D.sample_from_datasets(
+        [D.range(3), D.range(10, 13)], weights=D.from_tensor_slices([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    ),
+    "sample certain weights that run out": lambda D: D.sample_from_datasets(
+        [D.range(1), D.range(10, 13)], weights=D.from_tensor_slices([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    ),
+    "sample certain weights and stop": lambda D: D.sample_from_datasets(
+        [D.range(1), D.range(10, 13)],
+        weights=D.from_tensor_slices([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
+        stop_on_empty_dataset=True,
+    ),
+    # resampling that keeps all
+    "rejection_resample of equal ones": lambda D: D.range(6).rejection_resample(
+        lambda x: x % 2, [0.5, 0.5], initial_dist=[0.5, 0.5]
+    ),
+    "rejection_resample of a pair": lambda D: D.zip(D.range(3), D.range(3)).rejection_resample(
+        lambda a, b: a * 0, [1.0], initial_dist=[1.0]
+    ),
+}
+
+
+# tf.data promises an endless dataset here, which ends with its choices.
+NOT_ENDLESS = {"choose of endless"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_elements_structure_order_and_cardinality_are_equal(tf: Any, name: str) -> None:
+    theirs, ours = CASES[name](Theirs(tf)), CASES[name](Ours())
+    expected, known = [plain(x) for x in theirs.as_numpy_iterator()], int(theirs.cardinality())
+
+    got = [plain(x) for x in ours]
+    assert got == expected
+    assert [list(x) for x in got if isinstance(x, dict)] == [list(x) for x in expected if isinstance(x, dict)]
+    assert [plain(x) for x in ours.as_numpy_iterator()] == expected
+    unsure = known == gp.UNKNOWN_CARDINALITY or name in NOT_ENDLESS
+    assert ours.cardinality() == known or (unsure and ours.cardinality() == len(expected))
+
+
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("weights", [None, [1.0, 3.0, 2.0]])
+def test_sampled_elements_are_the_same_in_each_dataset(tf: Any, stop: bool, weights: Any) -> None:
+    def chain(D: Any) -> Any:
+        inputs = [D.range(20), D.range(100, 140), D.range(200, 210)]
+        return D.sample_from_datasets(inputs, weights=weights, seed=1, stop_on_empty_dataset=stop)
+
+    theirs = [int(x) for x in chain(Theirs(tf)).as_numpy_iterator()]
+    ours = [int(x) for x in chain(Ours())]
+
+    for low, high in ((0, 100), (100, 200), (200, 300)):
+        a, b = ([x for x in seen if low <= x < high] for seen in (theirs, ours))
+        assert a[: min(len(a), len(b))] == b[: min(len(a), len(b))]
+        assert stop or len(a) == len(b)
+
+
+@pytest.mark.parametrize("anew", [None, False, True])
+def test_the_order_repeats_in_the_same_cases(tf: Any, anew: bool | None) -> None:
+    def orders(D: Any) -> tuple[bool, bool]:
+        inputs = [D.range(30), D.range(100, 130)]
+        mixed = D.sample_from_datasets(inputs, seed=1, rerandomize_each_iteration=anew)
+        twice = [int(x) for x in mixed.repeat(2)]
+        drawn = [int(x) for x in D.random(seed=1, rerandomize_each_iteration=anew).take(9).repeat(2)]
+        return twice[:60] == twice[60:], drawn[:9] == drawn[9:]
+
+    assert orders(Ours()) == orders(Theirs(tf)) == (not anew, not anew)
+
+
+CARDINALITIES: dict[str, Callable[[Any, Any], Any]] = {
+    "take_while": lambda D, d: d.take_while(lambda x: x >= 0),
+    "scan": lambda D, d: d.scan(I64(0), lambda s, x: (s, x)),
+    "unique": lambda D, d: d.unique(),
+    "ignore_errors": lambda D, d: d.ignore_errors(),
+    "assert_cardinality": lambda D, d: D.assert_cardinality(d, 10),
+    "rejection_resample": lambda D, d: d.rejection_resample(lambda x: x % 2, [0.5, 0.5]),
+    "sample": lambda D, d: D.sample_from_datasets([d, D.range(3)]),
+    "sample with an endless one": lambda D, d: D.sample_from_datasets([d, D.range(3).repeat()]),
+    "choose": lambda D, d: D.choose_from_datasets([d, D.range(3)], D.range(2)),
+}
+
+# Where the first input has no end and the second does, tf.data promises an endless dataset that ends with its choices.
+BETTER = {("choose", 1)}
+
+INPUTS: list[Chain] = [
+    lambda D: D.range(10),
+    lambda D: D.range(10).repeat(),
+    lambda D: D.range(10).filter(lambda x: x >= 0),
+]
+
+
+@pytest.mark.parametrize("name", CARDINALITIES)
+def test_cardinalities_are_equal_or_better(tf: Any, name: str) -> None:
+    for i, step in enumerate(INPUTS):
+        known = int(CARDINALITIES[name](Theirs(tf), step(Theirs(tf))).cardinality())
+        ours = CARDINALITIES[name](Ours(), step(Ours()))
+
+        if (name, i) in BETTER:
+            assert len(list(ours)) == 2
+            assert ours.cardinality() == gp.UNKNOWN_CARDINALITY != known
+        elif ours.cardinality() != known:
+            assert known == gp.UNKNOWN_CARDINALITY
+            assert ours.cardinality() == len(list(ours))
+
+
+REDUCTIONS: dict[str, Chain] = {
+    "sum": lambda D: D.range(5).reduce(I64(0), lambda s, x: s + x),
+    "empty": lambda D: D.range(0).reduce(I64(7), lambda s, x: s + x),
+    "not unpacked": lambda D: D.zip(D.range(3), D.range(3)).reduce(I64(0), lambda s, e: s + e[0] * e[1]),
+    "tuple": lambda D: D.range(4).reduce((I64(0), I64(0)), lambda s, x: (s[0] + 1, s[1] + x)),
+    "list": lambda D: D.range(4).reduce((I64(0), I64(0)), lambda s, x: [s[0] + 1, s[1] + x]),
+    "dict": lambda D: D.range(4).reduce({"n": I64(0)}, lambda s, x: {"n": s["n"] + x}),
+    "array": lambda D: D.range(4).reduce(np.zeros(2, I64), lambda s, x: s + x),
+    "batches": lambda D: D.range(4).batch(2).reduce(np.zeros(2, I64), lambda s, x: s + x),
+    "string": lambda D: D.from_tensor_slices(["a", "b"]).reduce("", lambda s, x: s + x),
+    "count": lambda D: D.range(9).filter(lambda x: x > 2).reduce(I64(0), lambda s, _: s + 1),
+    "single element": lambda D: D.range(7).batch(7).get_single_element(),
+    "single pair": lambda D: D.from_tensors((1, {"a": "x"})).get_single_element(),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_what_runs_at_once_gives_the_same(tf: Any, name: str) -> None:
+    theirs = tf.nest.map_structure(lambda x: x.numpy(), REDUCTIONS[name](Theirs(tf)))
+
+    assert plain(REDUCTIONS[name](Ours())) == plain(theirs)
+
+
+def _inverse(x: Any) -> Any:
+    return np.float32(1) / x if x != 0 else 1 // 0
+
+
+def _failing(tf: Any, D: Any) -> Any:
+    """1, 1/2, an error, 1/4, an error, 1/5."""
+    data = D.from_tensor_slices(np.array([1, 2, 0, 4, 0, 5], np.float32))
+    if isinstance(D, Ours):
+        return data.map(_inverse)
+    return data.map(lambda x: tf.debugging.check_numerics(1 / x, "bad"))
+
+
+FAILING: dict[str, Callable[[Any, Any], Any]] = {
+    "as they are": lambda D, d: d,
+    "ignored": lambda D, d: d.ignore_errors(),
+    "ignored, then take": lambda D, d: d.ignore_errors().take(3),
+    "ignored, then batch": lambda D, d: d.ignore_errors().batch(2),
+    "batch, then ignored": lambda D, d: d.batch(2).ignore_errors(),
+    "batch, take, then ignored": lambda D, d: d.batch(2).take(2).ignore_errors(),
+    "ignored, then repeat": lambda D, d: d.ignore_errors().repeat(2),
+    "zip, then ignored": lambda D, d: D.zip(d, D.range(6)).ignore_errors(),
+    "ignored, then zip": lambda D, d: D.zip(d.ignore_errors(), D.range(6)),
+    "enumerate, then ignored": lambda D, d: d.enumerate().ignore_errors(),
+    "scan, then ignored": lambda D, d: d.scan(I64(0), lambda s, x: (s + 1, s)).ignore_errors(),
+    "too few": lambda D, d: D.assert_cardinality(D.range(3), 4).ignore_errors().take(3),
+    "choices outside": lambda D, d: D.choose_from_datasets(
+        [D.range(2), D.range(10, 20)], numbers(D, 0, 2, -1, 1, 1)
+    ).ignore_errors(),
+}
+
+
+def _outcomes(tf: Any, dataset: Any) -> list[Any]:
+    items, seen = iter(dataset), []
+    while True:
+        try:
+            seen.append(tf.nest.map_structure(lambda x: np.asarray(x).tolist(), next(items)))
+        except StopIteration:
+            return seen
+        except (gp.DataError, tf.errors.OpError):
+            seen.append("error")
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_what_fails_is_left_out_in_the_same_places(tf: Any, name: str) -> None:
+    theirs, ours = (_outcomes(tf, FAILING[name](D, _failing(tf, D))) for D in (Theirs(tf), Ours()))
+
+    assert ours == theirs
+
+
+def test_an_element_that_failed_keeps_its_place_here(tf: Any) -> None:
+    """In tf.data `take` and `skip` do not count what failed, here they do: a rewrite cannot change what there is."""
+    theirs, ours = (
+        [_outcomes(tf, d) for d in (_failing(tf, D).take(3).ignore_errors(), _failing(tf, D).take(3))]
+        for D in (Theirs(tf), Ours())
+    )
+
+    assert theirs[0] == [1, 0.5, 0.25]
+    assert ours == [[1, 0.5], [1, 0.5, "error"]]
+
+
+ERRORS: dict[str, Chain] = {
+    "take_while a number": lambda D: D.range(2).take_while(lambda x: x),
+    "take_while a vector": lambda D: D.range(4).batch(2).take_while(lambda x: x < 2),
+    "take_while arity": lambda D: D.range(2).take_while(lambda a, b: a),
+    "scan no pair": lambda D: D.range(2).scan(I64(0), lambda s, x: s),
+    "scan three": lambda D: D.range(2).scan(I64(0), lambda s, x: (s, x, x)),
+    "scan no output": lambda D: D.range(2).scan(I64(0), lambda s, x: (s, None)),
+    "scan dtype": lambda D: D.range(2).scan(np.int32(0), lambda s, x: (x, x)),
+    "scan structure": lambda D: D.range(2).scan(I64(0), lambda s, x: ((s, s), x)),
+    "reduce dtype": lambda D: D.range(2).reduce(np.int32(0), lambda s, x: x),
+    "reduce structure": lambda D: D.range(2).reduce(I64(0), lambda s, x: (s, s)),
+    "reduce fewer": lambda D: D.range(2).reduce((I64(0), I64(0)), lambda s, x: s[0]),
+    "reduce nothing": lambda D: D.range(2).reduce(I64(0), lambda s, x: None),
+    "unique of pairs": lambda D: D.from_tensor_slices(([1, 1], [2, 3])).unique(),
+    "too few": lambda D: D.assert_cardinality(D.range(4), 5),
+    "too many": lambda D: D.assert_cardinality(D.range(6), 5),
+    "not endless": lambda D: D.assert_cardinality(D.range(6), -1),
+    "half an element": lambda D: D.assert_cardinality(D.range(6), 1.5),
+    "pad no dict": lambda D: D.pad_to_cardinality(D.range(2), 4),
+    "pad too many": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}), 1),
+    "pad endless": lambda D: D.pad_to_cardinality(D.from_tensor_slices({"a": [1, 2]}).repeat(), 9),
+    "single of none": lambda D: D.range(0).get_single_element(),
+    "single of two": lambda D: D.range(2).get_single_element(),
+    "counter start": lambda D: D.counter(start=1.5).take(2),
+    "from_list no list": lambda D: D.from_list((1, 2)),
+    "from_list empty": lambda D: D.from_list([]),
+    "from_list structures": lambda D: D.from_list([(1, 2), 3]),
+    "from_list dtypes": lambda D: D.from_list([1, 2.5]),
+    "sample nothing": lambda D: D.sample_from_datasets([]),
+    "sample weights": lambda D: D.sample_from_datasets([D.range(2), D.range(3)], weights=[1.0]),
+    "sample dtypes": lambda D: D.sample_from_datasets([D.range(3), D.from_tensor_slices([1.5])]),
+    "sample structures": lambda D: D.sample_from_datasets([D.range(3), D.zip(D.range(3), D.range(3))]),
+    "sample a number": lambda D: D.sample_from_datasets([D.range(3), 3]),
+    "choose nothing": lambda D: D.choose_from_datasets([], D.range(2)),
+    "choose int32": lambda D: D.choose_from_datasets([D.range(2)], D.from_tensor_slices(np.array([0], np.int32))),
+    "choose vectors": lambda D: D.choose_from_datasets([D.range(2)], D.from_tensor_slices(np.array([[0]], I64))),
+    "choose outside": lambda D: D.choose_from_datasets([D.range(2)], numbers(D, 0, 1)),
+    "choose by a list": lambda D: D.choose_from_datasets([D.range(2)], [0]),
+    "resample lengths": lambda D: D.range(4).rejection_resample(lambda x: x % 2, [0.5, 0.5], [0.3, 0.3, 0.4]),
+    "resample a float class": lambda D: D.range(4).rejection_resample(lambda x: x / 2, [0.5, 0.5], [0.3, 0.7]),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_is_an_error_there_is_one_here(tf: Any, name: str) -> None:
+    for D in (Theirs(tf), Ours()):
+        with pytest.raises((ValueError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)):
+            list(ERRORS[name](D))
+
+
+def test_fingerprints_are_equal_for_equal_chains(tf: Any) -> None:
+    for D in (tf.data.Dataset, gp.Dataset):
+        one, same, other = (int(D.range(n).shuffle(3, seed=1).batch(2).fingerprint()) for n in (4, 4, 5))
+        assert one == same != other

@@ -1,0 +1,320 @@
+"""Windows, groups, ragged batches and rebatch: the same chains on tf.data and on gpupipe.
+
+Elements are compared as nested lists, nested datasets and ragged tensors included, and whether a leaf is one of these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from tests.behaviour.model import plain
+
+pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
+
+Chain = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    tensorflow = pytest.importorskip("tensorflow")
+    dataset = tensorflow.data.Dataset
+    _INT32[dataset] = tensorflow.int32
+    _CAST[dataset] = lambda x: tensorflow.cast(x, tensorflow.int32)
+    return tensorflow
+
+
+def _shown(value: Any) -> Any:
+    """A value as nested lists; datasets and ragged leaves say what they are."""
+    if isinstance(value, tuple):
+        return tuple(_shown(part) for part in value)
+    if isinstance(value, dict):
+        return {key: _shown(part) for key, part in value.items()}
+    if hasattr(value, "element_spec"):
+        return ("dataset", [_shown(element) for element in value])
+    if hasattr(value, "row_splits"):
+        return ("ragged", value.to_list())
+    return plain(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _triangle(D: Any) -> Any:
+    """Vectors of 1, 2, 3, 4, 5 elements, of unknown length."""
+    return D.range(1, 6).flat_map(lambda n: D.range(n).batch(9))
+
+
+def _pairs(D: Any) -> Any:
+    return D.from_tensor_slices((np.arange(7), np.arange(14.0).reshape(7, 2)))
+
+
+def _dicts(D: Any) -> Any:
+    return D.from_tensor_slices({"a": np.arange(5), "b": np.array([b"x", b"y\0", b"", b"z", b"w"], object)})
+
+
+NUMBERS = np.array([5, 1, 3, 5, 1, 9, 3, 0])
+LENGTHS = np.array([1, 5, 2, 3, 1, 4, 2, 2, 5, 1])
+
+
+def _vectors(D: Any) -> Any:
+    """Vectors of several lengths, each full of its length."""
+    return D.from_tensor_slices(LENGTHS).flat_map(lambda n: D.from_tensors(n).repeat(n).batch(9))
+
+
+_INT32: dict[Any, Any] = {gp.Dataset: "int32"}
+_CAST: dict[Any, Chain] = {gp.Dataset: lambda x: x}
+"""What tf.data asks for and gpupipe does not: lengths of buckets in int32."""
+
+
+def _length(D: Any) -> Chain:
+    """The length of a vector: all its elements are that. Of more than a vector, that of the first."""
+    return lambda x, *rest: _CAST[D](x[0])
+
+
+CASES: dict[str, Chain] = {
+    # window
+    "window": lambda D: D.range(7).window(3),
+    "window of one": lambda D: D.range(3).window(1),
+    "window larger than the input": lambda D: D.range(3).window(10),
+    "window larger, dropped": lambda D: D.range(3).window(10, drop_remainder=True),
+    "window of nothing": lambda D: D.range(0).window(3),
+    "window drops": lambda D: D.range(7).window(3, drop_remainder=True),
+    "window shift 1": lambda D: D.range(5).window(3, shift=1),
+    "window shift 1 drops": lambda D: D.range(10).window(3, shift=1, drop_remainder=True),
+    "window shift and stride": lambda D: D.range(10).window(3, shift=4, stride=2),
+    "window shift and stride drops": lambda D: D.range(10).window(3, shift=1, stride=2, drop_remainder=True),
+    "window shift beyond": lambda D: D.range(10).window(2, shift=5),
+    "window stride beyond": lambda D: D.range(10).window(2, stride=7),
+    "window of a tuple": lambda D: _pairs(D).window(3),
+    "window of a dict": lambda D: _dicts(D).window(2),
+    "window of nested": lambda D: D.zip(D.range(4), D.zip(D.range(4), D.range(4, 8))).window(3),
+    "window of batches": lambda D: D.range(7).batch(2).window(2),
+    "window of windows": lambda D: D.range(7).window(2).window(2),
+    "window of an endless one": lambda D: D.range(3).repeat().window(4).take(3),
+    "window of a filtered one": lambda D: D.range(9).filter(lambda x: x % 2 == 0).window(2),
+    "window repeated": lambda D: D.range(5).window(3).repeat(2),
+    "window enumerated": lambda D: D.range(5).window(3).enumerate(),
+    "window zipped": lambda D: D.zip(D.range(5).window(3), D.range(5)),
+    "window taken and skipped": lambda D: D.range(9).window(2).skip(1).take(2),
+    "window sharded": lambda D: D.range(9).window(2).shard(2, 1),
+    "window concatenated": lambda D: D.range(3).window(2).concatenate(D.range(4).window(3)),
+    "window prefetched": lambda D: D.range(5).window(2).prefetch(1),
+    "window flat": lambda D: D.range(7).window(3).flat_map(lambda w: w),
+    "window to batches": lambda D: D.range(7).window(3, 1, 1, True).flat_map(lambda w: w.batch(3)),
+    "window to batches of a dict": lambda D: _dicts(D).window(2).flat_map(lambda d: D.zip(d).batch(2)),
+    "window to batches of a tuple": lambda D: _pairs(D).window(3).flat_map(lambda a, b: D.zip(a.batch(3), b.batch(3))),
+    "window interleaved": lambda D: D.range(9).window(3).interleave(lambda w: w, cycle_length=2, block_length=1),
+    "window mapped": lambda D: D.range(7).window(3).map(lambda w: w.skip(1)),
+    "window mapped twice": lambda D: D.range(7).window(3).map(lambda w: (w, w.take(1))),
+    "window reversed keys": lambda D: _dicts(D).window(2).map(lambda d: {"b": d["b"], "a": d["a"]}),
+    "window sums": lambda D: D.range(7).window(3).flat_map(lambda w: w.batch(3).map(lambda x: x * 2)),
+    "window of unequal vectors": lambda D: _triangle(D).window(2),
+    "window padded": lambda D: _triangle(D).window(2).flat_map(lambda w: w.padded_batch(2)),
+    "a dataset as an element": lambda D: D.from_tensors((D.range(3), 7)),
+    # group_by_window
+    "groups": lambda D: D.from_tensor_slices(NUMBERS).group_by_window(lambda x: x, lambda k, d: d.batch(3), 3),
+    "groups by a size function": lambda D: D.range(10).group_by_window(
+        lambda x: x % 2, lambda k, d: d.batch(10), window_size_func=lambda k: k + 2
+    ),
+    "groups of one": lambda D: D.range(5).group_by_window(lambda x: x % 2, lambda k, d: d.batch(4), 1),
+    "groups flat": lambda D: D.range(9).group_by_window(lambda x: x % 3, lambda k, d: d, 2),
+    "groups with their key": lambda D: D.range(9).group_by_window(
+        lambda x: x % 3, lambda k, d: D.zip(D.from_tensors(k), d.batch(9)), 2
+    ),
+    "groups of negative keys": lambda D: D.range(9).group_by_window(lambda x: 1 - x % 3, lambda k, d: d.batch(9), 4),
+    "groups of a tuple": lambda D: _pairs(D).group_by_window(lambda a, b: a % 2, lambda k, d: d.batch(2), 2),
+    "groups of a dict": lambda D: _dicts(D).group_by_window(lambda d: d["a"] % 2, lambda k, d: d.batch(2), 2),
+    "groups of nothing": lambda D: D.range(0).group_by_window(lambda x: x, lambda k, d: d.batch(3), 3),
+    "groups that give nothing": lambda D: D.range(6).group_by_window(lambda x: x % 2, lambda k, d: d.skip(9), 3),
+    "groups read twice": lambda D: D.range(6).group_by_window(lambda x: x % 2, lambda k, d: d.repeat(2), 3),
+    "groups padded": lambda D: _triangle(D).group_by_window(lambda x: x[-1] % 2, lambda k, d: d.padded_batch(2), 2),
+    "groups of an endless one": lambda D: (
+        D.range(5).repeat().group_by_window(lambda x: x % 2, lambda k, d: d.batch(2), 2).take(5)
+    ),
+    "groups in passes": lambda D: D.range(5).group_by_window(lambda x: x % 2, lambda k, d: d.batch(2), 2).repeat(2),
+    # bucket_by_sequence_length
+    "buckets": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2, 4], [2, 3, 2]),
+    "buckets of many boundaries": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2, 3, 4, 5], [2] * 5),
+    "buckets without a boundary": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [], [3]),
+    "buckets drop": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2, 4], [2, 3, 2], drop_remainder=True),
+    "buckets padded to the boundary": lambda D: _vectors(D).bucket_by_sequence_length(
+        _length(D), [2, 4, 7], [2, 3, 2, 1], pad_to_bucket_boundary=True
+    ),
+    "buckets padded with a value": lambda D: _vectors(D).bucket_by_sequence_length(
+        _length(D), [3], [2, 2], padding_values=np.int64(-1)
+    ),
+    "buckets padded to a shape": lambda D: _vectors(D).bucket_by_sequence_length(
+        _length(D), [3], [2, 2], padded_shapes=[6]
+    ),
+    "buckets without padding": lambda D: D.range(9).bucket_by_sequence_length(
+        lambda x: _CAST[D](x % 4), [1, 3], [2, 3, 2], no_padding=True
+    ),
+    "buckets of a tuple": lambda D: D.zip(_vectors(D), D.range(10)).bucket_by_sequence_length(
+        _length(D), [2, 4], [2, 2, 2], padded_shapes=([None], [])
+    ),
+    # ragged_batch
+    "ragged_batch": lambda D: _triangle(D).ragged_batch(2),
+    "ragged_batch drops": lambda D: _triangle(D).ragged_batch(2, drop_remainder=True),
+    "ragged_batch of scalars": lambda D: D.range(5).ragged_batch(2),
+    "ragged_batch of known shapes": lambda D: D.from_tensor_slices(np.arange(12).reshape(4, 3)).ragged_batch(3),
+    "ragged_batch of a tuple": lambda D: D.zip(_triangle(D), D.range(5)).ragged_batch(2),
+    "ragged_batch of matrices": lambda D: (
+        _triangle(D).map(lambda x: (x, 1)).map(lambda x, y: x).batch(1).ragged_batch(2)
+    ),
+    "ragged_batch int32": lambda D: _triangle(D).ragged_batch(2, row_splits_dtype=_INT32[D]),
+    "ragged_batch unbatched": lambda D: _triangle(D).ragged_batch(2).unbatch(),
+    "ragged_batch repeated": lambda D: _triangle(D).ragged_batch(3).repeat(2),
+    "ragged_batch of ragged_batch": lambda D: _triangle(D).ragged_batch(2).ragged_batch(2),
+    "batch of ragged_batch": lambda D: _triangle(D).ragged_batch(2).batch(2),
+    "window of ragged_batch": lambda D: _triangle(D).ragged_batch(2).window(2),
+    # rebatch
+    "rebatch": lambda D: D.range(8).batch(4).rebatch(3),
+    "rebatch to larger": lambda D: D.range(8).batch(2).rebatch(5),
+    "rebatch of several sizes": lambda D: D.range(8).batch(4).rebatch([2, 1, 1]),
+    "rebatch drops": lambda D: D.range(8).batch(4).rebatch(3, drop_remainder=True),
+    "rebatch of several sizes drops": lambda D: D.range(8).batch(3).rebatch([3, 4], drop_remainder=True),
+    "rebatch of pairs": lambda D: _pairs(D).batch(3).rebatch(2),
+    "rebatch of bytes": lambda D: _dicts(D).batch(3).rebatch(2),
+    "rebatch of nothing": lambda D: D.range(0).batch(3).rebatch(2),
+    "rebatch of unequal batches": lambda D: _triangle(D).rebatch(4),
+    "rebatch again": lambda D: D.range(9).batch(4).rebatch(3).rebatch(2),
+    "rebatch of one-row slices": lambda D: D.from_tensor_slices(np.arange(12).reshape(4, 3)).rebatch(2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_elements_structure_order_and_cardinality_are_equal(tf: Any, name: str) -> None:
+    theirs, ours = CASES[name](tf.data.Dataset), CASES[name](gp.Dataset)
+    expected, known = [_shown(x) for x in theirs], int(theirs.cardinality())
+
+    assert [_shown(x) for x in ours] == expected
+    # What is unknown there may be known here, if it is right.
+    assert ours.cardinality() == known or (known == gp.UNKNOWN_CARDINALITY and ours.cardinality() == len(expected))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_epochs_are_equal(tf: Any, name: str) -> None:
+    ours = CASES[name](gp.Dataset)
+
+    assert [_shown(x) for x in ours] == [_shown(x) for x in ours]
+
+
+def test_windows_count_their_elements_as_there(tf: Any) -> None:
+    def counts(D: Any) -> list[int]:
+        return [int(w.cardinality()) for w in D.range(10).window(3, shift=2)]
+
+    assert counts(gp.Dataset) == counts(tf.data.Dataset) == [3, 3, 3, 3, 2]
+
+
+def test_specs_say_the_same(tf: Any) -> None:
+    def spec(D: Any, chain: Chain) -> Any:
+        return tf.nest.flatten(chain(D).element_spec)
+
+    def shape(leaf: Any) -> Any:
+        dims = leaf.shape
+        return None if dims is None else tuple(dims)
+
+    for name in ("window of a tuple", "window of a dict", "window of nested"):
+        ours, theirs = spec(gp.Dataset, CASES[name]), spec(tf.data.Dataset, CASES[name])
+        assert [type(leaf).__name__ for leaf in ours] == [type(leaf).__name__ for leaf in theirs]
+        assert [leaf.element_spec.dtype for leaf in ours if leaf.element_spec.dtype is not bytes] == [
+            leaf.element_spec.dtype.as_numpy_dtype for leaf in theirs if leaf.element_spec.dtype != tf.string
+        ]
+        assert [shape(leaf.element_spec) for leaf in ours] == [shape(leaf.element_spec) for leaf in theirs]
+    for shape_of, drop in (((None,), False), ((None, 3), True), ((2, None), True), ((None, None, 4), False)):
+        mine = gp.Dataset.from_generator(
+            lambda: iter(()), output_signature=gp.TensorSpec(shape_of, "int64")
+        ).ragged_batch(5, drop)
+        other = tf.data.Dataset.from_generator(
+            lambda: iter(()), output_signature=tf.TensorSpec(shape_of, tf.int64)
+        ).ragged_batch(5, drop)
+        assert mine.element_spec.ragged_rank == other.element_spec.ragged_rank
+        assert len(mine.element_spec.shape) == other.element_spec.shape.rank
+        assert mine.element_spec.shape[0] == other.element_spec.shape[0]
+
+
+ERRORS: dict[str, Chain] = {
+    "window 0": lambda D: D.range(3).window(0),
+    "window shift 0": lambda D: D.range(3).window(2, shift=0),
+    "window stride 0": lambda D: D.range(3).window(2, stride=0),
+    "window -1": lambda D: D.range(3).window(-1),
+    "window 1.5": lambda D: D.range(3).window(1.5),
+    "window as NumPy": lambda D: list(D.range(3).window(2).as_numpy_iterator()),
+    "window unbatched": lambda D: D.range(3).window(2).unbatch(),
+    "window padded": lambda D: D.range(3).window(2).padded_batch(2),
+    "groups without a size": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: d),
+    "groups with two sizes": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: d, 2, lambda k: 2),
+    "groups of size 0": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: d, 0),
+    "groups of a function's size 0": lambda D: D.range(3).group_by_window(
+        lambda x: x, lambda k, d: d, window_size_func=lambda k: k * 0
+    ),
+    "groups of no dataset": lambda D: D.range(3).group_by_window(lambda x: x, lambda k, d: k, 2),
+    "groups by a pair": lambda D: _pairs(D).group_by_window(lambda a, b: b, lambda k, d: d, 2),
+    "groups arity": lambda D: D.range(3).group_by_window(lambda x, y: x, lambda k, d: d, 2),
+    "groups reduce arity": lambda D: D.range(3).group_by_window(lambda x: x, lambda d: d, 2),
+    "buckets sizes": lambda D: _vectors(D).bucket_by_sequence_length(_length(D), [2], [2]),
+    "buckets too long": lambda D: _vectors(D).bucket_by_sequence_length(
+        _length(D), [2, 4], [1, 1, 1], pad_to_bucket_boundary=True
+    ),
+    "buckets that do not stack": lambda D: _vectors(D).bucket_by_sequence_length(
+        _length(D), [9], [5, 5], no_padding=True
+    ),
+    "buckets padding dtype": lambda D: _vectors(D).bucket_by_sequence_length(
+        _length(D), [3], [2, 2], padding_values=np.float32(0)
+    ),
+    "ragged_batch 0": lambda D: _triangle(D).ragged_batch(0),
+    "ragged_batch 1.5": lambda D: _triangle(D).ragged_batch(1.5),
+    "ragged_batch padded": lambda D: _triangle(D).ragged_batch(2).padded_batch(2),
+    "rebatch of scalars": lambda D: D.range(3).rebatch(2),
+    "rebatch 1.5": lambda D: D.range(3).batch(2).rebatch(1.5),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_is_an_error_there_is_one_here(tf: Any, name: str) -> None:
+    for dataset in (tf.data.Dataset, gp.Dataset):
+        with pytest.raises((ValueError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)):
+            [_shown(x) for x in ERRORS[name](dataset)]
+
+
+@pytest.mark.parametrize("size", [0, -1], ids=str)
+def test_what_hangs_or_crashes_there_is_refused_here(size: int) -> None:
+    with pytest.raises(ValueError, match="rebatch needs batch_size >= 1"):
+        gp.Dataset.range(4).batch(2).rebatch(size)
+
+
+def test_random_windows_and_groups_are_equal(tf: Any) -> None:
+    numbers = st.integers(1, 5)
+
+    @settings(max_examples=10, deadline=None, database=None, derandomize=True)
+    @given(
+        which=st.integers(0, 4),
+        n=st.integers(0, 12),
+        size=numbers,
+        shift=numbers,
+        stride=numbers,
+        drop=st.booleans(),
+        sizes=st.lists(numbers, min_size=1, max_size=3),
+    )
+    def compare(which: int, n: int, size: int, shift: int, stride: int, drop: bool, sizes: list[int]) -> None:
+        def chain(D: Any) -> Any:
+            d = D.range(n)
+            if which == 0:
+                return d.window(size, shift, stride, drop).flat_map(lambda w: w.batch(9))
+            if which == 1:
+                return d.window(size, shift, stride, drop).flat_map(lambda w: w.window(2)).flat_map(lambda w: w)
+            if which == 2:
+                return d.group_by_window(lambda x: x % stride, lambda k, g: g.batch(shift), size)
+            if which == 3:
+                return d.group_by_window(lambda x: x % stride, lambda k, g: g, window_size_func=lambda k: k + size)
+            return d.batch(size).rebatch(sizes, drop)
+
+        assert [_shown(x) for x in chain(gp.Dataset)] == [_shown(x) for x in chain(tf.data.Dataset)]
+
+    compare()

@@ -1,0 +1,460 @@
+"""Files of elements: everything comes back as it was, and no damage gives anything but an error or the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpupipe.errors import DataError, DecodeError, MissingFileError, PlanError, PlanTypeError, RecordError
+from gpupipe.extract import elements_file
+from gpupipe.extract.columns import Cursor, add_column, read_column
+from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.element_json import (
+    Malformed,
+    spec_from_json,
+    spec_to_json,
+    structure_from_json,
+    structure_to_json,
+)
+from gpupipe.extract.elements_file import ElementsReader, ElementsWriter
+from gpupipe.ragged import Ragged, RaggedSpec
+from gpupipe.spec import DatasetSpec, Structure, TensorSpec, flatten
+
+
+class Owner(NamedTuple):
+    """Stands for a stream."""
+
+    key: int
+    name: str
+    unit: str
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclasses.dataclass
+class Sample:
+    image: Any
+    label: Any
+
+
+ONE, TWO = Owner(2**64 - 1, "a\udc80.tfrecord", "offset"), Owner(0, "", "index")
+COLUMNS = (
+    b"",
+    b"bytes\0with\0NUL\0",
+    np.bool_(True),
+    np.float16(0.5),
+    np.uint64(2**64 - 1),
+    np.int8(-1),
+    np.arange(6, dtype=np.int32).reshape(2, 3),
+    np.arange(6, dtype=np.float64).reshape(2, 3).T,
+    np.array([1, 2], ">u2"),
+    np.zeros((0, 5, 2), np.uint8),
+    np.array(3.5, np.float32),
+    np.array([b"a\0", b"", b"ccc"], object),
+    np.array([[b"x"], [b"y"]], object),
+    np.zeros((0,), object),
+    Ragged([1, 2, 3], [0, 2, 2, 3]),
+    Ragged(Ragged([b"a", b"b"], [0, 1, 2]), [0, 2]),
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, Ragged):
+        return isinstance(b, Ragged) and same(a.values, b.values) and same(a.row_splits, b.row_splits)
+    if isinstance(a, bytes):
+        return bytes(b) == a
+    if isinstance(a, np.generic):
+        return type(a) is type(b) and bool(a == b)
+    return (
+        type(b) is np.ndarray
+        and b.dtype == a.dtype.newbyteorder("=")
+        and a.shape == b.shape
+        and a.tolist() == b.tolist()
+    )
+
+
+def write(path: Path, compression: str = "", count: int = 2) -> None:
+    writer = ElementsWriter(str(path), {"some": "head"}, compression)
+    writer.write(COLUMNS, ONE, 7)
+    writer.write(DecodeError("no image", file="f", offset=9, stage="decode_jpeg", unit="index"), TWO, 2**40)
+    for i in range(count):
+        writer.write((np.arange(3),), ONE, i, rows=[(ONE, i), (TWO, 1), (ONE, 2**63)])
+    writer.finish()
+
+
+def read(path: Path, compression: str = "") -> list[Any]:
+    reader = ElementsReader(str(path), compression)
+    try:
+        return list(reader.elements(Owner))
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_everything_comes_back(tmp_path: Path, compression: str) -> None:
+    write(tmp_path / "a", compression)
+
+    reader = ElementsReader(str(tmp_path / "a"), compression)
+    reader.check_end()
+    (columns, stream, position), (error, owner, place), *batches = reader.elements(Owner)
+
+    assert reader.head == {"some": "head"}
+    assert isinstance(columns, tuple)
+    assert len(columns) == len(COLUMNS)
+    assert [i for i, (a, b) in enumerate(zip(COLUMNS, columns, strict=True)) if not same(a, b)] == []
+    assert (stream, position) == (ONE, 7)
+    assert (owner, place) == (TWO, 2**40)
+    assert type(error) is DecodeError
+    assert (error.reason, error.file, error.offset, error.stage, error.unit) == (
+        "no image", "f", 9, "decode_jpeg", "index",
+    )  # fmt: skip
+    assert [(rows, where) for _, rows, where in batches] == [([(ONE, i), (TWO, 1), (ONE, 2**63)], i) for i in range(2)]
+
+
+def test_arrays_that_are_read_are_owned_and_writable(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+
+    ((columns, _, _), *_) = read(tmp_path / "a")
+
+    for column in columns:
+        if type(column) is np.ndarray:
+            assert column.flags.writeable
+            assert column.flags.owndata or (column.base is not None and column.base.flags.owndata)
+
+
+@pytest.mark.parametrize("bad", [None, 3, "text", np.array([1 + 2j]), np.zeros(1, "datetime64[s]")], ids=repr)
+def test_what_is_no_leaf_is_refused(bad: Any) -> None:
+    with pytest.raises(PlanTypeError, match="elements in a file need"):
+        add_column(bad, [])
+
+
+def test_more_streams_than_the_table_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elements_file, "_SLOTS", 5)
+    owners = [Owner(i, str(i), "index") for i in range(23)]
+    order = [0, 1, 2, 3, 4, 0, 5, 1, 6, 7, 8, 9, 10, 0, *range(11, 23), 4]
+    writer = ElementsWriter(str(tmp_path / "a"), {})
+    for i in order:
+        writer.write((b"x",), owners[i], i)
+    writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in (0, 21, 22, 4)])
+    with pytest.raises(DataError, match="may have 5 rows"):
+        writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in range(6)])
+    writer.finish()
+
+    *single, (_, rows, _) = read(tmp_path / "a")
+
+    assert [(where, place) for _, where, place in single] == [(owners[i], i) for i in order]
+    assert rows == [(owners[i], i) for i in (0, 21, 22, 4)]
+
+
+def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"mine")
+
+    with pytest.raises(FileExistsError):
+        ElementsWriter(str(tmp_path / "a"), {})
+    assert (tmp_path / "a").read_bytes() == b"mine"
+
+
+def test_a_file_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    writer = ElementsWriter(str(tmp_path / "a"), {})
+    writer.write(COLUMNS, ONE, 0)
+    writer.discard()
+    writer.discard()
+
+    with pytest.raises(FileNotFoundError):
+        writer.finish()
+    assert not (tmp_path / "a").exists()
+
+
+def test_memory_follows_the_block_not_the_file(tmp_path: Path) -> None:
+    import tracemalloc
+
+    writer = ElementsWriter(str(tmp_path / "a"), {})
+    big = np.zeros(1 << 20, np.uint8)
+    for i in range(40):
+        writer.write((big,), ONE, i)
+    writer.finish()
+    reader = ElementsReader(str(tmp_path / "a"))
+
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in reader.elements(Owner))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        reader.close()
+
+    assert count == 40
+    assert peak < 12 << 20
+
+
+# ---- damage
+
+
+def damaged(path: Path, compression: str = "") -> RecordError:
+    with pytest.raises(RecordError) as caught:
+        read(path, compression)
+    assert caught.value.file == str(path)
+    assert "a file of elements is needed, this one is damaged or none" in str(caught.value)
+    return caught.value
+
+
+def test_missing_and_empty_and_foreign_files(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError):
+        read(tmp_path / "none")
+    for data in (b"", b"\xff\xd8\xff" + bytes(50), b"text\n" * 30):
+        (tmp_path / "a").write_bytes(data)
+        damaged(tmp_path / "a")
+    from gpupipe.extract.writer import TFRecordWriter
+
+    with TFRecordWriter(tmp_path / "b") as out:
+        out.write(b"a record of somebody else")
+    assert "does not begin like one" in str(damaged(tmp_path / "b"))
+
+
+def test_a_later_version_says_so(tmp_path: Path) -> None:
+    from gpupipe.extract.writer import TFRecordWriter
+
+    with TFRecordWriter(tmp_path / "a") as out:
+        out.write(b"GPUPIPE elements\0" + struct.pack("<I", 99) + b"{}")
+
+    with pytest.raises(RecordError, match="of version 1 is needed, this one has version 99"):
+        read(tmp_path / "a")
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_a_file_cut_anywhere_is_damaged(tmp_path: Path, compression: str) -> None:
+    write(tmp_path / "a", compression)
+    data = (tmp_path / "a").read_bytes()
+
+    for cut in range(0, len(data), 1 if compression else 7):
+        (tmp_path / "b").write_bytes(data[:cut])
+        damaged(tmp_path / "b", compression)
+        if not compression and cut > 80:
+            with pytest.raises(RecordError, match="ends without its last record"):
+                ElementsReader(str(tmp_path / "b")).check_end()
+
+
+def test_whole_records_may_not_be_lost_repeated_or_added(tmp_path: Path) -> None:
+    write(tmp_path / "a", count=3)
+    data = (tmp_path / "a").read_bytes()
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        at += struct.unpack_from("<Q", data, at)[0] + 16
+    records = [data[a:b] for a, b in zip(starts, [*starts[1:], len(data)], strict=True)]
+    elements = [i for i, record in enumerate(records) if record[12:13] in b"EH"]
+    assert len(elements) == 5
+
+    for i in elements:
+        for changed in (records[:i] + records[i + 1 :], [*records[:i], records[i], *records[i:]]):
+            (tmp_path / "b").write_bytes(b"".join(changed))
+            assert "another number of elements" in str(damaged(tmp_path / "b"))
+    (tmp_path / "b").write_bytes(data + records[-2])
+    assert "something follows its last record" in str(damaged(tmp_path / "b"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("elements") / "a"
+    write(path)
+    return path
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_changed_byte_is_found(whole: Path, data: st.DataObject) -> None:
+    content = bytearray(whole.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    path = whole.with_name("changed")
+    path.write_bytes(content)
+
+    damaged(path)
+
+
+def framed(payload: bytes) -> bytes:
+    length = struct.pack("<Q", len(payload))
+    return length + struct.pack("<I", masked_crc32c(length)) + payload + struct.pack("<I", masked_crc32c(payload))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_what_a_forger_writes_with_right_checksums_is_an_error_or_an_element(whole: Path, data: st.DataObject) -> None:
+    content = whole.read_bytes()
+    payloads, at = [], 0
+    while at < len(content):
+        n = struct.unpack_from("<Q", content, at)[0]
+        payloads.append(bytearray(content[at + 12 : at + 12 + n]))
+        at += n + 16
+    for _ in range(data.draw(st.integers(1, 3))):
+        payload = payloads[data.draw(st.integers(0, len(payloads) - 1))]
+        if payload:
+            place = data.draw(st.integers(0, len(payload) - 1))
+            kind = data.draw(st.sampled_from(["flip", "cut", "huge"]))
+            if kind == "flip":
+                payload[place] ^= data.draw(st.integers(1, 255))
+            elif kind == "cut":
+                del payload[place:]
+            else:
+                payload[place : place + 8] = b"\xff" * data.draw(st.sampled_from([4, 7, 8]))
+    path = whole.with_name("forged")
+    path.write_bytes(b"".join(map(framed, map(bytes, payloads))))
+
+    try:
+        for value, _, _ in read(path):
+            assert isinstance(value, (tuple, DataError))
+    except RecordError as error:
+        assert error.file == str(path)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_column_or_malformed(data: bytes) -> None:
+    try:
+        column = read_column(Cursor(memoryview(data)))
+    except Malformed:
+        return
+    out: list[Any] = []
+    add_column(bytes(column) if isinstance(column, memoryview) else column, out)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes((0,)) + struct.pack("<Q", 2**63),
+        bytes((1, 7, 1)) + struct.pack("<Q", 2**60),
+        bytes((1, 7, 2)) + struct.pack("<QQ", 2**63, 2**63),
+        bytes((1, 7, 2)) + struct.pack("<QQ", 0, 2**63),
+        bytes((1, 7, 33)) + bytes(33 * 8),
+        bytes((1, 99, 0)) + bytes(8),
+        bytes((3, 1)) + struct.pack("<Q", 2**61),
+        bytes((3, 2)) + struct.pack("<QQ", 0, 2**63),
+        bytes((3, 1)) + struct.pack("<QQ", 1, 2**62),
+        bytes((4,)) * 100,
+        bytes((4, 0)) + bytes(8),
+        bytes((77,)),
+    ],
+)
+def test_lengths_are_bounded_before_they_are_used(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        read_column(Cursor(memoryview(data)))
+
+
+# ---- the type of an element
+
+
+NESTED = {"a": (1, None), 3: Pair(Sample(1, {"x": 2}), [1, 2]), None: 1.5}
+
+
+def test_structures_come_back() -> None:
+    _, structure = flatten(NESTED)
+
+    assert structure_from_json(json.loads(json.dumps(structure_to_json(structure)))) == structure
+
+
+def test_a_class_that_is_not_imported_becomes_a_named_tuple_like_it() -> None:
+    given = {"class": "nowhere:Thing.Part", "fields": ["x", "y"], "children": ["leaf", "leaf"]}
+
+    made = structure_from_json(given).unflatten([1, 2])
+
+    assert type(made).__name__ == "Part"
+    assert (made.x, made.y) == (1, 2)
+    assert "nowhere" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["os:system", "builtins:eval", f"{__name__}:Pair", "subprocess:Popen"])
+def test_a_class_of_another_kind_is_never_used(name: str) -> None:
+    made = structure_from_json({"class": name, "fields": ["x"], "children": ["leaf"]})
+
+    assert made.kind._fields == ("x",)
+    assert issubclass(made.kind, tuple)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        1,
+        "no",
+        [],
+        {},
+        {"tuple": []},
+        {"tuple": "leaf"},
+        {"dict": ["leaf"], "keys": []},
+        {"dict": ["leaf"], "keys": [[1]]},
+        {"class": "a:b", "fields": ["x", "y"], "children": ["leaf"]},
+        {"class": "a:b", "fields": ["import"], "children": ["leaf"]},
+        {"class": 1, "fields": [], "children": []},
+    ],
+    ids=str,
+)
+def test_malformed_structures(given: Any) -> None:
+    with pytest.raises(Malformed):
+        structure_from_json(given)
+
+
+def test_a_structure_that_is_too_deep_is_malformed() -> None:
+    given: Any = "leaf"
+    for _ in range(500):
+        given = {"tuple": [given]}
+
+    with pytest.raises(Malformed):
+        structure_from_json(given)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        TensorSpec((), "int64"),
+        TensorSpec((None, 3), "float32"),
+        TensorSpec(None, None),
+        TensorSpec((2, None, None, 3), "uint8", "NHWC"),
+        TensorSpec((), bytes),
+        RaggedSpec((2, None), "int32", ragged_rank=1, row_splits_dtype="int32"),
+        RaggedSpec(None, bytes),
+    ],
+    ids=str,
+)
+def test_specs_come_back(spec: TensorSpec) -> None:
+    assert spec_from_json(json.loads(json.dumps(spec_to_json(spec)))) == spec
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        {"shape": 3},
+        {"shape": ["a"]},
+        {"shape": [True]},
+        {"shape": [-1], "dtype": "int64"},
+        {"dtype": 3},
+        {"dtype": "no dtype"},
+        {"dtype": "complex64"},
+        {"shape": [1], "dtype": "int64", "layout": "HWC"},
+        {"shape": [1, None], "dtype": "int64", "ragged": 5, "splits": "int64"},
+        {"shape": [1, None], "dtype": "int64", "ragged": 1, "splits": "float32"},
+        {"shape": [1, None], "dtype": "int64", "ragged": "1", "splits": "int64"},
+    ],
+    ids=str,
+)
+def test_malformed_specs(given: Any) -> None:
+    with pytest.raises(Malformed):
+        spec_from_json(given)
+
+
+def test_what_does_not_go_into_a_file_says_so() -> None:
+    with pytest.raises(PlanTypeError, match="got a dataset of"):
+        spec_to_json(DatasetSpec(TensorSpec((), "int64")))
+    with pytest.raises(PlanError, match="dict keys that are text or numbers"):
+        structure_to_json(Structure(dict, ((1, 2),), (Structure(),), 1))

@@ -1,0 +1,567 @@
+"""The index of a TFRecord file: what it holds, when it is used, and what is made of a damaged one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import struct
+import threading
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe.errors import DataError
+from gpupipe.extract import index as module
+from gpupipe.extract.crc import mask
+from gpupipe.extract.index import (
+    BESIDE,
+    INDEXES,
+    MEMORY,
+    Indexes,
+    RecordIndex,
+    Version,
+    build_index,
+    record_index,
+    saved_path,
+    version_of,
+)
+from gpupipe.extract.reference import HeaderWalker, Reference
+from gpupipe.extract.storage import LocalStorage
+from gpupipe.extract.tfrecord import RecordReader
+
+
+def framed(payload: bytes) -> bytes:
+    length = struct.pack("<Q", len(payload))
+    return length + struct.pack("<I", mask(crc32c(length))) + payload + struct.pack("<I", mask(crc32c(payload)))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    INDEXES.clear()
+    yield
+    INDEXES.clear()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Records of 0, 5 and 20,000 bytes and some more small ones: they begin at 0, 16, 37, 20,053, 20,074, 20,095."""
+    target = tmp_path / "a.tfrecord"
+    target.write_bytes(b"".join(framed(p) for p in (b"", b"hello", bytes(20_000), b"three", b"four!", b"five?")))
+    return str(target)
+
+
+OFFSETS = [0, 16, 37, 20_053, 20_074, 20_095, 20_116]
+
+
+class Counting(LocalStorage):
+    """A storage that counts reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[int] = []
+
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        self.reads.append(n)
+        return super().read(name, offset, n, tag)
+
+
+def outcome(item: tuple[int, Any]) -> tuple[int, Any]:
+    """An offset with what stands there: a payload, or the text of an error."""
+    offset, value = item
+    if isinstance(value, Reference):
+        return offset, value.read(check_crc=False)
+    return offset, str(value) if isinstance(value, DataError) else bytes(value)
+
+
+def items_of(index: RecordIndex, path: str) -> list[tuple[int, Any]]:
+    """The same by an index."""
+    items: list[tuple[int, Any]] = []
+    for i in range(len(index)):
+        offset, length = index.place(i)
+        items.append((offset, index.faults.get(i) or Reference(path, offset, length)))
+    return [outcome(item) for item in items]
+
+
+# ---- what it holds
+
+
+def test_offsets_and_lengths_are_those_of_the_file(path: str) -> None:
+    index = build_index(path)
+
+    assert index.offsets.tolist() == OFFSETS
+    assert [index.place(i)[1] for i in range(len(index))] == [0, 5, 20_000, 5, 5, 5]
+    assert index.faults == {}
+
+
+def test_a_record_costs_at_most_16_bytes(tmp_path: Path) -> None:
+    target = tmp_path / "many"
+    target.write_bytes(framed(b"12345678") * 10_000)
+
+    index = build_index(str(target))
+
+    assert len(index) == 10_000
+    assert index.nbytes <= 16 * 10_000
+
+
+def test_no_payload_is_read(tmp_path: Path) -> None:
+    target = tmp_path / "large"
+    target.write_bytes(framed(bytes(1_000_000)) * 3)
+    storage = Counting()
+
+    index = build_index(str(target), storage=storage)
+
+    assert len(index) == 3
+    assert storage.reads == [65_536, 12, 12]  # the first look takes a block: nobody knows yet how large records are
+
+
+def test_small_records_are_read_in_blocks(tmp_path: Path) -> None:
+    target = tmp_path / "small"
+    target.write_bytes(framed(b"x" * 16) * 20_000)
+    storage = Counting()
+
+    build_index(str(target), storage=storage)
+
+    assert len(storage.reads) <= 640_000 // 65_000 + 1
+
+
+def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+
+    assert len(build_index(str(tmp_path / "empty"))) == 0
+
+
+# ---- damage: the same as a reader from the front
+
+
+DAMAGE = {
+    "length": lambda d: d[:16] + b"\x07" + d[17:],
+    "crc of the length": lambda d: d[:24] + b"\x00\x00" + d[26:],
+    "first length": lambda d: b"\x01" + d[1:],
+    "payload": lambda d: d[:30] + b"X" + d[31:],
+    "cut in a header": lambda d: d[:-16],
+    "cut in a payload": lambda d: d[:-7],
+    "bytes in between": lambda d: d[:37] + b"garbage" * 10 + d[37:],
+    "zeros": lambda d: d[:37] + bytes(100) + d[37:],
+    "length beyond the file": lambda d: d[:37] + framed(b"")[:0] + struct.pack("<Q", 1 << 40) + d[45:],
+    "huge length with its crc": lambda d: (
+        d[:37] + struct.pack("<QI", 1 << 40, mask(crc32c(struct.pack("<Q", 1 << 40)))) + d[49:]
+    ),
+    "another format": lambda d: b"\x89PNG\r\n\x1a\n" + d,
+    "gzip": lambda d: b"\x1f\x8b\x08" + d,
+    "only a header": lambda d: d[:12],
+    "five bytes": lambda d: d[:5],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_it_agrees_with_the_reader_about_damage(path: str, damage: Any) -> None:
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(damage(data))
+    expected = [outcome(item) for item in RecordReader(path, check_crc=False)]
+
+    assert items_of(record_index(path), path) == expected
+    assert [outcome(item) for item in HeaderWalker(path)] == expected  # by the index
+    INDEXES.clear()
+    assert [outcome(item) for item in HeaderWalker(path)] == expected  # by walking
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_it_agrees_with_the_reader_about_any_damage(tmp_path: Path, data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.sampled_from([0, 1, 7, 40, 9000]), max_size=8))
+    whole = bytearray(b"".join(framed(bytes([i]) * n) for i, n in enumerate(sizes)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, max(len(whole) - 1, 0)))
+        if data.draw(st.booleans()):
+            whole[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=20))
+        else:
+            del whole[at:]
+    path = tmp_path / "any"
+    path.write_bytes(whole)
+    INDEXES.clear()
+    expected = [outcome(item) for item in RecordReader(str(path), check_crc=False)]
+
+    assert items_of(build_index(str(path)), str(path)) == expected
+
+
+def test_a_file_that_is_not_there_is_one_bad_record(tmp_path: Path) -> None:
+    index = record_index(str(tmp_path / "none"))
+
+    assert len(index) == 1
+    assert isinstance(index.faults[0], FileNotFoundError)
+    assert not index.lasting
+    assert INDEXES.nbytes == 0
+
+
+# ---- in memory
+
+
+def test_it_is_used_again_as_long_as_the_file_is_the_same(path: str) -> None:
+    first = record_index(path)
+
+    assert record_index(path) is first
+
+
+@pytest.mark.parametrize("change", ["size", "time", "file"])
+def test_a_changed_file_is_indexed_anew(path: str, tmp_path: Path, change: str) -> None:
+    first = record_index(path)
+    status = os.stat(path)
+    if change == "size":
+        with open(path, "ab") as file:
+            file.write(framed(b"one more"))
+    elif change == "time":
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    else:
+        shutil.copy2(path, tmp_path / "other")
+        os.replace(tmp_path / "other", path)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    second = record_index(path)
+
+    assert second is not first
+    assert len(second) == 6 + (change == "size")
+
+
+def test_a_complete_walk_leaves_an_index_behind(path: str) -> None:
+    walked = list(HeaderWalker(path))
+
+    version = version_of(path)
+    assert version is not None
+    found = INDEXES.get(path, version)
+    assert found is not None
+    assert found.offsets.tolist() == OFFSETS
+    assert list(HeaderWalker(path)) == walked
+
+
+@pytest.mark.parametrize("how", ["stopped", "from the middle", "damaged"])
+def test_an_incomplete_walk_leaves_none(path: str, how: str) -> None:
+    if how == "stopped":
+        next(iter(HeaderWalker(path)))
+    elif how == "from the middle":
+        list(HeaderWalker(path, start=16))
+    else:
+        with open(path, "ab") as file:
+            file.write(b"12345")
+        list(HeaderWalker(path))
+
+    assert INDEXES.nbytes == 0
+
+
+def test_with_an_index_no_header_is_read(path: str) -> None:
+    record_index(path)
+    storage = Counting()
+
+    offsets = [offset for offset, _ in HeaderWalker(path, storage=storage)]
+
+    assert offsets == OFFSETS[:-1]
+    assert storage.reads == []
+
+
+@pytest.mark.parametrize("start", OFFSETS)
+def test_a_walk_by_the_index_begins_where_it_is_told(path: str, start: int) -> None:
+    record_index(path)
+
+    assert [offset for offset, _ in HeaderWalker(path, start=start)] == [o for o in OFFSETS[:-1] if o >= start]
+
+
+def test_the_second_epoch_of_a_shuffle_walks_no_headers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = gp.TFRecordDataset(path).shuffle(3, seed=1)
+    first = sorted(ds)
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise AssertionError("the headers were walked again")
+
+    monkeypatch.setattr("gpupipe.extract.reference.walk_headers", refuse)
+
+    assert sorted(ds) == first
+
+
+def test_more_than_the_bound_is_not_kept() -> None:
+    indexes = Indexes(limit=100)
+    version = Version(1, 2, 3)
+    small = [RecordIndex(array("Q", range(5))) for _ in range(3)]  # 40 bytes each
+
+    for i, index in enumerate(small):
+        indexes.put(f"f{i}", version, index)
+    indexes.put("huge", version, RecordIndex(array("Q", range(50))))
+
+    assert [indexes.get(name, version) for name in ("f0", "f1", "f2", "huge")] == [None, small[1], small[2], None]
+    assert indexes.nbytes == 80
+
+
+def test_the_one_used_last_stays() -> None:
+    indexes = Indexes(limit=100)
+    version = Version(1, 2, 3)
+    a, b, c = (RecordIndex(array("Q", range(5))) for _ in range(3))
+    indexes.put("a", version, a)
+    indexes.put("b", version, b)
+    indexes.get("a", version)
+
+    indexes.put("c", version, c)
+
+    assert [indexes.get(name, version) for name in "abc"] == [a, None, c]
+
+
+def test_threads_may_share_them(path: str, tmp_path: Path) -> None:
+    paths = [str(shutil.copy(path, tmp_path / f"{i}")) for i in range(6)]
+    failed: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            order = random.Random(seed)
+            for _ in range(150):
+                name = order.choice(paths)
+                assert record_index(name).offsets.tolist() == OFFSETS
+                if order.random() < 0.1:
+                    INDEXES.clear()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failed == []
+    total = sum(record_index(name).nbytes for name in paths)
+    assert INDEXES.nbytes == total
+
+
+def test_a_file_that_could_not_be_read_to_its_end_is_looked_at_again(tmp_path: Path) -> None:
+    target = tmp_path / "large"
+    target.write_bytes(framed(bytes(100_000)) * 3)
+
+    class Failing(LocalStorage):
+        def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+            if offset > 150_000:
+                raise gp.DataError("the disk does not answer", file=name, offset=offset)
+            return super().read(name, offset, n, tag)
+
+    index = record_index(str(target), storage=Failing())
+
+    assert (len(index), sorted(index.faults), index.lasting) == (3, [2], False)
+    assert len(record_index(str(target)).faults) == 0
+
+
+def test_a_file_that_grew_while_it_was_walked_is_not_kept(path: str) -> None:
+    class Growing(LocalStorage):
+        def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+            data = super().read(name, offset, n, tag)
+            with open(name, "ab") as file:
+                file.write(framed(b"later"))
+            return data
+
+    before = version_of(path)
+    record_index(path, storage=Growing())
+
+    assert before is not None
+    assert INDEXES.get(path, before) is None
+
+
+# ---- saved
+
+
+@pytest.mark.parametrize("where", [BESIDE, "folder"])
+def test_a_saved_index_is_used_by_the_next_process(
+    path: str, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = where if where == BESIDE else str(tmp_path / "cache" / "indexes")
+    record_index(path, where)
+    INDEXES.clear()  # as in another process
+    monkeypatch.setattr(module, "walk_headers", lambda *a, **b: pytest.fail("the headers were walked"))
+
+    index = record_index(path, where)
+
+    assert index.offsets.tolist() == OFFSETS
+    assert os.listdir(os.path.dirname(saved_path(path, where))).count(os.path.basename(saved_path(path, where))) == 1
+
+
+def test_beside_is_a_hidden_file_that_no_pattern_finds(path: str, tmp_path: Path) -> None:
+    record_index(path, BESIDE)
+
+    assert sorted(os.listdir(tmp_path)) == [".a.tfrecord.gpindex", "a.tfrecord"]
+    for pattern in ("*", ".*", "**", "*index", "?a*"):
+        if pattern in ("*", "**"):
+            assert list(gp.Dataset.list_files(str(tmp_path / pattern))) == [path.encode()]
+        else:
+            with pytest.raises(gp.PlanError, match="list_files needs files"):
+                gp.Dataset.list_files(str(tmp_path / pattern))
+
+
+def test_files_of_one_name_in_two_folders_have_indexes_of_their_own(path: str, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    other = tmp_path / "b" / "a.tfrecord"
+    other.write_bytes(framed(b"x"))
+    cache = str(tmp_path / "cache")
+
+    assert (len(record_index(path, cache)), len(record_index(str(other), cache))) == (6, 1)
+    INDEXES.clear()
+    assert (len(record_index(path, cache)), len(record_index(str(other), cache))) == (6, 1)
+
+
+def _flip(at: int) -> Any:
+    return lambda d: d[:at] + bytes([d[at] ^ 1]) + d[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(_flip(at) for at in (0, 8, 12, 16, 24, 32, 40, 60, 88)),
+        lambda d: d[:-8],
+        lambda d: d[:-3],
+        lambda d: d + bytes(8),
+        lambda d: b"",
+        lambda d: d[:20],
+        lambda d: os.urandom(len(d)),
+    ],
+    ids=lambda d: None,
+)
+def test_a_damaged_index_is_built_anew(path: str, damage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    record_index(path, BESIDE)
+    saved = Path(saved_path(path, BESIDE))
+    good = saved.read_bytes()
+    saved.write_bytes(damage(good))
+    INDEXES.clear()
+
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        index = record_index(path, BESIDE)
+
+    assert index.offsets.tolist() == OFFSETS
+    assert "built anew" in caplog.text
+    assert saved.read_bytes() == good
+
+
+@pytest.mark.parametrize("records", [1 << 61, 1 << 40, 0])
+def test_a_number_of_records_is_not_believed(path: str, records: int) -> None:
+    record_index(path, BESIDE)
+    saved = Path(saved_path(path, BESIDE))
+    data = saved.read_bytes()
+    body = data[16:32] + struct.pack("<Q", records) + data[40:]
+    saved.write_bytes(data[:12] + struct.pack("<I", crc32c(body)) + body)
+    INDEXES.clear()
+
+    assert record_index(path, BESIDE).offsets.tolist() == OFFSETS
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [0, 16, 37, 20_053, 20_074, 20_095, 20_117],
+        [0, 16, 37, 20_053, 20_074, 20_085, 20_116],
+        [0, 16, 37, 20_074, 20_053, 20_095, 20_116],
+        [1, 17, 37, 20_053, 20_074, 20_095, 20_116],
+        [0, 16, 37, 1 << 63, 20_074, 20_095, 20_116],
+    ],
+    ids=["beyond the file", "too close", "backwards", "not from the start", "far away"],
+)
+def test_offsets_that_make_no_sense_are_not_believed(path: str, offsets: list[int]) -> None:
+    record_index(path, BESIDE)
+    saved = Path(saved_path(path, BESIDE))
+    data = saved.read_bytes()
+    body = data[16:40] + struct.pack("<7Q", *offsets)
+    saved.write_bytes(data[:12] + struct.pack("<I", crc32c(body)) + body)
+    INDEXES.clear()
+
+    assert record_index(path, BESIDE).offsets.tolist() == OFFSETS
+
+
+def test_a_stale_index_is_built_anew(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    record_index(path, BESIDE)
+    with open(path, "ab") as file:
+        file.write(framed(b"more"))
+    INDEXES.clear()
+
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        assert len(record_index(path, BESIDE)) == 7
+    assert "the file has changed since" in caplog.text
+    INDEXES.clear()
+    assert len(record_index(path, BESIDE)) == 7
+
+
+def test_an_index_in_memory_is_saved_when_asked_for_later(path: str) -> None:
+    record_index(path, MEMORY)
+    assert not os.path.exists(saved_path(path, BESIDE))
+
+    record_index(path, BESIDE)
+
+    assert os.path.exists(saved_path(path, BESIDE))
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning_once(
+    path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "taken").write_text("a file, no folder")
+    where = str(tmp_path / "taken" / "in")
+
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        assert [len(record_index(path, where)) for _ in range(3)] == [6, 6, 6]
+    assert caplog.text.count("could not be saved") == 1
+
+
+def test_a_broken_write_leaves_nothing_behind(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*names: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.replace", fail)
+
+    assert len(record_index(path, BESIDE)) == 6
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
+
+
+def test_an_index_of_a_damaged_file_is_not_saved(path: str) -> None:
+    with open(path, "ab") as file:
+        file.write(b"12345")
+
+    assert len(record_index(path, BESIDE)) == 7
+    assert not os.path.exists(saved_path(path, BESIDE))
+
+
+def test_build_index_counts_and_saves(path: str, tmp_path: Path) -> None:
+    other = str(shutil.copy(path, tmp_path / "b.tfrecord"))
+
+    assert gp.io.build_index([path, other]) == 12
+    assert gp.io.build_index(Path(path)) == 6
+    assert gp.io.build_index(path, tmp_path / "cache") == 6
+    assert os.path.exists(saved_path(other, BESIDE))
+    assert len(os.listdir(tmp_path / "cache")) == 1
+
+
+def test_build_index_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        gp.io.build_index(str(tmp_path / "none"))
+    with pytest.raises(IsADirectoryError):
+        gp.io.build_index(str(tmp_path))
+    with pytest.raises(TypeError, match="build_index needs paths, got 3"):
+        gp.io.build_index([3])
+
+
+def test_a_dataset_saves_its_indexes_where_it_is_told(path: str, tmp_path: Path) -> None:
+    len(gp.TFRecordDataset(path, index="beside"))
+    list(gp.TFRecordDataset(path, index=tmp_path / "walked").shuffle(2))
+
+    assert os.path.exists(saved_path(path, BESIDE))
+    assert len(os.listdir(tmp_path / "walked")) == 1
+    with pytest.raises(TypeError, match='needs index="memory", "beside" or a folder, got 3'):
+        gp.TFRecordDataset(path, index=3)  # type: ignore[arg-type]
+
+
+def test_a_cut_file_of_references_is_found_when_it_is_read(path: str) -> None:
+    record_index(path)
+    ds = gp.TFRecordDataset(path)
+    assert ds[5] == b"five?"
+    status = os.stat(path)
+    os.truncate(path, 20_100)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # only the size tells
+
+    with pytest.raises(gp.DataError, match="needs 12 bytes, 5 are left"):
+        ds[5]

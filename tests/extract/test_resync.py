@@ -1,0 +1,144 @@
+"""Behind damage the rest of a file is read: through every way a chain reads records, and with every treatment."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TFRecordDataset
+from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.tfrecord import HeaderWalker, RecordReader
+from tests.behaviour.model import outcomes
+
+RECORDS = [b"%d" % i * (3 * i + 1) for i in range(12)]
+
+
+def frame(record: bytes) -> bytes:
+    length = struct.pack("<Q", len(record))
+    return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
+
+
+STARTS = [sum(len(record) + 16 for record in RECORDS[:i]) for i in range(13)]
+
+
+def flipped(*places: int) -> bytes:
+    data = bytearray(b"".join(map(frame, RECORDS)))
+    for place in places:
+        data[place] ^= 0x10
+    return bytes(data)
+
+
+HEADERS = flipped(STARTS[2], STARTS[7] + 9, STARTS[8] + 1)  # two of them next to each other
+PAYLOADS = flipped(STARTS[2] + 12, STARTS[7] + 20, STARTS[8] + 12)
+LAST = flipped(STARTS[11] + 3)
+
+CHAINS: dict[str, Any] = {
+    "plain": lambda path: TFRecordDataset(path),
+    "reads ahead": lambda path: TFRecordDataset([path], num_parallel_reads=2),
+    "interleave": lambda path: Dataset.list_files(path).interleave(TFRecordDataset, num_parallel_calls=2),
+    "references": lambda path: TFRecordDataset(path).skip(0).shuffle(1),
+    "shuffle": lambda path: TFRecordDataset(path).shuffle(5),
+    "batches": lambda path: TFRecordDataset(path).batch(1).unbatch(),
+}
+
+
+@pytest.fixture(scope="module", params=["", "GZIP", "ZLIB"])
+def compression(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def chain(make: Any, path: Path, data: bytes, compression: str = "") -> Dataset:
+    path.write_bytes(gzip.compress(data) if compression == "GZIP" else zlib.compress(data) if compression else data)
+    if compression:
+        return TFRecordDataset(str(path), compression)
+    made: Dataset = make(str(path))
+    return made
+
+
+@pytest.mark.parametrize("make", CHAINS.values(), ids=CHAINS.keys())
+@pytest.mark.parametrize(("data", "bad"), [(HEADERS, [2, 7, 8]), (PAYLOADS, [2, 7, 8]), (LAST, [11])])
+def test_the_rest_of_the_file_is_read(tmp_path: Path, make: Any, data: bytes, bad: list[int]) -> None:
+    dataset = chain(make, tmp_path / "a", data)
+    good = sorted(record for i, record in enumerate(RECORDS) if i not in bad)
+
+    skipped = dataset.with_options(Options(on_error="skip")).iterator()
+    assert sorted(skipped) == good
+
+    seen = outcomes(dataset)
+    errors = seen.count("error")
+    assert sorted(record for record in seen if record != "error") == good
+    # One error for each bad record; two damaged headers in a row are passed over at once.
+    assert errors == (len(bad) - 1 if data is HEADERS else len(bad))
+    assert skipped.left_out == errors
+
+
+@pytest.mark.parametrize(("data", "bad"), [(HEADERS, [2, 7, 8]), (PAYLOADS, [2, 7, 8]), (LAST, [11])])
+def test_in_compressed_files_too(tmp_path: Path, compression: str, data: bytes, bad: list[int]) -> None:
+    dataset = (
+        chain(None, tmp_path / "a", data, compression) if compression else chain(TFRecordDataset, tmp_path / "a", data)
+    )
+
+    got = list(dataset.with_options(Options(on_error="skip")))
+
+    assert got == [record for i, record in enumerate(RECORDS) if i not in bad]
+
+
+def test_the_error_names_the_place_and_the_bytes_passed_over(tmp_path: Path) -> None:
+    dataset = chain(TFRecordDataset, tmp_path / "a", HEADERS)
+    items = iter(dataset)
+
+    assert [next(items) for _ in range(2)] == RECORDS[:2]
+    with pytest.raises(gp.DataError, match=f"{STARTS[3] - STARTS[2]} bytes are passed over") as caught:
+        next(items)
+    assert (caught.value.file, caught.value.offset) == (str(tmp_path / "a"), STARTS[2])
+    assert [next(items) for _ in range(4)] == RECORDS[3:7]
+    with pytest.raises(gp.DataError, match=f"{STARTS[9] - STARTS[7]} bytes are passed over") as caught:
+        next(items)
+    assert caught.value.offset == STARTS[7]
+    assert list(items) == RECORDS[9:]
+
+
+def test_what_is_left_out_is_logged_with_the_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    dataset = chain(TFRecordDataset, tmp_path / "a", HEADERS).with_options(Options(on_error="skip"))
+
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        list(dataset)
+
+    assert [f"{STARTS[3] - STARTS[2]} bytes are passed over" in caplog.messages[0], len(caplog.messages)] == [True, 2]
+
+
+def test_references_and_payloads_agree_on_every_single_flip(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for place in range(STARTS[4]):
+        path.write_bytes(flipped(place))
+        read = {at: item for at, item in RecordReader(str(path), check_crc=False) if not isinstance(item, gp.DataError)}
+        walked = {at: item for at, item in HeaderWalker(str(path)) if not isinstance(item, gp.DataError)}
+
+        assert [(at, len(item)) for at, item in read.items()] == [(at, item.length) for at, item in walked.items()]
+        assert len(read) >= 11
+
+
+def test_a_damaged_first_header_costs_the_first_record(tmp_path: Path) -> None:
+    assert outcomes(chain(TFRecordDataset, tmp_path / "a", flipped(0))) == ["error", *RECORDS[1:]]
+
+
+def test_other_files_are_read_behind_a_damaged_one(tmp_path: Path) -> None:
+    (tmp_path / "0").write_bytes(b"\0" * 1000)
+    (tmp_path / "1").write_bytes(b"".join(map(frame, RECORDS)))
+    (tmp_path / "3").write_bytes(frame(b"last"))
+    files = [str(tmp_path / str(i)) for i in range(4)]  # the third does not exist
+
+    assert outcomes(TFRecordDataset(files)) == ["error", *RECORDS, "error", b"last"]
+
+
+def test_an_endless_run_of_zeros_is_one_error_not_one_for_each_byte(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(frame(b"x") + bytes(100_000) + frame(b"y"))
+
+    assert outcomes(TFRecordDataset(str(tmp_path / "a"))) == [b"x", "error", b"y"]

@@ -1,0 +1,130 @@
+"""Lines of text files: where they begin and end, in blocks of any size, and what is no line."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.extract.lines import LONGEST, LineReader
+
+CASES: dict[str, tuple[bytes, list[tuple[int, bytes]]]] = {
+    "nothing": (b"", []),
+    "one newline": (b"\n", [(0, b"")]),
+    "one line": (b"a\n", [(0, b"a")]),
+    "a last line without newline": (b"a\nbc", [(0, b"a"), (2, b"bc")]),
+    "no newline at all": (b"abc", [(0, b"abc")]),
+    "empty lines": (b"\n\na\n\n", [(0, b""), (1, b""), (2, b"a"), (4, b"")]),
+    "crlf": (b"a\r\nb\r\n", [(0, b"a"), (3, b"b")]),
+    "an empty crlf line": (b"\r\na", [(0, b""), (2, b"a")]),
+    "a lone cr is data": (b"a\rb\nc\r\r\n", [(0, b"a\rb"), (4, b"c\r")]),
+    "NUL and high bytes": (b"a\0\xff\n\0", [(0, b"a\0\xff"), (4, b"\0")]),
+}
+
+
+def read(path: Path, data: bytes, **options: Any) -> list[tuple[int, Any]]:
+    path.write_bytes(data)
+    return list(LineReader(str(path), **options))
+
+
+def model(data: bytes) -> list[tuple[int, bytes]]:
+    lines, at = [], 0
+    parts = data.split(b"\n")
+    for i, part in enumerate(parts):
+        if i + 1 < len(parts) or part:
+            lines.append((at, part[:-1] if part.endswith(b"\r") else part))
+        at += len(part) + 1
+    return lines
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 1000])
+@pytest.mark.parametrize(("data", "lines"), CASES.values(), ids=CASES.keys())
+def test_lines(tmp_path: Path, data: bytes, lines: list[tuple[int, bytes]], block: int) -> None:
+    assert read(tmp_path / "a", data, block=block) == lines
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_text_in_blocks_of_any_size(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    data = bytes(rng.choices(b"ab\r\n", k=rng.randrange(400)))
+
+    assert read(tmp_path / "a", data, block=rng.randrange(1, 50)) == model(data)
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_offsets_are_those_of_the_text_not_of_the_compressed_file(tmp_path: Path, compression: str) -> None:
+    data = b"".join(b"line %d\r\n" % i for i in range(5000)) + b"last"
+    packed = gzip.compress(data) if compression == "GZIP" else zlib.compress(data)
+
+    assert read(tmp_path / "a", packed, compression=compression, block=777) == model(data)
+
+
+def test_the_text_behind_damage_of_the_compression_is_an_error_and_the_end(tmp_path: Path) -> None:
+    text = bytes(random.Random(0).choices(b"abcdefgh\n", k=50_000))
+    data = gzip.compress(text)
+
+    *lines, (offset, error) = read(tmp_path / "a", data[: len(data) // 2], compression="GZIP")
+
+    assert isinstance(error, RecordError)
+    assert "GZIP stream ends without its last bytes" in str(error)
+    assert lines == model(text)[: len(lines)]
+    assert lines
+    assert offset == error.offset == lines[-1][0] + len(lines[-1][1]) + 1
+
+
+@pytest.mark.parametrize("block", [3, 16, 1000])
+@pytest.mark.parametrize("length", [21, 22, 23, 40, 400])
+def test_a_line_above_the_limit_is_one_error_and_the_rest_follows(tmp_path: Path, length: int, block: int) -> None:
+    data = b"first\n" + b"x" * length + b"\nthird\n" + b"y" * 20 + b"\r\nlast"
+
+    first, (offset, error), *rest = read(tmp_path / "a", data, longest=20, block=block)
+
+    assert first == (0, b"first")
+    assert offset == error.offset == 6
+    assert isinstance(error, RecordError)
+    assert "a line may have 20 bytes, this one has" in str(error)
+    assert str(tmp_path / "a") in str(error)
+    assert rest == [(length + 7, b"third"), (length + 13, b"y" * 20), (length + 35, b"last")]
+
+
+def test_a_last_line_above_the_limit_is_one_error(tmp_path: Path) -> None:
+    (_, error), *rest = read(tmp_path / "a", b"x" * 500, longest=20, block=7)
+
+    assert isinstance(error, RecordError)
+    assert not rest
+    assert LONGEST == 64 << 20
+
+
+def test_missing_files_and_folders_are_one_error(tmp_path: Path) -> None:
+    ((_, missing),) = LineReader(str(tmp_path / "none"))
+    ((_, folder),) = LineReader(str(tmp_path))
+
+    assert isinstance(missing, MissingFileError)
+    assert isinstance(folder, DirectoryError)
+
+
+def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"ab\n" * 1000)
+    items = iter(LineReader(str(path), block=30))
+    assert next(items) == (0, b"ab")
+    path.write_bytes(b"ab\n" * 100)
+
+    seen = list(items)
+
+    assert isinstance(seen[-1][1], DataError)
+    assert len(seen) <= 100
+
+
+def test_threads_read_ahead_and_nothing_changes(tmp_path: Path) -> None:
+    data = b"".join(b"%d\n" % i for i in range(3000))
+    with ThreadPoolExecutor(2) as pool:
+        assert read(tmp_path / "a", data, block=100, readers=pool) == model(data)
+        with LineReader(str(tmp_path / "a"), block=100, readers=pool) as reader:
+            assert next(iter(reader)) == (0, b"0")

@@ -1,0 +1,5 @@
+from tests.guide.for_gpupipe.artificial import ArtificialDataset
+
+
+def chain():
+    return ArtificialDataset()

@@ -1,0 +1,5 @@
+from tests.guide.for_tensorflow.artificial import ArtificialDataset
+
+
+def chain():
+    return ArtificialDataset()

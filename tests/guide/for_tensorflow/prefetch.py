@@ -1,0 +1,7 @@
+import tensorflow as tf
+
+from tests.guide.for_tensorflow.artificial import ArtificialDataset
+
+
+def chain():
+    return ArtificialDataset().prefetch(tf.data.AUTOTUNE)

@@ -1,0 +1,448 @@
+"""The ops on colours, against numbers worked out by hand, and row by row through batches and executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
+from gpupipe.evaluate import BatchValues
+from gpupipe.graph import Value
+from gpupipe.op import Array, Op
+from gpupipe.ops.adjust_hue import AdjustHue
+from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality, pictures
+from gpupipe.ops.adjust_saturation import AdjustSaturation
+from gpupipe.ops.random_brightness import RandomBrightness
+from gpupipe.ops.random_contrast import RandomContrast
+from gpupipe.ops.random_hue import RandomHue
+from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
+from gpupipe.ops.random_saturation import RandomSaturation
+from gpupipe.ops.samples import encoded, noise, picture, tones
+from gpupipe.random import BatchRng
+from gpupipe.spec import TensorSpec, flatten
+from gpupipe.trace import trace
+from gpupipe.transform import choose
+from gpupipe.transform.program import BatchFailed, Feed, Program
+from tests.conformance.harness import EXECUTORS, Batch, make_executor
+
+KEYS = np.arange(2000, dtype=np.uint64) << np.uint64(13)
+HW = np.zeros((2000, 2), np.int32)
+
+
+def pixels(*rows: Any, dtype: Any = np.uint8) -> Array:
+    """An image of one row: numbers are gray pixels, triples colours."""
+    image: Array = np.array([[row if isinstance(row, (list, tuple)) else [row] for row in rows]], dtype)
+    return image
+
+
+def drawn(op: Op) -> Array:
+    """What a random op draws for 2000 elements."""
+    (numbers,) = op.draw(BatchRng(seed=5, epoch=0, keys=KEYS, site=1), HW)
+    return numbers
+
+
+# 25.5 levels are 0.1; toward zero: 0.1 * 255.5 = 25.55, (100/255 + 0.1) * 255.5 = 125.7
+@pytest.mark.parametrize(
+    ("delta", "expected"), [(0.0, [0, 1, 100, 250, 255]), (0.1, [25, 26, 125, 255, 255]), (-0.1, [0, 0, 74, 224, 229])]
+)
+def test_brightness_is_a_sum_in_units_of_the_range_toward_zero_and_saturated(delta: float, expected: list[int]) -> None:
+    assert ops.adjust_brightness(pixels(0, 1, 100, 250, 255), delta).ravel().tolist() == expected
+
+
+def test_float_images_are_taken_in_their_own_units_and_not_clipped() -> None:
+    x = pixels(-3.0, 0.5, 200.0, dtype=np.float32)
+
+    assert ops.adjust_brightness(x, 0.25).ravel().tolist() == [-2.75, 0.75, 200.25]
+    assert ops.adjust_contrast(x + 1.5, 2.0).ravel().tolist() == pytest.approx([-70.333, -63.333, 335.667], rel=1e-5)
+    assert ops.adjust_gamma(x[:, 1:], 2, 3).ravel().tolist() == [0.75, 120000]
+
+
+def test_contrast_is_about_the_mean_of_each_channel_and_not_of_the_image() -> None:
+    x = pixels((10, 100, 7), (30, 200, 7))
+
+    # means 20, 150, 7: distances -10 and 10, -50 and 50, 0
+    assert ops.adjust_contrast(x, 1.5)[0].tolist() == [[5, 75, 7], [35, 225, 7]]
+    assert ops.adjust_contrast(x, 0)[0].tolist() == [[20, 150, 7], [20, 150, 7]]
+    assert ops.adjust_contrast(x, 4)[0].tolist() == [[0, 0, 7], [60, 255, 7]]
+
+
+def test_contrast_takes_the_mean_of_a_whole_image_exactly() -> None:
+    x = np.full((300, 400, 1), 255, np.uint8)
+    x[0, 0] = 0
+
+    # 255 * 119999 / 120000 = 254.998 stays below 255; a float32 sum of 120000 values would not tell
+    assert ops.adjust_contrast(x, 0).max() == ops.adjust_contrast(x, 0).min() == 255
+    assert ops.adjust_contrast(x.astype(np.float32), 0).max() == np.float32(255 * 119999 / 120000)
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (0, [[200, 200, 200], [50, 50, 50], [0, 0, 0], [90, 90, 90]]),
+        (0.5, [[200, 150, 100], [25, 50, 37], [0, 0, 0], [90, 90, 90]]),
+        (1, [[200, 100, 0], [0, 50, 25], [0, 0, 0], [90, 90, 90]]),
+        (9, [[200, 100, 0], [0, 50, 25], [0, 0, 0], [90, 90, 90]]),  # their saturation is 1 already
+    ],
+)
+def test_saturation_moves_channels_toward_the_largest_and_stops_at_pure_colour(
+    factor: float, expected: list[list[int]]
+) -> None:
+    x = pixels((200, 100, 0), (0, 50, 25), (0, 0, 0), (90, 90, 90))
+
+    assert ops.adjust_saturation(x, factor)[0].tolist() == expected
+
+
+def test_saturation_grows_until_the_smallest_channel_is_0() -> None:
+    x = pixels((200, 150, 100))  # saturation 0.5
+
+    assert ops.adjust_saturation(x, 1.5)[0].tolist() == [[200, 125, 50]]
+    assert ops.adjust_saturation(x, 2)[0].tolist() == [[200, 100, 0]]
+    assert ops.adjust_saturation(x, 3)[0].tolist() == [[200, 100, 0]]
+
+
+@pytest.mark.parametrize(
+    ("delta", "expected"),
+    [
+        (1 / 3, [(0, 255, 0), (0, 0, 255), (255, 0, 0), (60, 100, 20), (8, 8, 8)]),
+        (-1 / 3, [(0, 0, 255), (255, 0, 0), (0, 255, 0), (20, 60, 100), (8, 8, 8)]),
+        (1 / 2, [(0, 255, 255), (255, 0, 255), (255, 255, 0), (20, 100, 60), (8, 8, 8)]),
+        (1 / 12, [(255, 127, 0), (0, 255, 127), (127, 0, 255), (100, 20, 20), (8, 8, 8)]),
+        (1.0, [(255, 0, 0), (0, 255, 0), (0, 0, 255), (100, 20, 60), (8, 8, 8)]),
+    ],
+)
+def test_hue_turns_red_to_green_to_blue(delta: float, expected: list[tuple[int, int, int]]) -> None:
+    x = pixels((255, 0, 0), (0, 255, 0), (0, 0, 255), (100, 20, 60), (8, 8, 8))
+
+    got = ops.adjust_hue(x, delta)[0].astype(int)
+
+    assert np.abs(got - np.array(expected)).max() <= (1 if delta == 1 / 12 else 0)  # 127.5 lies between two levels
+
+
+def test_gamma_is_a_power_times_the_gain() -> None:
+    x = pixels(0, 64, 128, 255)
+
+    assert ops.adjust_gamma(x, 2).ravel().tolist() == [0, 16, 64, 255]  # (64/255)**2 * 255.5 = 16.09
+    assert ops.adjust_gamma(x, 1, 0.5).ravel().tolist() == [0, 32, 64, 127]
+    assert ops.adjust_gamma(x, 0).ravel().tolist() == [255, 255, 255, 255]  # 0 ** 0 is 1
+    assert np.isnan(ops.adjust_gamma(pixels(-1.0, dtype=np.float32), 0.5)).all()
+
+
+def test_the_table_of_levels_gives_what_the_formula_gives_for_each_pixel() -> None:
+    x = noise(30, 20)
+
+    expected = np.trunc(np.clip(np.float64(1.1) * (x / 255.0) ** 0.8 * 255.5, 0, 255))
+
+    assert np.abs(ops.adjust_gamma(x, 0.8, 1.1).astype(int) - expected).max() <= 1
+    assert (ops.adjust_gamma(x, 0.8, 1.1) == expected).mean() > 0.99
+
+
+def test_standardization_gives_mean_0_and_deviation_1_over_all_channels() -> None:
+    x = noise(40, 50)
+
+    got = ops.per_image_standardization(x)
+
+    expected = (x - x.mean(dtype=np.float64)) / x.std(dtype=np.float64)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_the_deviation_is_at_least_that_of_one_value_in_the_image() -> None:
+    plain = np.full((5, 5, 4), 3, np.uint8)
+    nearly = plain.astype(np.float32)
+    nearly[0, 0, 0] += 0.5  # mean 3.005, deviation 0.0497, below 1 / sqrt(100)
+
+    assert not ops.per_image_standardization(plain).any()
+    assert ops.per_image_standardization(nearly)[0, 0, 0] == pytest.approx(0.495 * 10, abs=1e-4)
+
+
+def test_hsv_and_back() -> None:
+    x = pixels((1, 0, 0), (0, 0.5, 0), (0.2, 0.2, 0.6), (0.3, 0.3, 0.3), dtype=np.float32)
+
+    hsv = ops.rgb_to_hsv(x)
+
+    assert hsv[0].ravel().tolist() == pytest.approx([0, 1, 1, 1 / 3, 1, 0.5, 2 / 3, 2 / 3, 0.6, 0, 0, 0.3])
+    np.testing.assert_allclose(ops.hsv_to_rgb(hsv), x, atol=1e-6)
+
+
+def test_a_lower_jpeg_quality_is_further_from_the_image() -> None:
+    x = picture(64, 80)
+
+    far = [np.abs(ops.adjust_jpeg_quality(x, q).astype(int) - x).mean() for q in (100, 75, 30, 5)]
+
+    assert far == sorted(far)
+    assert 0 < far[0] < 3 < far[3]
+
+
+@pytest.mark.parametrize("quality", [1, 40, 95])
+def test_jpeg_quality_is_what_a_jpeg_file_of_this_quality_gives(quality: int) -> None:
+    for x in (picture(33, 45), picture(20, 9, 1)):
+        file = encoded(x, quality=quality) if x.shape[2] == 1 else encoded(x, quality=quality, subsampling=2)
+
+        np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, quality), ops.decode_image(file))
+
+
+def test_quality_0_is_quality_1() -> None:
+    x = picture(16, 24)
+
+    np.testing.assert_array_equal(ops.adjust_jpeg_quality(x, 0), ops.adjust_jpeg_quality(x, 1))
+
+
+@pytest.mark.parametrize(
+    ("op", "low", "high"),
+    [
+        (RandomBrightness(0.3), -0.3, 0.3),
+        (RandomContrast(0.5, 1.5), 0.5, 1.5),
+        (RandomSaturation(0.5, 1.5), 0.5, 1.5),
+        (RandomHue(0.3), -0.3, 0.3),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_factors_are_uniform_over_their_range(op: Op, low: float, high: float) -> None:
+    numbers = drawn(op)
+
+    assert numbers.dtype == np.float32
+    assert low <= numbers.min() < low + 0.01
+    assert high - 0.01 < numbers.max() <= high
+    counts, _ = np.histogram(numbers, 10, (low, high))
+    assert 140 < counts.min() <= counts.max() < 260  # 200 each; the deviation is 13
+
+
+def test_qualities_are_integers_below_the_upper_bound() -> None:
+    numbers = drawn(RandomJpegQuality(60, 64))
+
+    assert np.unique(numbers).tolist() == [60, 61, 62, 63]
+    assert numbers.dtype == np.int32
+
+
+def test_equal_seeds_draw_equally_and_others_do_not() -> None:
+    x = noise(6, 7)
+
+    def run(seed: int) -> Array:
+        return ops.random_brightness(x, 0.3, seed=seed)
+
+    np.testing.assert_array_equal(run(3), run(3))
+    assert any(not np.array_equal(run(3), run(seed)) for seed in range(4, 8))
+
+
+def test_a_random_op_is_its_fixed_op_with_the_drawn_number() -> None:
+    x = noise(8, 9)
+    ds = gp.Dataset.from_tensors(x).repeat(4)
+
+    got = list(ds.map(lambda image: ops.random_brightness(image, 0.4)).with_options(NUMPY))
+
+    shifts = {int(ops.adjust_brightness(np.zeros((1, 1, 1), np.uint8), d)[0, 0, 0]) for d in (0.1, 0.2)}
+    assert shifts == {25, 51}
+    assert len({row.tobytes() for row in got}) == 4
+    for row in got:
+        # the shift can be read off the middle: levels 110..150 do not saturate
+        middle = (x >= 110) & (x <= 150)
+        moved = row[middle].astype(int) - x[middle]
+        assert moved.max() - moved.min() <= 1
+
+
+NUMPY = gp.Options(device="cpu", backend="numpy")
+BACKENDS = [
+    "numpy",
+    pytest.param("dali", marks=pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")),
+]
+
+
+def augment(image: Any) -> Any:
+    """Every random op on colours, one after the other, so that none hides in another's rounding."""
+    return (
+        ops.random_brightness(image, 0.2),
+        ops.random_contrast(image, 0.5, 1.5),
+        ops.random_saturation(image, 0.5, 1.5),
+        ops.random_hue(image, 0.4),
+        ops.random_jpeg_quality(image, 20, 90),
+        ops.adjust_gamma(image, 1.7),
+        ops.per_image_standardization(image),
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_behind_batch_each_row_is_what_it_is_before(backend: str) -> None:
+    images = np.stack([picture(20, 24) + np.uint8(17 * i) for i in range(6)])
+    ds = gp.Dataset.from_tensor_slices(images)
+    options = gp.Options(device="cpu", backend=backend)  # type: ignore[arg-type]
+
+    before = list(ds.map(augment).batch(3).with_options(options))
+    behind = list(ds.batch(3).map(augment).with_options(options))
+
+    assert len(before) == len(behind) == 2
+    for one, other in zip(before, behind, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_array_equal(a, b)
+    first = before[0][0].astype(int) - images[:3]
+    assert len({int(np.median(row)) for row in first}) == 3  # rows have numbers of their own
+
+
+@pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")
+def test_on_the_cpu_dali_gives_the_same_bytes() -> None:
+    """Tolerances of the cases leave room for GPUs; here there is none but for gamma's power."""
+    for cls in ops.CATALOGUE:
+        if not cls.__module__.startswith("gpupipe.ops.") or "gamma" in cls.__module__:
+            continue
+        if not any(word in cls.__module__ for word in ("brightness", "contrast", "saturation", "hue", "quality")):
+            continue
+        for case in cls.cases():
+            if case.inputs[0].dtype.kind != "u":
+                continue
+            batch = Batch.of(case)
+            for got, expected in zip(batch.run("dali-cpu"), batch.references(), strict=True):
+                np.testing.assert_array_equal(got[0], expected[0], err_msg=str(case))
+
+
+def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...], BatchValues]:
+    """Trace a function of these columns, row by row, and prepare one batch of them."""
+    specs = [TensorSpec((), bytes) if isinstance(c[0], bytes) else TensorSpec(c.shape[1:], c.dtype) for c in columns]
+    traced = trace(fn, flatten(tuple(range(len(columns))))[1], specs)
+    assert traced is not None
+    keys = np.arange(3, dtype=np.uint64)
+    return traced.outputs, BatchValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
+
+
+def run(kind: str, fn: Callable[..., Any], *columns: Any) -> list[Array]:
+    """The rows that an executor gives for three rows of these columns."""
+    outputs, values = values_of(fn, *columns)
+    program = Program(outputs)
+    executor = make_executor(kind, program, 3)
+    try:
+        executor.submit(Feed.of(program, values))
+        (column,) = executor.collect()
+    finally:
+        executor.close()
+    return [row.get() if hasattr(row, "get") else row for row in column]
+
+
+TRACED: dict[str, tuple[Callable[..., Any], Array]] = {
+    "adjust_brightness": (ops.adjust_brightness, np.array([-0.2, 0.0, 0.3])),
+    "adjust_contrast": (ops.adjust_contrast, np.array([0.5, 1.0, 2.0])),
+    "adjust_saturation": (ops.adjust_saturation, np.array([0.5, 1.0, 2.0])),
+    "adjust_hue": (ops.adjust_hue, np.array([-1.0, 0.1, 0.5])),
+    "adjust_gamma": (ops.adjust_gamma, np.array([0.5, 1.0, 2.0])),
+    "adjust_jpeg_quality": (ops.adjust_jpeg_quality, np.array([0, 50, 100])),
+}
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("name", TRACED)
+def test_a_feature_can_be_the_parameter(name: str, kind: str) -> None:
+    op, numbers = TRACED[name]
+    x = np.stack([picture(17, 20)] * 3)
+
+    rows = run(kind, op, x, numbers)
+
+    room = 48 if kind == "dali-gpu" and name == "adjust_jpeg_quality" else 1
+    for row, number in zip(rows, numbers.tolist(), strict=True):
+        assert np.abs(row.astype(int) - op(x[0], number)).max() <= room
+
+
+@pytest.mark.parametrize(
+    ("fn", "numbers", "words"),
+    [
+        (ops.adjust_hue, [0.5, 1.5, -2.0], r"adjust_hue needs delta from -1 to 1, got 1.5"),
+        (ops.adjust_gamma, [0.5, -0.5, -1.0], r"adjust_gamma needs gamma from 0 to inf, got -0.5"),
+        (ops.adjust_brightness, [0.5, np.nan, np.inf], r"adjust_brightness needs delta from -inf to inf, got nan"),
+        (ops.adjust_jpeg_quality, [50, 101, -1], r"needs an integer for jpeg_quality from 0 to 100, got 101"),
+        (ops.adjust_jpeg_quality, [50, 50.5, 0.1], r"needs an integer for jpeg_quality from 0 to 100, got 50.5"),
+        (ops.random_hue, [0.5, 0.6, -0.1], r"random_hue needs max_delta from 0 to 0.5, got 0.6"),
+        (ops.random_brightness, [0.5, -0.1, -0.2], r"random_brightness needs max_delta from 0 to inf, got -0.1"),
+        (lambda x, n: ops.random_contrast(x, n, 1.0), [0.5, 1.0, 2.0], r"needs lower below upper, got 1 and 1"),
+        (lambda x, n: ops.random_saturation(x, 0.5, n), [0.6, 0.5, 0.1], r"needs lower below upper, got 0.5 and 0.5"),
+        (
+            lambda x, n: ops.random_jpeg_quality(x, n, 60),
+            [50, 60, 70],
+            r"needs min_jpeg_quality below max_jpeg_quality, got 60 and 60",
+        ),
+    ],
+)
+def test_a_feature_out_of_range_blames_its_rows(fn: Callable[..., Any], numbers: list[Any], words: str) -> None:
+    (image,), values = values_of(fn, np.stack([picture(4, 4)] * 3), np.array(numbers))
+
+    with pytest.raises(DataError, match=words) as caught:
+        values.rows(image.inputs[1])
+
+    assert caught.value.rows == (1, 2)
+
+
+IMAGE = noise(4, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ops.adjust_hue(IMAGE, 1.01), "delta from -1 to 1, got 1.01"),
+        (lambda: ops.adjust_gamma(IMAGE, -1), "gamma from 0 to inf, got -1"),
+        (lambda: ops.adjust_brightness(IMAGE, float("nan")), "delta from -inf to inf, got nan"),
+        (lambda: ops.adjust_jpeg_quality(IMAGE, 101), "jpeg_quality from 0 to 100, got 101"),
+        (lambda: ops.random_brightness(IMAGE, -0.1), "max_delta from 0 to inf, got -0.1"),
+        (lambda: ops.random_hue(IMAGE, 0.6), r"max_delta from 0 to 0\.5, got 0\.6"),
+        (lambda: ops.random_hue(IMAGE, -0.1), r"max_delta from 0 to 0\.5, got -0\.1"),
+        (lambda: ops.random_contrast(IMAGE, 1.0, 1.0), r"lower below upper, got 1\.0 and 1\.0"),
+        (lambda: ops.random_contrast(IMAGE, -0.1, 1.0), r"lower from 0 to inf, got -0\.1"),
+        (lambda: ops.random_saturation(IMAGE, 2, 1), "lower below upper, got 2 and 1"),
+        (lambda: ops.random_saturation(IMAGE, -1, 1), "lower from 0 to inf, got -1"),
+        (lambda: ops.random_jpeg_quality(IMAGE, 50, 50), "min_jpeg_quality below max_jpeg_quality, got 50 and 50"),
+        (lambda: ops.random_jpeg_quality(IMAGE, -1, 50), "min_jpeg_quality from 0 to 100, got -1"),
+        (lambda: ops.random_jpeg_quality(IMAGE, 50, 101), "max_jpeg_quality from 0 to 100, got 101"),
+        (lambda: ops.adjust_saturation(IMAGE[:, :, :1], 1.0), "an image of 3 channels, got uint8"),
+        (lambda: ops.adjust_hue(IMAGE[:, :, :2], 0.0), "an image of 3 channels, got uint8"),
+        (lambda: ops.adjust_jpeg_quality(IMAGE[:, :, :2], 50), "an image of 1 or 3 channels, got uint8"),
+        (lambda: ops.adjust_brightness(IMAGE[:, :, 0], 0.1), r"adjust_brightness needs an image \{HWC\}, got"),
+        (lambda: ops.adjust_contrast(IMAGE.astype(np.int32), 1.0), "uint8, uint16, float16, float32, got int32"),
+        (lambda: ops.rgb_to_hsv(IMAGE), "rgb_to_hsv needs floats, got uint8"),
+        (lambda: ops.hsv_to_rgb(IMAGE), "hsv_to_rgb needs floats, got uint8"),
+        (lambda: ops.per_image_standardization(IMAGE.astype(np.float64)), "got float64"),
+    ],
+)
+def test_what_tf_image_refuses_is_refused_before_running(call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        call()
+
+
+@pytest.mark.parametrize("quality", [50.0, "50", None, True])
+def test_a_quality_is_an_integer(quality: Any) -> None:
+    with pytest.raises(PlanTypeError, match="adjust_jpeg_quality needs an integer for jpeg_quality"):
+        ops.adjust_jpeg_quality(IMAGE, quality)
+
+
+@pytest.mark.parametrize("op", [AdjustHue(0.1), AdjustSaturation(0.5), AdjustJpegQuality(50)], ids=lambda op: op.name)
+def test_channels_that_were_not_known_are_checked_while_running(op: Op) -> None:
+    four = noise(5, 6, 4)
+
+    with pytest.raises(ShapeError, match="3 channels, got 4; decode with channels=3"):
+        op.reference(four, np.float32(1))
+
+
+@pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")
+@pytest.mark.parametrize("op", [AdjustHue(0.1), AdjustSaturation(0.5), AdjustJpegQuality(50)], ids=lambda op: op.name)
+def test_dali_does_not_compute_colours_of_four_channels(op: Any) -> None:
+    def chain(data: Any) -> Any:
+        return getattr(ops, op.name)(ops.decode_image(data), getattr(op, op.traceable[0]))
+
+    files = [encoded(picture(8, 9, 4), "PNG")] * 3
+    (image,), values = values_of(chain, files)
+    executor = make_executor("dali-cpu", Program((image,)), 3)
+    try:
+        executor.submit(Feed.of(Program((image,)), values))
+        with pytest.raises(BatchFailed):
+            executor.collect()
+    finally:
+        executor.close()
+
+
+def test_the_images_of_the_cases_have_what_goes_wrong_first() -> None:
+    for x in (next(iter(tones())), next(iter(pictures()))):
+        assert x.dtype == np.uint8
+    colours = {tuple(pixel) for pixel in next(iter(tones())).reshape(-1, 3).tolist()}
+    assert {(0, 0, 0), (255, 255, 255), (255, 0, 0), (77, 77, 77)} <= colours
+    ranges = [(x.min() < 0, x.max() > 1) for x in tones() if x.dtype == np.float32]
+    assert (True, True) in ranges and (False, False) in ranges

@@ -1,0 +1,223 @@
+"""dali_function: any DALI operator inside a traced function, on the DALI executors only."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import GpupipeError, PlanError, PlanTypeError, SpecError
+from gpupipe.ops.samples import encoded, picture
+from gpupipe.transform import choose
+
+fn = pytest.importorskip("nvidia.dali.fn")
+
+CPU = gp.Options(device="cpu", backend="dali")
+HWC = gp.TensorSpec((None, None, 3), "uint8", "HWC")
+X = np.random.default_rng(0).integers(0, 256, (6, 12, 16, 3), dtype=np.uint8)
+
+
+def inverted(x: Any) -> Any:
+    return 255 - x
+
+
+def photographs() -> list[bytes]:
+    return [encoded(picture(20 + n, 30)) for n in range(6)]
+
+
+def images_of(ds: Any, options: Any = CPU) -> list[Any]:
+    return list(ds.with_options(options))
+
+
+def test_an_operator_runs_between_ops_of_the_catalogue() -> None:
+    def chain(image: Any) -> Any:
+        image = ops.dali_function(lambda x: fn.cast(255 - x, dtype=_uint8()), ops.flip_left_right(image), spec=HWC)
+        return ops.flip_up_down(image)
+
+    got = images_of(gp.Dataset.from_tensor_slices(X).map(chain))
+
+    np.testing.assert_array_equal(np.stack(got), 255 - X[:, ::-1, ::-1])
+
+
+def test_an_operator_itself_and_a_partial_of_it_are_functions() -> None:
+    blur = functools.partial(fn.gaussian_blur, window_size=3, sigma=1.0)
+    ds = gp.Dataset.from_tensor_slices(X)
+
+    got = images_of(ds.map(lambda x: ops.dali_function(blur, x, spec=HWC)))
+    mirrored = images_of(ds.map(lambda x: ops.dali_function(fn.flip, x, spec=HWC)))
+
+    weights = np.exp(-np.array([1.0, 0.0, 1.0]) / 2)
+    weights /= weights.sum()
+    padded = np.pad(X.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)), "reflect")
+    rows = sum((w * padded[:, n : n + 12] for n, w in enumerate(weights)), np.zeros(()))
+    meant = sum((w * rows[:, :, n : n + 16] for n, w in enumerate(weights)), np.zeros(()))
+    assert np.abs(np.stack(got) - meant).max() <= 0.51  # rounded to uint8
+    np.testing.assert_array_equal(np.stack(mirrored), X[:, :, ::-1])
+
+
+def _uint8() -> Any:
+    from nvidia.dali import types
+
+    return types.UINT8
+
+
+def test_host_values_arrive_as_nodes_that_arguments_can_be() -> None:
+    top = np.arange(6, dtype=np.float32)
+
+    def chain(image: Any, y: Any) -> Any:
+        cut = gp.TensorSpec((4, 16, 3), "uint8", "HWC")
+        return ops.dali_function(
+            lambda x, n: fn.slice(x, n, 4.0, axes=[0], normalized_anchor=False, normalized_shape=False),
+            image,
+            y * 1.0,
+            spec=cut,
+        )
+
+    got = images_of(gp.Dataset.from_tensor_slices((X, top)).map(chain).batch(6))
+
+    np.testing.assert_array_equal(got[0], [image[n : n + 4] for n, image in enumerate(X)])
+
+
+def test_results_can_be_a_structure() -> None:
+    spec = {"image": HWC, "sum": gp.TensorSpec((), "uint64")}
+
+    def chain(image: Any) -> Any:
+        result = ops.dali_function(lambda x: {"image": fn.flip(x), "sum": fn.reductions.sum(x)}, image, spec=spec)
+        return ops.flip_left_right(result["image"]), result["sum"]
+
+    got = images_of(gp.Dataset.from_tensor_slices(X).map(chain))
+
+    for (image, total), source in zip(got, X, strict=True):
+        np.testing.assert_array_equal(image, source)
+        assert total == source.sum()
+
+
+def test_numpy_refuses_the_chain_and_explain_says_so() -> None:
+    ds = gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(inverted, x, spec=HWC))
+    numpy = ds.with_options(gp.Options(device="cpu", backend="numpy"))
+
+    with pytest.raises(PlanError, match=r"dali_function cannot run as NumPy on CPU.*backend='dali'"):
+        next(iter(numpy))
+    assert "stage 1: NumPy on CPU, but dali_function cannot run as NumPy on CPU" in str(numpy.explain())
+    text = str(ds.with_options(CPU).explain())
+    assert "runs   dali_function(fn=inverted()) -> uint8[?,?,3]{HWC}, on DALI only" in text
+
+
+def test_auto_takes_dali(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "gpu_count", lambda: 0)
+    ds = gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(fn.flip, x, spec=HWC))
+
+    np.testing.assert_array_equal(np.stack(images_of(ds, gp.Options())), X[:, :, ::-1])
+
+
+def test_arrays_are_refused() -> None:
+    with pytest.raises(PlanError, match="dali_function has no NumPy form and cannot take arrays"):
+        ops.dali_function(fn.flip, X[0], spec=HWC)
+
+
+def test_geometry_goes_by_the_size_that_the_result_has() -> None:
+    def twice(image: Any, **more: Any) -> Any:
+        large = ops.dali_function(lambda x: fn.resize(x, resize_x=60, resize_y=44), image, spec=HWC, **more)
+        return ops.center_crop(large, (40, 50))
+
+    data = gp.Dataset.from_tensor_slices(photographs())
+    ds = data.map(lambda b: twice(ops.decode_jpeg(b, 3))).batch(3)
+    whole = data.map(
+        lambda b: ops.dali_function(lambda x: fn.resize(x, resize_x=60, resize_y=44), ops.decode_jpeg(b, 3), spec=HWC)
+    )
+
+    got, meant = np.concatenate(images_of(ds)), np.stack(images_of(whole))
+
+    np.testing.assert_array_equal(got, meant[:, 2:42, 5:55])
+    assert str(ds.with_options(CPU).explain()).count("(transform)") == 2
+
+
+def test_with_the_size_of_its_input_the_chain_is_one_stage() -> None:
+    def chain(data: Any) -> Any:
+        image = ops.dali_function(fn.flip, ops.decode_jpeg(data, 3), spec=HWC, same_size=True)
+        return ops.center_crop(image, (9, 9))
+
+    ds = gp.Dataset.from_tensor_slices(photographs()).map(chain).batch(3)
+
+    assert str(ds.with_options(CPU).explain()).count("(transform)") == 1
+    for image, data in zip(np.concatenate(images_of(ds)), photographs(), strict=True):
+        np.testing.assert_array_equal(image, ops.center_crop(ops.decode_jpeg(data, 3)[:, ::-1], (9, 9)))
+
+
+def test_a_batch_of_results_of_one_size_needs_no_size_before() -> None:
+    def chain(data: Any) -> Any:
+        return ops.dali_function(lambda x: fn.resize(x, size=(8, 9)), ops.decode_jpeg(data, 3), spec=HWC)
+
+    got = images_of(gp.Dataset.from_tensor_slices(photographs()).map(chain).batch(6))
+
+    assert got[0].shape == (6, 8, 9, 3)  # from images of 6 sizes
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [gp.TensorSpec((None, None, 3), "float32", "HWC"), gp.TensorSpec((12, 17, 3), "uint8", "HWC")],
+    ids=["dtype", "shape"],
+)
+def test_a_result_unlike_its_spec_is_a_spec_error_of_the_users_line(spec: Any) -> None:
+    ds = gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(fn.flip, x, spec=spec))
+
+    with pytest.raises(SpecError, match=r"dali_function \(.*test_dali_function.py:\d+\) was declared as .*DALI gave"):
+        images_of(ds)
+
+
+def test_a_function_that_gives_another_structure_or_no_nodes_is_an_error_of_the_users_line() -> None:
+    ds = gp.Dataset.from_tensor_slices(X)
+
+    with pytest.raises(GpupipeError, match=r"test_dali_function.py:\d+.*needs to return nodes in the structure"):
+        images_of(ds.map(lambda x: ops.dali_function(lambda n: (n, n), x, spec=HWC)))
+    with pytest.raises(GpupipeError, match="needs DALI nodes as results, got int"):
+        images_of(ds.map(lambda x: ops.dali_function(lambda n: 3, x, spec=HWC)))
+    with pytest.raises(GpupipeError, match=r"cannot be built as DALI nodes.*what is this"):
+        images_of(ds.map(lambda x: ops.dali_function(_raises, x, spec=HWC)))
+
+
+def _raises(x: Any) -> Any:
+    raise ValueError("what is this")
+
+
+def test_two_calls_that_look_the_same_are_two() -> None:
+    spec = gp.TensorSpec((4,), "float32")
+
+    def noise(image: Any) -> Any:
+        return ops.dali_function(lambda x: fn.random.uniform(shape=[4]), image, spec=spec)
+
+    def chain(image: Any) -> Any:
+        return noise(image), noise(image)
+
+    (batch,) = images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(6))
+
+    assert not np.array_equal(*batch)
+
+
+def test_functions_are_told_apart_by_what_they_do() -> None:
+    def chain(amount: int) -> Any:
+        def brighter(x: Any) -> Any:
+            return fn.cast(x // 2 + amount, dtype=_uint8())
+
+        return gp.Dataset.from_tensor_slices(X).map(lambda x: ops.dali_function(brighter, x, spec=HWC))
+
+    assert chain(1).fingerprint() == chain(1).fingerprint()
+    assert chain(1).fingerprint() != chain(2).fingerprint()
+    for amount in (1, 2, 1):
+        np.testing.assert_array_equal(np.stack(images_of(chain(amount))), X // 2 + amount)
+
+
+def test_mistakes_are_plan_errors() -> None:
+    ds = gp.Dataset.from_tensor_slices(X)
+    with pytest.raises(SpecError, match="a dtype of numbers and a rank"):
+        ds.map(lambda x: ops.dali_function(fn.flip, x, spec=gp.TensorSpec(None, "uint8")))
+    with pytest.raises(PlanTypeError, match="a TensorSpec for each result"):
+        ds.map(lambda x: ops.dali_function(fn.flip, x, spec="uint8"))
+    with pytest.raises(PlanTypeError, match="needs a function"):
+        ds.map(lambda x: ops.dali_function(3, x, spec=HWC))  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="at least one argument"):
+        ds.map(lambda x: ops.dali_function(fn.flip, spec=HWC))
