@@ -47,12 +47,12 @@ DATASET: dict[str, Name] = {
     "apply": Name(),
     "as_numpy_iterator": Name(),
     "batch": Name(better="an error names the leaf, both shapes, the element and its file"),
-    "bucket_by_sequence_length": Name(),
+    "bucket_by_sequence_length": Name(better="an element that is too long is named"),
     "cache": Name(
         better="a file is keyed by the plan: it never serves another chain's data; a partial pass is no harm"
     ),
     "cardinality": Name(better="known where tf.data says unknown, never wrong"),
-    "choose_from_datasets": Name(),
+    "choose_from_datasets": Name(better="never claims to be infinite when it is not"),
     "concatenate": Name(),
     "counter": Name(),
     "element_spec": Name(),
@@ -64,13 +64,13 @@ DATASET: dict[str, Name] = {
     "from_tensor_slices": Name(better="views of the arrays, no copy; NumPy's dtypes (Python int is int64)"),
     "from_tensors": Name(),
     "get_single_element": Name(),
-    "group_by_window": Name(),
+    "group_by_window": Name(better="any integer as key; a size below 1 is refused on the user's line"),
     "ignore_errors": Name(
         better="the rest of a file behind a bad record is read; a missing file fails once, not for ever"
     ),
     "interleave": Name(better="cycle_length is 16 on every machine, so the order is, too"),
     "list_files": Name(better="pathlib, `**`, `{a,b}`, URLs; reproducible without setting a seed"),
-    "load": Name(),
+    "load": Name(tested="tests/behaviour/test_save_load.py"),
     "map": Name(
         better="plain Python runs for each element, or in processes; ops are traced to DALI; new draws each epoch"
     ),
@@ -82,21 +82,23 @@ DATASET: dict[str, Name] = {
     "range": Name(),
     "rebatch": Name(better="a size of 0 or below is an error on the user's line"),
     "reduce": Name(),
-    "rejection_resample": Name(),
+    "rejection_resample": Name(better="one pass that takes each element at most once"),
     "repeat": Name(better="an endless repeat of nothing is reported"),
-    "sample_from_datasets": Name(better="another order each epoch; whole numbers as weights"),
-    "save": Name(),
-    "scan": Name(),
+    "sample_from_datasets": Name(better="whole numbers as weights; a finite cardinality is known"),
+    "save": Name(
+        better="identities are kept, so a loaded chain draws as before", tested="tests/behaviour/test_save_load.py"
+    ),
+    "scan": Name(better="`spec=` says what a Python function gives"),
     "shard": Name(better="a wrong number is an error on the user's line"),
     "shuffle": Name(better="holds references, not payloads; `shuffle(gp.ALL)` is uniform over the whole data set"),
     "skip": Name(better="O(1) on indexed sources"),
-    "snapshot": Name(),
+    "snapshot": Name(better="partial passes and other writers do no harm", tested="tests/behaviour/test_save_load.py"),
     "sparse_batch": Name(left_out="there is no sparse type; `ragged_batch` and `padded_batch` serve variable lengths"),
     "take": Name(),
     "take_while": Name(),
     "unbatch": Name(),
     "unique": Name(better="any hashable scalar, and arrays by value"),
-    "window": Name(),
+    "window": Name(better="a window can be gone through any number of times; its elements keep their identity"),
     "with_options": Name(),
     "zip": Name(),
 }
@@ -112,7 +114,7 @@ MODULE: dict[str, Name] = {
     "NumpyIterator": Name(here="ds.as_numpy_iterator()"),
     "Options": Name(here="gp.Options", better="few fields, each documented; a wrong name is a TypeError"),
     "TFRecordDataset": Name(better="len(), ds[i] and full shuffles by an index; errors with file and offset"),
-    "TextLineDataset": Name(),
+    "TextLineDataset": Name(better="a lone carriage return is kept; a line above 64 MiB is one bad element"),
     "ThreadingOptions": Name(here="gp.Options(threads=)", left_out=_TUNING),
     "UNKNOWN_CARDINALITY": Name(here="gp.UNKNOWN_CARDINALITY"),
 }

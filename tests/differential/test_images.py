@@ -68,69 +68,71 @@ SUMS = Off(2e-5, 2e-4, why="mean and deviation are sums of all pixels, added in 
 Chain = Callable[[Any, Any], Any]
 
 
-def _rgb(I: Any, data: Any) -> Any:
-    return I.decode_jpeg(data, channels=3)
+def _rgb(im: Any, data: Any) -> Any:
+    return im.decode_jpeg(data, channels=3)
 
 
 CHAINS: dict[str, tuple[Chain, Off]] = {
-    "decode": (lambda I, x: I.decode_jpeg(x), EXACT),
-    "decode gray": (lambda I, x: I.decode_jpeg(x, channels=1), EXACT),
-    "decode colours": (lambda I, x: I.decode_jpeg(x, channels=3), EXACT),
-    "decode an image": (lambda I, x: I.decode_image(x, channels=3, expand_animations=False), EXACT),
-    "central_crop a half": (lambda I, x: I.central_crop(_rgb(I, x), 0.5), EXACT),
-    "central_crop 0.875": (lambda I, x: I.central_crop(_rgb(I, x), 0.875), EXACT),
-    "central_crop 0.3125": (lambda I, x: I.central_crop(_rgb(I, x), 0.3125), EXACT),
-    "central_crop all": (lambda I, x: I.central_crop(_rgb(I, x), 1.0), EXACT),
-    "crop_to_bounding_box": (lambda I, x: I.crop_to_bounding_box(_rgb(I, x), 3, 5, 30, 40), EXACT),
-    "crop_to_bounding_box one pixel": (lambda I, x: I.crop_to_bounding_box(_rgb(I, x), 32, 44, 1, 1), EXACT),
+    "decode": (lambda im, x: im.decode_jpeg(x), EXACT),
+    "decode gray": (lambda im, x: im.decode_jpeg(x, channels=1), EXACT),
+    "decode colours": (lambda im, x: im.decode_jpeg(x, channels=3), EXACT),
+    "decode an image": (lambda im, x: im.decode_image(x, channels=3, expand_animations=False), EXACT),
+    "central_crop a half": (lambda im, x: im.central_crop(_rgb(im, x), 0.5), EXACT),
+    "central_crop 0.875": (lambda im, x: im.central_crop(_rgb(im, x), 0.875), EXACT),
+    "central_crop 0.3125": (lambda im, x: im.central_crop(_rgb(im, x), 0.3125), EXACT),
+    "central_crop all": (lambda im, x: im.central_crop(_rgb(im, x), 1.0), EXACT),
+    "crop_to_bounding_box": (lambda im, x: im.crop_to_bounding_box(_rgb(im, x), 3, 5, 30, 40), EXACT),
+    "crop_to_bounding_box one pixel": (lambda im, x: im.crop_to_bounding_box(_rgb(im, x), 32, 44, 1, 1), EXACT),
     "crop of a crop": (
-        lambda I, x: I.crop_to_bounding_box(I.crop_to_bounding_box(_rgb(I, x), 3, 5, 30, 40), 7, 9, 11, 13),
+        lambda im, x: im.crop_to_bounding_box(im.crop_to_bounding_box(_rgb(im, x), 3, 5, 30, 40), 7, 9, 11, 13),
         EXACT,
     ),
-    "pad_to_bounding_box": (lambda I, x: I.pad_to_bounding_box(_rgb(I, x), 4, 7, 80, 101), EXACT),
+    "pad_to_bounding_box": (lambda im, x: im.pad_to_bounding_box(_rgb(im, x), 4, 7, 80, 101), EXACT),
     "crop, then pad": (
-        lambda I, x: I.pad_to_bounding_box(I.crop_to_bounding_box(_rgb(I, x), 1, 2, 31, 33), 3, 0, 35, 33),
+        lambda im, x: im.pad_to_bounding_box(im.crop_to_bounding_box(_rgb(im, x), 1, 2, 31, 33), 3, 0, 35, 33),
         EXACT,
     ),
-    "resize_with_crop_or_pad smaller": (lambda I, x: I.resize_with_crop_or_pad(_rgb(I, x), 30, 31), EXACT),
-    "resize_with_crop_or_pad larger": (lambda I, x: I.resize_with_crop_or_pad(_rgb(I, x), 90, 91), EXACT),
-    "resize_with_crop_or_pad mixed": (lambda I, x: I.resize_with_crop_or_pad(_rgb(I, x), 50, 50), EXACT),
-    "flip_left_right": (lambda I, x: I.flip_left_right(_rgb(I, x)), EXACT),
-    "flip_up_down": (lambda I, x: I.flip_up_down(_rgb(I, x)), EXACT),
-    "both flips": (lambda I, x: I.flip_up_down(I.flip_left_right(_rgb(I, x))), EXACT),
+    "resize_with_crop_or_pad smaller": (lambda im, x: im.resize_with_crop_or_pad(_rgb(im, x), 30, 31), EXACT),
+    "resize_with_crop_or_pad larger": (lambda im, x: im.resize_with_crop_or_pad(_rgb(im, x), 90, 91), EXACT),
+    "resize_with_crop_or_pad mixed": (lambda im, x: im.resize_with_crop_or_pad(_rgb(im, x), 50, 50), EXACT),
+    "flip_left_right": (lambda im, x: im.flip_left_right(_rgb(im, x)), EXACT),
+    "flip_up_down": (lambda im, x: im.flip_up_down(_rgb(im, x)), EXACT),
+    "both flips": (lambda im, x: im.flip_up_down(im.flip_left_right(_rgb(im, x))), EXACT),
     "flip, crop, flip": (
-        lambda I, x: I.flip_left_right(I.crop_to_bounding_box(I.flip_left_right(_rgb(I, x)), 2, 3, 20, 30)),
+        lambda im, x: im.flip_left_right(im.crop_to_bounding_box(im.flip_left_right(_rgb(im, x)), 2, 3, 20, 30)),
         EXACT,
     ),
-    "rot90": (lambda I, x: I.rot90(_rgb(I, x)), EXACT),
-    "rot90 by 3, cropped": (lambda I, x: I.crop_to_bounding_box(I.rot90(_rgb(I, x), k=3), 2, 1, 33, 21), EXACT),
-    "rgb_to_grayscale": (lambda I, x: I.rgb_to_grayscale(_rgb(I, x)), ROUND),
-    "grayscale_to_rgb": (lambda I, x: I.grayscale_to_rgb(I.decode_jpeg(x, channels=1)), EXACT),
-    "convert_image_dtype to float32": (lambda I, x: I.convert_image_dtype(_rgb(I, x), "float32"), LAST),
-    "convert_image_dtype to uint16": (lambda I, x: I.convert_image_dtype(_rgb(I, x), "uint16"), EXACT),
+    "rot90": (lambda im, x: im.rot90(_rgb(im, x)), EXACT),
+    "rot90 by 3, cropped": (lambda im, x: im.crop_to_bounding_box(im.rot90(_rgb(im, x), k=3), 2, 1, 33, 21), EXACT),
+    "rgb_to_grayscale": (lambda im, x: im.rgb_to_grayscale(_rgb(im, x)), ROUND),
+    "grayscale_to_rgb": (lambda im, x: im.grayscale_to_rgb(im.decode_jpeg(x, channels=1)), EXACT),
+    "convert_image_dtype to float32": (lambda im, x: im.convert_image_dtype(_rgb(im, x), "float32"), LAST),
+    "convert_image_dtype to uint16": (lambda im, x: im.convert_image_dtype(_rgb(im, x), "uint16"), EXACT),
     "convert_image_dtype and back": (
-        lambda I, x: I.convert_image_dtype(I.convert_image_dtype(_rgb(I, x), "float32"), "uint8"),
+        lambda im, x: im.convert_image_dtype(im.convert_image_dtype(_rgb(im, x), "float32"), "uint8"),
         EXACT,
     ),
-    "per_image_standardization": (lambda I, x: I.per_image_standardization(_rgb(I, x)), SUMS),
+    "per_image_standardization": (lambda im, x: im.per_image_standardization(_rgb(im, x)), SUMS),
     "standardised crop": (
-        lambda I, x: I.per_image_standardization(I.resize_with_crop_or_pad(_rgb(I, x), 32, 32)),
+        lambda im, x: im.per_image_standardization(im.resize_with_crop_or_pad(_rgb(im, x), 32, 32)),
         SUMS,
     ),
-    "adjust_brightness": (lambda I, x: I.adjust_brightness(_rgb(I, x), 0.2), ROUND),
-    "adjust_contrast": (lambda I, x: I.adjust_contrast(_rgb(I, x), 1.7), ROUND),
-    "adjust_saturation": (lambda I, x: I.adjust_saturation(_rgb(I, x), 0.4), ROUND),
-    "adjust_hue": (lambda I, x: I.adjust_hue(_rgb(I, x), -0.3), ROUND),
-    "adjust_gamma": (lambda I, x: I.adjust_gamma(_rgb(I, x), 1.8, 0.9), ROUND),
+    "adjust_brightness": (lambda im, x: im.adjust_brightness(_rgb(im, x), 0.2), ROUND),
+    "adjust_contrast": (lambda im, x: im.adjust_contrast(_rgb(im, x), 1.7), ROUND),
+    "adjust_saturation": (lambda im, x: im.adjust_saturation(_rgb(im, x), 0.4), ROUND),
+    "adjust_hue": (lambda im, x: im.adjust_hue(_rgb(im, x), -0.3), ROUND),
+    "adjust_gamma": (lambda im, x: im.adjust_gamma(_rgb(im, x), 1.8, 0.9), ROUND),
     "colours in float32": (
-        lambda I, x: I.adjust_saturation(I.adjust_brightness(I.convert_image_dtype(_rgb(I, x), "float32"), -0.1), 1.5),
+        lambda im, x: im.adjust_saturation(
+            im.adjust_brightness(im.convert_image_dtype(_rgb(im, x), "float32"), -0.1), 1.5
+        ),
         HSV,
     ),
-    "hue in float32": (lambda I, x: I.adjust_hue(I.convert_image_dtype(_rgb(I, x), "float32"), 0.25), HSV),
+    "hue in float32": (lambda im, x: im.adjust_hue(im.convert_image_dtype(_rgb(im, x), "float32"), 0.25), HSV),
     "all four colours in float32": (
-        lambda I, x: I.adjust_contrast(
-            I.adjust_hue(
-                I.adjust_saturation(I.adjust_brightness(I.convert_image_dtype(_rgb(I, x), "float32"), 0.125), 0.7),
+        lambda im, x: im.adjust_contrast(
+            im.adjust_hue(
+                im.adjust_saturation(im.adjust_brightness(im.convert_image_dtype(_rgb(im, x), "float32"), 0.125), 0.7),
                 0.1,
             ),
             1.2,
@@ -138,31 +140,31 @@ CHAINS: dict[str, tuple[Chain, Off]] = {
         Off(3e-5, 3e-5, why="float32 through HSV and back, and the mean of all pixels"),
     ),
     "the chain of ResNet's validation": (
-        lambda I, x: I.resize(I.central_crop(_rgb(I, x), 0.875), (24, 24)),
+        lambda im, x: im.resize(im.central_crop(_rgb(im, x), 0.875), (24, 24)),
         WEIGHTS,
     ),
     "resize, crop, flip": (
-        lambda I, x: I.flip_left_right(I.crop_to_bounding_box(I.resize(_rgb(I, x), (40, 50)), 3, 4, 30, 33)),
+        lambda im, x: im.flip_left_right(im.crop_to_bounding_box(im.resize(_rgb(im, x), (40, 50)), 3, 4, 30, 33)),
         WEIGHTS,
     ),
     "resize, standardise": (
-        lambda I, x: I.per_image_standardization(I.resize(_rgb(I, x), (20, 21))),
+        lambda im, x: im.per_image_standardization(im.resize(_rgb(im, x), (20, 21))),
         Off(2e-4, 2e-3, why="of the weights of the kernel, divided by a deviation of 30 and more"),
     ),
     "resize of floats": (
-        lambda I, x: I.resize(I.convert_image_dtype(_rgb(I, x), "float32"), (25, 31)),
+        lambda im, x: im.resize(im.convert_image_dtype(_rgb(im, x), "float32"), (25, 31)),
         Off(1e-5, 1e-4, why="as of integers, of which 255 is 1"),
     ),
     "resize, turn, gray": (
-        lambda I, x: I.rgb_to_grayscale(I.rot90(I.resize(_rgb(I, x), (25, 31)))),
+        lambda im, x: im.rgb_to_grayscale(im.rot90(im.resize(_rgb(im, x), (25, 31)))),
         WEIGHTS,
     ),
-    "resize, fit": (lambda I, x: I.resize(_rgb(I, x), (30, 30), preserve_aspect_ratio=True), WEIGHTS),
+    "resize, fit": (lambda im, x: im.resize(_rgb(im, x), (30, 30), preserve_aspect_ratio=True), WEIGHTS),
     "crop, then resize up": (
-        lambda I, x: I.resize(I.crop_to_bounding_box(_rgb(I, x), 5, 6, 17, 19), (51, 40)),
+        lambda im, x: im.resize(im.crop_to_bounding_box(_rgb(im, x), 5, 6, 17, 19), (51, 40)),
         WEIGHTS,
     ),
-    "resize twice": (lambda I, x: I.resize(I.resize(_rgb(I, x), (40, 40)), (21, 33)), WEIGHTS),
+    "resize twice": (lambda im, x: im.resize(im.resize(_rgb(im, x), (40, 40)), (21, 33)), WEIGHTS),
 }
 
 RESIZES: dict[str, tuple[str, bool, Off]] = {
@@ -246,8 +248,8 @@ def test_every_method_of_resize_gives_tensorflows_pixels(
 ) -> None:
     method, antialias, off = RESIZES[name]
 
-    def chain(I: Any, x: Any) -> Any:
-        return I.resize(_rgb(I, x), size, method=method, antialias=antialias)
+    def chain(im: Any, x: Any) -> Any:
+        return im.resize(_rgb(im, x), size, method=method, antialias=antialias)
 
     if size == (1, 1) and off is EDGE:
         off = Off(off.numpy, 18, why=off.why)  # one pixel is all ring
@@ -255,8 +257,8 @@ def test_every_method_of_resize_gives_tensorflows_pixels(
 
 
 def test_a_fraction_that_float32_does_not_hold_is_that_of_eager_tensorflow(tf: Any, backend: str) -> None:
-    def chain(I: Any, x: Any) -> Any:
-        return I.central_crop(_rgb(I, x), 1 / 3)
+    def chain(im: Any, x: Any) -> Any:
+        return im.central_crop(_rgb(im, x), 1 / 3)
 
     names = _their_ops(tf)
     expected = [chain(names, x).numpy() for x in FILES]
@@ -268,8 +270,8 @@ def test_a_fraction_that_float32_does_not_hold_is_that_of_eager_tensorflow(tf: A
 
 @pytest.mark.parametrize("channels", [0, 1, 3])
 def test_pngs_are_tensorflows(tf: Any, channels: int, backend: str) -> None:
-    def chain(I: Any, x: Any) -> Any:
-        return I.decode_png(x, channels=channels)
+    def chain(im: Any, x: Any) -> Any:
+        return im.decode_png(x, channels=channels)
 
     files = PNGS if channels else PNGS[:2]  # alpha stays alpha there, and is left out here
     names = SimpleNamespace(decode_png=tf.io.decode_png)
@@ -280,11 +282,11 @@ def test_pngs_are_tensorflows(tf: Any, channels: int, backend: str) -> None:
 
 
 def test_images_and_labels_stay_together(tf: Any, backend: str) -> None:
-    def build(D: Any, I: Any) -> Any:
+    def build(D: Any, im: Any) -> Any:
         labels = np.arange(len(FILES))
 
         def fn(x: Any, label: Any) -> Any:
-            image = I.flip_left_right(I.resize_with_crop_or_pad(I.decode_jpeg(x, channels=3), 33, 45))
+            image = im.flip_left_right(im.resize_with_crop_or_pad(im.decode_jpeg(x, channels=3), 33, 45))
             return {"image": image, "label": label * 2}
 
         files = FILES if D is not gp.Dataset else np.array(FILES, object)

@@ -1,7 +1,7 @@
 """The whole API table, row by row: the same chains on tf.data and on gpupipe.
 
-Elements are compared with their structure, order, types and specs. Python integers are int64 here and int32 there, Python
-floats float64 and float32, on purpose; where the data has a type of its own it must be the same.
+Elements are compared with their structure, order, types and specs. Python integers are int64 here and int32 there,
+Python floats float64 and float32, on purpose; where the data has a type of its own it must be the same.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ BIG = 2**40
 
 CASES: dict[str, Chain] = {
     # 1.2 structure
-    "structure: named tuple": lambda D: D.from_tensors(Point(np.int64(1), np.float32([2, 3]))),
+    "structure: named tuple": lambda D: D.from_tensors(Point(np.int64(1), np.array([2, 3], np.float32))),
     "structure: named tuple sliced": lambda D: _points(D),
     "structure: named tuple is one argument": lambda D: _points(D).map(lambda p: p.x * 10 + p.y),
     "structure: map makes a named tuple": lambda D: D.range(3).map(lambda x: Point(x, (x, x + 1))),
@@ -215,7 +215,7 @@ CASES: dict[str, Chain] = {
     "range as float64": lambda D: D.range(-2, 2, output_type=np.float64),
     "range as int8": lambda D: D.range(126, 128, output_type=np.int8).take(2),
     "tensors uint8": lambda D: D.from_tensors(np.arange(24, dtype=np.uint8).reshape(2, 4, 3)),
-    "tensors float16": lambda D: D.from_tensors(np.float16([0.1, 65504])),
+    "tensors float16": lambda D: D.from_tensors(np.array([0.1, 65504], np.float16)),
     "tensors bool": lambda D: D.from_tensors(np.array([True, False])),
     "tensors empty": lambda D: D.from_tensors(np.zeros((0, 3), np.float32)),
     "tensors 0-d": lambda D: D.from_tensors(np.array(7, np.int16)),
@@ -226,7 +226,7 @@ CASES: dict[str, Chain] = {
     "tensors a float": lambda D: D.from_tensors(-0.5),
     "tensors a big integer": lambda D: D.from_tensors(BIG),
     "tensors uint64": lambda D: D.from_tensors(np.array([2**64 - 1], np.uint64)),
-    "tensors nan and inf": lambda D: D.from_tensors(np.float32([np.inf, -np.inf])),
+    "tensors nan and inf": lambda D: D.from_tensors(np.array([np.inf, -np.inf], np.float32)),
     "tensors of a tuple of lists": lambda D: D.from_tensors(([1, 2], [[3.5], [4.5]], "x")),
     "slices float64": lambda D: D.from_tensor_slices(np.linspace(0, 1, 3)),
     "slices bool": lambda D: D.from_tensor_slices([True, False, True]),
@@ -281,16 +281,20 @@ CASES: dict[str, Chain] = {
     "map of text": lambda D: D.from_tensor_slices(TEXTS).map(lambda x: (x, x)),
     "map slices": lambda D: D.from_tensors(np.arange(20).reshape(4, 5)).map(lambda x: (x[1], x[1:3, ::2], x[..., -1])),
     "map a new axis": lambda D: D.range(2).map(lambda x: x).batch(2).map(lambda x: x[:, None]),
-    "map divides": lambda D: D.from_tensor_slices(np.float32([1, 2, 5])).map(lambda x: x / 2),
-    "map floor divides floats": lambda D: D.from_tensor_slices(np.float32([-3, 2, 5])).map(lambda x: (x // 2, x % 2)),
+    "map divides": lambda D: D.from_tensor_slices(np.array([1, 2, 5], np.float32)).map(lambda x: x / 2),
+    "map floor divides floats": lambda D: D.from_tensor_slices(np.array([-3, 2, 5], np.float32)).map(
+        lambda x: (x // 2, x % 2)
+    ),
     "map power": lambda D: D.range(4).map(lambda x: x**2),
     "map from the left": lambda D: D.range(1, 4).map(lambda x: (10 - x, 10 + x, 10 * x, 10 // x, 10 % x)),
     "map compares bytes": lambda D: D.from_tensor_slices(TEXTS).map(lambda x: (x == b"ccc", x != b"")),
     "map compares for equality": lambda D: D.range(3).map(lambda x: (x == 1, x != 1)),
     "map logic": lambda D: D.range(6).map(lambda x: ((x > 1) & (x < 4), (x < 1) | (x > 4))),
     "map int32": lambda D: D.range(3, output_type=np.int32).map(lambda x: x * 2 - 1),
-    "map a new axis of one": lambda D: D.from_tensor_slices(np.uint8([250, 3])).map(lambda x: x[None]).unbatch(),
-    "map float16": lambda D: D.from_tensor_slices(np.float16([1, 2.5])).map(lambda x: x * 2),
+    "map a new axis of one": lambda D: (
+        D.from_tensor_slices(np.array([250, 3], np.uint8)).map(lambda x: x[None]).unbatch()
+    ),
+    "map float16": lambda D: D.from_tensor_slices(np.array([1, 2.5], np.float16)).map(lambda x: x * 2),
     "map drops a leaf": lambda D: _pairs(D).map(lambda a, b: b),
     "map doubles a leaf": lambda D: _pairs(D).map(lambda a, b: (b, a, b)),
     "map over zip over map": lambda D: D.zip(D.range(3).map(lambda x: x + 1), D.range(3)).map(lambda a, b: a * b),
@@ -405,7 +409,7 @@ CASES: dict[str, Chain] = {
     "batch of batches of batches": lambda D: D.range(12).batch(2).batch(2).batch(2),
     "batch of text": lambda D: D.from_tensor_slices([["a", "b"], ["c", "dd"]]).batch(2),
     "batch of empty vectors": lambda D: D.from_tensor_slices(np.zeros((3, 0), np.float32)).batch(2),
-    "batch of float16": lambda D: D.from_tensor_slices(np.float16([1, 2, 3])).batch(2),
+    "batch of float16": lambda D: D.from_tensor_slices(np.array([1, 2, 3], np.float16)).batch(2),
     "batch of an endless one": lambda D: D.range(3).repeat().batch(2).take(4),
     "batch of equal unknown shapes": lambda D: _triangle(D).filter(lambda x: x[-1] == 2).repeat(3).batch(2),
     "batch of filtered": lambda D: D.range(20).filter(lambda x: x % 3 == 0).batch(2, drop_remainder=True),
@@ -540,7 +544,9 @@ def _less(ours: Any, theirs: Any) -> bool:
         return True
     if isinstance(ours, list):
         (_, shape, dtype), (_, known, name) = ours, theirs
-        same = shape is None or (len(shape) == len(known) and all(a in (None, b) for a, b in zip(shape, known)))
+        same = shape is None or (
+            len(shape) == len(known) and all(a in (None, b) for a, b in zip(shape, known, strict=True))
+        )
         return bool(same) and dtype in ("?", name)
     if isinstance(ours, dict):
         ours, theirs = ("dict", *ours["dict"]), ("dict", *theirs["dict"])
@@ -571,18 +577,19 @@ def test_elements_structure_types_cardinality_and_specs_are_equal(tf: Any, name:
 # ---- 1.5: the order of interleave
 
 
+def _interleaving(lengths: list[int], *options: int | None) -> Chain:
+    """Interleaves inputs of these lengths; `options` are cycle_length, block_length and num_parallel_calls."""
+    source = np.arange(len(lengths)), np.array(lengths)
+    return lambda D: D.from_tensor_slices(source).interleave(lambda i, n: D.range(i * 10, i * 10 + n), *options)
+
+
 @pytest.mark.parametrize("block", [1, 2, 3])
 @pytest.mark.parametrize("cycle", [1, 2, 3, 5])
 def test_interleave_has_the_same_order(tf: Any, cycle: int, block: int) -> None:
     for lengths in ([3, 1, 4, 2, 0, 5, 1], [0, 0, 2, 0, 1], [6, 0, 0, 0, 6, 3]):
         expected = interleaved([[i * 10 + j for j in range(n)] for i, n in enumerate(lengths)], cycle, block)
         for calls in {None, 1, cycle}:
-
-            def chain(D: Any, calls: int | None = calls, lengths: list[int] = lengths) -> Any:
-                return D.from_tensor_slices((np.arange(len(lengths)), np.array(lengths))).interleave(
-                    lambda i, n: D.range(i * 10, i * 10 + n), cycle, block, num_parallel_calls=calls
-                )
-
+            chain = _interleaving(lengths, cycle, block, calls)
             assert run(_built(tf, chain).as_numpy_iterator()) == expected
             assert run(chain(gp.Dataset)) == expected
 
@@ -814,23 +821,22 @@ def test_len_and_bool_are_those_of_tf_data(tf: Any) -> None:
             if expected is not None:
                 assert len(dataset) == expected
                 continue
-            with pytest.raises(TypeError, match="infinite|unknown"):
+            with pytest.raises(TypeError, match=r"infinite|unknown"):
                 len(dataset)
 
 
 def test_leaves_of_the_numpy_iterator_have_the_same_classes(tf: Any) -> None:
     def chain(D: Any) -> Any:
-        values = {"a": np.arange(2), "b": np.float32([[1], [2]]), "c": TEXTS[:2], "d": [True, False]}
-        return D.from_tensor_slices((values, np.uint8([1, 2])))
+        values = {"a": np.arange(2), "b": np.array([[1], [2]], np.float32), "c": TEXTS[:2], "d": [True, False]}
+        return D.from_tensor_slices((values, np.array([1, 2], np.uint8)))
 
     def classes(element: Any) -> list[Any]:
         return [(type(leaf), getattr(leaf, "dtype", None), getattr(leaf, "shape", None)) for leaf in _leaves(element)]
 
-    for batched in (
-        chain,
-        lambda D: chain(D).batch(2),
-        lambda D: chain(D).batch(2, drop_remainder=True).map(lambda *x: x),
-    ):
+    def fixed(D: Any) -> Any:
+        return chain(D).batch(2, drop_remainder=True).map(lambda x, y: (y, x))
+
+    for batched in (chain, lambda D: chain(D).batch(2), fixed):
         theirs, ours = _built(tf, batched).as_numpy_iterator(), batched(gp.Dataset).as_numpy_iterator()
         assert [classes(x) for x in ours] == [classes(x) for x in theirs]
 
@@ -848,7 +854,8 @@ def test_options_are_merged_along_the_chain(tf: Any) -> None:
             setattr(options, name, value)
         return options
 
-    for D, options in ((tf.data.Dataset, theirs), (gp.Dataset, gp.Options)):
+    sides: list[tuple[Any, Any]] = [(tf.data.Dataset, theirs), (gp.Dataset, gp.Options)]
+    for D, options in sides:
         dataset = D.range(3)
         assert dataset.options().deterministic is None
         loose = dataset.with_options(options(deterministic=False))
@@ -870,6 +877,7 @@ def test_options_are_merged_along_the_chain(tf: Any) -> None:
 # ---- 1.1: mistakes, and how they surface
 
 NOTHING = object()
+EMPTY: dict[str, int] = {}
 
 ERRORS: dict[str, tuple[str, Chain]] = {
     # V: ValueError, T: TypeError, on the user's line; "later": with the first element, as a function has to run; D: a
@@ -949,9 +957,9 @@ ERRORS: dict[str, tuple[str, Chain]] = {
     "map returns nothing": ("V", lambda D: D.range(2).map(lambda x: None)),
     "map returns nothing, a function": ("V later", lambda D: D.range(2).map(_nothing)),
     "map returns a set": ("V later", lambda D: D.range(2).map(lambda x: {x})),
-    "map fails": ("D", lambda D: D.range(2).map(lambda x: {}["no"])),
+    "map fails": ("D", lambda D: D.range(2).map(lambda x: EMPTY["no"])),
     "map misses a key": ("D", lambda D: _dicts(D).map(lambda d: d["c"])),
-    "map parallel fails": ("D", lambda D: D.range(2).map(lambda x: {}["no"], num_parallel_calls=2)),
+    "map parallel fails": ("D", lambda D: D.range(2).map(lambda x: EMPTY["no"], num_parallel_calls=2)),
     "filter no function": ("T", lambda D: D.range(2).filter(True)),
     "filter an integer": ("V", lambda D: D.range(2).filter(lambda x: x)),
     "filter nothing": ("V", lambda D: D.range(2).filter(lambda x: None)),
@@ -1375,9 +1383,8 @@ def test_features_that_cannot_be_are_mistakes(tf: Any, name: str) -> None:
 
     with pytest.raises((ValueError, TypeError, tf.errors.OpError)):
         tf.io.parse_single_example(record, _features(tf.data.Dataset, WRONG_FEATURES[name]))
-    with pytest.raises(ValueError, match=".+") as caught:
+    with pytest.raises(gp.PlanError):
         gp.io.parse_single_example(record, _features(gp.Dataset, WRONG_FEATURES[name]))
-    assert isinstance(caught.value, gp.PlanError)
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])

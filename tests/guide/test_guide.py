@@ -94,8 +94,19 @@ def test_a_chain_gives_what_the_guide_says(name: str) -> None:
 def test_a_chain_gives_tf_datas_elements_in_tf_datas_order(tf: Any, name: str) -> None:
     theirs = [plain(x) for x in _chain("for_tensorflow", name).as_numpy_iterator()]
     ours = run(_chain("for_gpupipe", name))
+    if name == "reduced_memory":
+        theirs, ours = _renumbered(theirs), _renumbered(ours)
 
     assert ours == theirs
+
+
+def _renumbered(elements: list[Any]) -> list[Any]:
+    """Number the passes by when they are first seen: which generator starts first in a parallel interleave is open."""
+    seen: dict[int, int] = {}
+    return [
+        (steps, times, [[instance, seen.setdefault(epoch, len(seen)), row] for instance, epoch, row in values])
+        for steps, times, values in elements
+    ]
 
 
 @pytest.mark.tf
