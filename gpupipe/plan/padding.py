@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,14 @@ def _children(who: str, given: Any, structure: Structure) -> list[Any]:
 def _shape(given: Any) -> Shape:
     if given is None:
         return None
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
     if not isinstance(given, (list, tuple)):
         raise PlanTypeError(f"padded_batch needs a shape, a list of sizes or None, got {given!r}")
-    sizes = [-1 if n is None else int(n) for n in given]
+    try:
+        sizes = [-1 if n is None else index(n) for n in given]
+    except TypeError:
+        raise PlanTypeError(f"padded_batch needs whole numbers or None as sizes, got {given!r}") from None
     if any(n < -1 for n in sizes):
         raise PlanError(f"padded_batch needs sizes >= 0, or -1 or None for the largest, got {given!r}")
     return tuple(sizes)
