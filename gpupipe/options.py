@@ -73,8 +73,8 @@ class Options:
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
             more is run in parts; default 4 GiB.
-        disabled_rules: names of optimizer rules to leave out, see `explain()`. "deferral" computes every traced map where
-            it stands: then an element whose image is bad fails even where a filter would have dropped it unseen.
+        disabled_rules: names of optimizer rules to leave out, see `explain()`. Without "deferral" every traced map is
+            computed where it stands: an element whose image is bad fails even if a filter would drop it unseen.
             "deferral" and "map_and_batch" stay on under ``on_error="replace"``, whose stand-ins are drawn anew.
     """
 

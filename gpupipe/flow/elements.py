@@ -17,7 +17,7 @@ __all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipF
 
 
 def close(iterator: Any) -> None:
-    """Close an iterator that can be closed. A generator that runs in another thread ends when that one lets go of it."""
+    """Close an iterator that can be closed. A generator that runs in another thread ends when that lets go of it."""
     closer = getattr(iterator, "close", None)
     if closer is None:
         return

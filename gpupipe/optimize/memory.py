@@ -20,7 +20,7 @@ from ..spec import TensorSpec
 from .lower import AHEAD, Lowerer
 from .pending import Pending
 from .place import Placer
-from .rules import disabled_rules, ShuffleRepeat, rewrite
+from .rules import ShuffleRepeat, disabled_rules, rewrite
 
 __all__ = ["MemoryReport", "StepMemory", "memory_report"]
 

@@ -60,9 +60,10 @@ def test_an_operator_itself_and_a_partial_of_it_are_functions() -> None:
 
 
 def _uint8() -> Any:
-    from nvidia.dali import types
+    import nvidia.dali.types as types
 
-    return types.UINT8
+    uint8: Any = types.DALIDataType.UINT8
+    return uint8
 
 
 def test_host_values_arrive_as_nodes_that_arguments_can_be() -> None:
