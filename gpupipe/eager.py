@@ -76,6 +76,7 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             op.infer(*rows)
         except SpecError:
             raise error from None  # it describes what the user passed, not a row of it
+        _check_rows(op, values)
         results = [run(op, row, seed) for row in zip(*values, strict=True)]
         if isinstance(results[0], tuple):
             return tuple(_stacked(column) for column in zip(*results, strict=True))
@@ -95,11 +96,22 @@ def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], se
     op.infer(*(spec.row() for spec in specs))
     if len({len(x) for x in values}) > 1:
         raise SpecError(f"{op.name} needs batches of one length, got {', '.join(map(str, specs))}")
+    _check_rows(op, values)
     params: tuple[Array, ...] = ()
     if op.parameters:
         hw = sizes_of(op, values[0][0])
         params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
     return op.array(np, *values, *(param[0] for param in params))
+
+
+def _check_rows(op: Op, values: Sequence[Any]) -> None:
+    """Refuse a batch without rows: nothing says what the result would look like.
+
+    Raises:
+        SpecError: there is no row.
+    """
+    if not len(values[0]):
+        raise SpecError(f"{op.name} needs a batch of at least one row, got none")
 
 
 def _stacked(rows: Sequence[Any]) -> Array:

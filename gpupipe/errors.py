@@ -95,9 +95,11 @@ class DataError(GpupipeError, RuntimeError):
         offset: byte offset of the record in the file, or index in the stream; None where unknown.
         stage: the step that failed, as the user wrote it (``"read"``, ``"parse"``, ``"decode_jpeg"``, ...).
         rows: where one step works on a batch, the rows that it refuses; the others are good.
+        reasons: the reason of each of these rows, where they have one of their own.
     """
 
     rows: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     def __init__(
         self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: str = "offset"
@@ -119,6 +121,22 @@ class DataError(GpupipeError, RuntimeError):
         if not self.stage:
             self.stage = stage
         return self
+
+    @classmethod
+    def of_rows(cls, reasons: dict[int, str], *, stage: str = "") -> DataError:
+        """One error for several rows of a batch, each with its own reason; it reads as that of the first."""
+        error = cls(next(iter(reasons.values())), stage=stage)
+        error.rows, error.reasons = tuple(reasons), tuple(reasons.values())
+        return error
+
+    def of_row(self, row: int) -> DataError:
+        """The error of one of the rows: with its own reason, and a place of its own to fill in."""
+        other = self.again()
+        if self.reasons:
+            other.reason = self.reasons[self.rows.index(row)]
+            other.args = (other.reason,)
+        other.rows, other.reasons = (), ()
+        return other
 
     def again(self) -> DataError:
         """An equal error, to be raised; the one that steps and caches keep never gets a traceback.

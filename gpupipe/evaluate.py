@@ -87,6 +87,16 @@ def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
     return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
 
 
+def _column_of(rows: Sequence[Any]) -> Array:
+    """The values of a parameter as one array; rows that are no numbers, or of several shapes, as objects."""
+    try:
+        return np.asarray(rows)
+    except ValueError:  # of several shapes
+        column = np.empty(len(rows), object)
+        column[:] = rows
+        return column
+
+
 class BatchValues:
     """The host values of one batch, each computed once, when it is asked for.
 
@@ -148,7 +158,7 @@ class BatchValues:
         """The parameters of one call for the whole batch."""
         found = self._params.get(draw)
         if found is None:
-            op = draw.op.bind(tuple(np.asarray(self.rows(arg)) for arg in draw.args))
+            op = draw.op.bind(tuple(_column_of(self.rows(arg)) for arg in draw.args))
             site = hash64(draw.site) if draw.site else 0
             keys = self._key_of(draw)
             hw = self._sizes_for(draw, draw.x[0])
@@ -168,10 +178,9 @@ class BatchValues:
         """One draw for several images (image and mask) means that they are of one size."""
         bad = np.flatnonzero((hw != other).any(axis=1)).tolist()
         if bad:
-            one, two = hw[bad[0]].tolist(), other[bad[0]].tolist()
-            error = ShapeError(f"needs images of one size, got {one} and {two}; resize them first", stage=draw.op.name)
-            error.rows = tuple(bad)
-            raise error
+            sizes = {row: f"{hw[row].tolist()} and {other[row].tolist()}" for row in bad}
+            reasons = {row: f"needs images of one size, got {two}; resize them first" for row, two in sizes.items()}
+            raise ShapeError.of_rows(reasons, stage=draw.op.name)
 
     def _key_of(self, draw: Draw) -> Array:
         if not draw.site:  # geometry, nothing random: no identity is needed

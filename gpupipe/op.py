@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .errors import PlanTypeError, SpecError
+from .errors import DataError, PlanTypeError, ShapeError, SpecError
 from .random import BatchRng
 from .spec import TensorSpec
 
@@ -162,19 +162,51 @@ def _bound(value: Any, args: tuple[Array, ...]) -> Any:
 def check_number(
     who: str, name: str, value: Any, low: float | None = None, high: float | None = None, *, integer: bool = False
 ) -> None:
-    """Check a parameter that is a number or a traced host value.
+    """Check a parameter that is a number, a traced host value, or at run time the values of the rows of a batch.
 
     Raises:
-        PlanTypeError: for anything that is neither.
+        PlanTypeError: for anything that is none of these, bytes and vectors among what is traced.
         SpecError: for a number outside [low, high].
+        DataError: for rows whose number is, each with its own reason; a `ShapeError` where it is a size or place.
     """
-    if isinstance(value, (Arg, np.ndarray)) or hasattr(type(value), "__gpupipe_symbol__"):
+    if isinstance(value, Arg):
+        return
+    if isinstance(value, np.ndarray):
+        _check_rows(who, name, value, low, high, integer)
+        return
+    if hasattr(type(value), "__gpupipe_symbol__"):
+        spec = value._value.spec
+        if spec.dtype is bytes or spec.rank not in (0, None):
+            raise PlanTypeError(f"{who} needs {'an integer' if integer else 'a number'} for {name}, got {spec}")
         return
     if isinstance(value, bool) or not isinstance(value, (int, np.integer) if integer else (int, float, np.number)):
         raise PlanTypeError(f"{who} needs {'an integer' if integer else 'a number'} for {name}, got {value!r}")
     if not np.isfinite(value) or (low is not None and value < low) or (high is not None and value > high):
         bounds = f"{'-inf' if low is None else low} to {'inf' if high is None else high}"
         raise SpecError(f"{who} needs {name} from {bounds}, got {value!r}")
+
+
+def _check_rows(who: str, name: str, values: Array, low: float | None, high: float | None, integer: bool) -> None:
+    """The same for the values of a traced parameter, one for each row."""
+    kind = "an integer" if integer else "a number"
+    if values.ndim > 1 or values.dtype.kind not in "biuf":
+        rows = {i: f"an array of shape {list(np.shape(x))}" if np.ndim(x) else repr(x) for i, x in enumerate(values)}
+        raise DataError.of_rows({i: f"{who} needs {kind} for {name}, got {got}" for i, got in rows.items()})
+    good = np.isfinite(values)
+    if integer:
+        with np.errstate(invalid="ignore"):
+            good &= values == np.floor(values)
+    good &= (values >= (-np.inf if low is None else low)) & (values <= (np.inf if high is None else high))
+    bad = np.flatnonzero(~good)
+    if bad.size:
+        bounds = f"{'-inf' if low is None else low} to {'inf' if high is None else high}"
+        needs = f"{who} needs {'an integer for ' if integer else ''}{name} from {bounds}"
+        error = ShapeError if integer else DataError
+        raise error.of_rows({int(i): f"{needs}, got {_short(values.reshape(-1)[i])}" for i in bad})
+
+
+def _short(number: Any) -> str:
+    return f"{number:g}" if number.dtype.kind == "f" else str(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

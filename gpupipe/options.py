@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, Literal
@@ -110,9 +111,11 @@ class Options:
             parse_device(self.device)
         rules = self.disabled_rules
         if rules is not None:
-            if isinstance(rules, str) or not all(isinstance(rule, str) for rule in rules):
+            given = isinstance(rules, Iterable) and not isinstance(rules, str)
+            rules = tuple(rules) if given else rules
+            if not given or not all(isinstance(rule, str) for rule in rules):
                 raise PlanTypeError(f"Options.disabled_rules needs a tuple of rule names, got {rules!r}")
-            object.__setattr__(self, "disabled_rules", tuple(rules))
+            object.__setattr__(self, "disabled_rules", rules)
 
     def merge(self, other: Options) -> Options:
         """These options, overridden by whatever `other` sets."""

@@ -444,7 +444,7 @@ def as_leaf(value: Any) -> Any:
     """Turn one Python value into a leaf by NumPy's own rules: int -> int64, float -> float64, str -> UTF-8 bytes.
 
     Raises:
-        PlanTypeError: for values that NumPy can only hold as objects.
+        PlanTypeError: for values that NumPy can only hold as objects, and for masked arrays.
         PlanError: for ragged lists and integers beyond 64 bits.
     """
     kind = type(value)
@@ -460,6 +460,9 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
         return value
     if kind is str:
         return value.encode()
+    for part in (value, *value) if kind is list else (value,):
+        if isinstance(part, np.ndarray) and isinstance(part, np.ma.MaskedArray):
+            raise PlanTypeError("a leaf needs values without a mask, got a masked array; fill it first: x.filled(0)")
     if isinstance(value, (memoryview, bytearray)):
         return bytes(value)
     if isinstance(value, (np.bytes_, np.str_)):

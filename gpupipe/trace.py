@@ -27,7 +27,7 @@ from .spec import Structure, TensorSpec, as_leaf, flatten
 
 logger = logging.getLogger("gpupipe")
 
-__all__ = ["Symbol", "Traced", "apply", "decide", "trace"]
+__all__ = ["Symbol", "Traced", "apply", "decide", "part_of", "trace"]
 
 T = TypeVar("T")
 
@@ -218,6 +218,11 @@ class Symbol:
         return _unary("abs", self)
 
 
+def part_of(x: Symbol, index: int) -> Any:
+    """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would be one of the rows."""
+    return _record(Arithmetic("getitem", right=index), (x,), None)
+
+
 def _refuse(what: str) -> NoReturn:
     """Remember that the function needs a value, and say so."""
     text = (
@@ -281,9 +286,22 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {seed!r}")
+    _check_parameters(op)
     if _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
         return _record(op, xs, seed)
     return run(op, xs, seed)
+
+
+def _check_parameters(op: Op) -> None:
+    """Refuse an array where a number belongs: a parameter for each row is a leaf of the element."""
+    for name in op.traceable:
+        value = getattr(op, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, np.ndarray) and item.ndim:
+                raise PlanTypeError(
+                    f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
+                    f"a number for each element has to be a part of the element"
+                )
 
 
 def _symbols(op: Op) -> list[Any]:

@@ -267,7 +267,7 @@ def rows_within(
     """A number, or one per row, as float64[count], each finite and from `low` to `high`, an integer if `whole`.
 
     Raises:
-        DataError: naming the first that is not, and the rows of all that are not.
+        DataError: naming all that are not, each for its row.
     """
     numbers = column(values, count, np.float64)
     good = np.isfinite(numbers) & (numbers >= low) & (numbers <= high)
@@ -276,7 +276,8 @@ def rows_within(
     bad = np.flatnonzero(~good).tolist()
     if bad:
         kind = "an integer for " if whole else ""
-        raise _refused(f"{who} needs {kind}{name} from {low:g} to {high:g}, got {numbers[bad[0]]:g}", bad)
+        needs = f"{who} needs {kind}{name} from {low:g} to {high:g}"
+        raise DataError.of_rows({row: f"{needs}, got {numbers[row]:g}" for row in bad})
     return numbers
 
 
@@ -294,17 +295,12 @@ def rows_below(who: str, names: tuple[str, str], low: Array, high: Array) -> Non
     """The same for the rows of a batch.
 
     Raises:
-        DataError: naming the first row's numbers that make no range, and all such rows.
+        DataError: naming all numbers that make no range, each for its row.
     """
     bad = np.flatnonzero(~(low < high)).tolist()
     if bad:
-        raise _refused(f"{who} needs {names[0]} below {names[1]}, got {low[bad[0]]:g} and {high[bad[0]]:g}", bad)
-
-
-def _refused(reason: str, rows: list[int]) -> DataError:
-    error = DataError(reason)
-    error.rows = tuple(rows)
-    return error
+        needs = f"{who} needs {names[0]} below {names[1]}"
+        raise DataError.of_rows({row: f"{needs}, got {low[row]:g} and {high[row]:g}" for row in bad})
 
 
 def tolerance(x: Array, reason: str = "", levels: float = 0, real: float = 0.0) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.op import Arg, Array
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import Symbol
+from gpupipe.trace import Symbol, part_of
 
 __all__ = [
     "GeometryError",
@@ -29,15 +29,7 @@ MOVABLE = tuple(map(np.dtype, "uint8 uint16 uint32 uint64 int8 int16 int32 int64
 
 
 class GeometryError(ShapeError):
-    """A window or size that does not fit the images at hand.
-
-    Attributes:
-        rows: which rows of the batch it does not fit.
-    """
-
-    def __init__(self, reason: str, rows: tuple[int, ...]) -> None:
-        super().__init__(reason)
-        self.rows = rows
+    """A window or size that does not fit the images at hand."""
 
 
 def image_of(who: str, x: TensorSpec, dtypes: tuple[np.dtype[Any], ...] = MOVABLE) -> TensorSpec:
@@ -74,9 +66,8 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 2:
         first, second = (item.item() if isinstance(item, np.generic) else item for item in value)
         return first, second
-    if hasattr(type(value), "__gpupipe_symbol__"):
-        vector: Any = value
-        return vector[0], vector[1]
+    if isinstance(value, Symbol):
+        return part_of(value, 0), part_of(value, 1)
     raise PlanTypeError(f"{who} needs {name} as two numbers, got {value!r}")
 
 
@@ -104,15 +95,15 @@ def windows_inside(who: str, hw: Array, start: Array, shape: Array) -> tuple[Arr
     """Check that windows are not empty and lie inside their images; answer them.
 
     Raises:
-        GeometryError: naming the first window and image that do not fit.
+        GeometryError: naming, for each row, the window and the image that do not fit.
     """
     end = start.astype(np.int64) + shape
-    bad = np.flatnonzero(((start < 0) | (shape < 1) | (end > hw)).any(axis=1))
-    if bad.size:
-        row = bad[0]
-        (y, x), (h, w), (height, width) = start[row].tolist(), shape[row].tolist(), hw[row].tolist()
-        raise GeometryError(
-            f"{who} needs a window inside the image, got {h}x{w} at ({y}, {x}) of an image of {height}x{width}",
-            tuple(bad.tolist()),
-        )
+    bad = np.flatnonzero(((start < 0) | (shape < 1) | (end > hw)).any(axis=1)).tolist()
+    if bad:
+        reasons = {}
+        for row in bad:
+            (y, x), (h, w), (height, width) = start[row].tolist(), shape[row].tolist(), hw[row].tolist()
+            window = f"{h}x{w} at ({y}, {x}) of an image of {height}x{width}"
+            reasons[row] = f"{who} needs a window inside the image, got {window}"
+        raise GeometryError.of_rows(reasons)
     return start, shape

@@ -63,13 +63,14 @@ class PadToBoundingBox(Composite):
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         offset, shape = window(self.offset_height, self.offset_width, self.target_height, self.target_width, len(hw))
-        bad = np.flatnonzero(((offset < 0) | (offset.astype(np.int64) + hw > shape)).any(axis=1))
-        if bad.size:
-            (y, x), (height, width), (h, w) = (part[bad[0]].tolist() for part in (offset, hw, shape))
-            raise GeometryError(
-                f"{self.name} needs room for the image, got one of {height}x{width} at ({y}, {x}) in {h}x{w}",
-                tuple(bad.tolist()),
-            )
+        bad = np.flatnonzero(((offset < 0) | (offset.astype(np.int64) + hw > shape)).any(axis=1)).tolist()
+        if bad:
+            reasons = {}
+            for row in bad:
+                (y, x), (height, width), (h, w) = (part[row].tolist() for part in (offset, hw, shape))
+                got = f"one of {height}x{width} at ({y}, {x}) in {h}x{w}"
+                reasons[row] = f"{self.name} needs room for the image, got {got}"
+            raise GeometryError.of_rows(reasons)
         return -offset, shape
 
     @classmethod

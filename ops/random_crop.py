@@ -65,13 +65,13 @@ class RandomCrop(Composite):
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         _, size = window(0, 0, self.height, self.width, len(hw))
         spare = hw.astype(np.int64) - size
-        bad = np.flatnonzero(((spare < 0) | (size < 1)).any(axis=1))
-        if bad.size:
-            (h, w), (height, width) = size[bad[0]].tolist(), hw[bad[0]].tolist()
-            raise GeometryError(
-                f"{self.name} needs an image as large as its window of {h}x{w}, got {height}x{width}",
-                tuple(bad.tolist()),
-            )
+        bad = np.flatnonzero(((spare < 0) | (size < 1)).any(axis=1)).tolist()
+        if bad:
+            reasons = {}
+            for row in bad:
+                (h, w), (height, width) = size[row].tolist(), hw[row].tolist()
+                reasons[row] = f"{self.name} needs an image as large as its window of {h}x{w}, got {height}x{width}"
+            raise GeometryError.of_rows(reasons)
         start = np.floor(rng.uniform(2) * (spare + 1))  # both ends included
         return window(start[:, 0], start[:, 1], size[:, 0], size[:, 1], len(hw))
 

@@ -58,6 +58,8 @@ class RandomErasing(Op):
                 check_number("random_erasing", name, bound, low, high)
             if bounds[0] > bounds[1]:
                 raise SpecError(f"random_erasing needs {name} from small to large, got {bounds}")
+        if not self.value:
+            raise SpecError("random_erasing needs a number for value, or one per channel, got none")
         for number in self.value:
             check_number("random_erasing", "value", number)
         if self.layout not in ("HWC", "CHW"):

@@ -88,9 +88,10 @@ class Resampling(Op):
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         size = self._fitted(hw) if self.preserve_aspect_ratio else full(self.height, self.width, len(hw))
-        bad = np.flatnonzero((size < 1).any(axis=1))
-        if bad.size:
-            raise GeometryError(f"resize needs a size of 1x1 or more, got {size[bad[0]].tolist()}", tuple(bad.tolist()))
+        bad = np.flatnonzero((size < 1).any(axis=1)).tolist()
+        if bad:
+            reasons = {row: f"resize needs a size of 1x1 or more, got {size[row].tolist()}" for row in bad}
+            raise GeometryError.of_rows(reasons)
         return (size,)
 
     def _fitted(self, hw: Array) -> Array:

@@ -51,9 +51,10 @@ class ResizeShorter(Composite):
         return ((Resize(method=method, antialias=self.antialias, keep_dtype=True), (0,)),)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        bad = np.flatnonzero(column(self.length, len(hw)) < 1)
-        if bad.size:
-            raise GeometryError(f"{self.name} needs a length of 1 or more", tuple(bad.tolist()))
+        length = column(self.length, len(hw))
+        bad = np.flatnonzero(length < 1).tolist()
+        if bad:
+            raise GeometryError.of_rows({row: f"{self.name} needs a length of 1 or more, got {length[row]}" for row in bad})
         return (self._sizes(hw),)
 
     def _sizes(self, hw: Array) -> Array:

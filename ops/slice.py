@@ -12,11 +12,11 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.op import Array, Case, check_number
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.crop import Crop
-from gpupipe.ops.geometry import image_of, images_of, static, window, windows_inside
+from gpupipe.ops.geometry import GeometryError, column, image_of, images_of, static, window, windows_inside
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
-from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
+from gpupipe.spec import TensorSpec, spec_of
+from gpupipe.trace import Symbol, apply, part_of
 
 __all__ = ["Slice", "slice"]
 
@@ -35,22 +35,30 @@ class Slice(Composite):
         left: first column.
         height: rows, or -1.
         width: columns, or -1.
+        first: the channel where the window begins, where it is known at run time only; has to be 0.
         channels: channels asked for, where the caller names them; only checked.
+        depth: channels of the images, where they are known.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("start", "shape")
-    traceable: ClassVar[tuple[str, ...]] = ("top", "left", "height", "width")
+    traceable: ClassVar[tuple[str, ...]] = ("top", "left", "height", "width", "first", "channels")
 
     top: Any
     left: Any
     height: Any
     width: Any
-    channels: int | None = None
+    first: Any = 0
+    channels: Any = None
+    depth: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.traceable:
+        for name in ("first", "channels"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int):
+                check_number("slice", name, value, integer=True)
+        for name in self.traceable[:4]:
             low = 0 if name in ("top", "left") else REST
             value = getattr(self, name)
             check_number("slice", name, value, low, 1 << 30, integer=True)
@@ -64,7 +72,7 @@ class Slice(Composite):
     def _infer(self, index: int, x: TensorSpec) -> TensorSpec:
         x = image_of(self.name, x)
         assert x.shape is not None  # an image {HWC} has a rank
-        if self.channels is not None and x.shape[2] not in (None, self.channels):
+        if static(self.channels) is not None and x.shape[2] not in (None, self.channels):
             raise SpecError(f"slice keeps all channels, got a size of {self.channels} for {x}")
         shape: list[int | None] = []
         for offset, length, size in ((self.top, self.height, x.shape[0]), (self.left, self.width, x.shape[1])):
@@ -77,8 +85,26 @@ class Slice(Composite):
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         count = len(hw)
+        self._check_channels(count)
         start, size = window(self.top, self.left, self.height, self.width, count)
         return windows_inside("slice", hw, start, np.where(size == REST, hw - start, size).astype(np.int32))
+
+    def _check_channels(self, count: int) -> None:
+        """Check what is known of the channels at run time only.
+
+        Raises:
+            GeometryError: not all channels are asked for.
+        """
+        first = column(self.first, count)
+        legal = first == 0
+        last = np.full(count, REST) if self.channels is None else column(self.channels, count, None)
+        if self.channels is not None and static(self.channels) is None:
+            rest = np.iinfo(last.dtype).max if last.dtype.kind == "u" else REST  # -1 where there is no sign
+            legal &= (last == rest) | (last == self.depth)
+        bad = np.flatnonzero(~legal).tolist()
+        if bad:
+            needs = f"slice keeps all channels: it needs begin 0 and size -1 or {self.depth or 'all'} of them"
+            raise GeometryError.of_rows({row: f"{needs}, got {first[row]} and {last[row]}" for row in bad})
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
@@ -94,14 +120,15 @@ def slice(image: T, begin: Any, size: Any) -> T:
     Args:
         image: one image, or a tuple of images of equal size.
         begin: (row, column, channel) where it begins; the channel needs to be 0. Plain or traced, as
-            `sample_distorted_bounding_box` gives it.
-        size: (rows, columns, channels); -1 is all that is left, and channels need to be all there are.
+            `sample_distorted_bounding_box` gives it; behind `batch` a vector for each row.
+        size: (rows, columns, channels); -1 is all that is left, and channels need to be all there are. Traced they need
+            to be -1 where the image's number of channels is not known before.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``
 
     Raises:
         SpecError: `image` is no image, or the window is known to leave it.
-        ShapeError: at run time: the window leaves the image.
+        ShapeError: at run time: the window leaves the image, or leaves out a channel.
 
     Example:
         >>> slice(np.arange(6, dtype=np.uint8).reshape(2, 3, 1), (0, 1, 0), (1, -1, -1)).ravel()
@@ -112,14 +139,21 @@ def slice(image: T, begin: Any, size: Any) -> T:
     height, width, channels = _three("size", size)
     if isinstance(first, int) and first != 0:
         raise SpecError(f"slice keeps all channels, got begin {begin!r}")
-    kept = channels if isinstance(channels, int) and channels != REST else None
-    return apply(Slice(top, left, height, width, kept, images=len(xs)), *xs)  # type: ignore[no-any-return]
+    kept = None if isinstance(channels, int) and channels == REST else channels
+    return apply(Slice(top, left, height, width, first, kept, _depth(xs), images=len(xs)), *xs)  # type: ignore[no-any-return]
+
+
+def _depth(xs: tuple[Any, ...]) -> int | None:
+    """The number of channels that all of these images have; None where it is not known or not the same."""
+    specs = [x._value.spec if isinstance(x, Symbol) else spec_of(x) for x in xs]
+    depths = {spec.shape[-1] if spec.shape else None for spec in specs}
+    return depths.pop() if len(depths) == 1 else None
 
 
 def _three(name: str, value: Any) -> tuple[Any, Any, Any]:
     """Three numbers, plain or traced, of any sequence."""
-    if hasattr(type(value), "__gpupipe_symbol__"):
-        return value[0], value[1], value[2]
+    if isinstance(value, Symbol):
+        return part_of(value, 0), part_of(value, 1), part_of(value, 2)
     if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 3:
         one, two, three = (item.item() if isinstance(item, np.generic) else item for item in value)
         return one, two, three

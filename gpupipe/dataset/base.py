@@ -32,6 +32,11 @@ class Chain(Compound):
     """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on."""
 
     def __init__(self, plan: Node, passes: dict[tuple[bytes, int], int] | None = None) -> None:
+        if not isinstance(plan, Node):
+            raise PlanTypeError(
+                f"Dataset needs a constructor, got {type(plan).__name__}; write Dataset.from_tensor_slices(...), "
+                f"Dataset.from_generator(...) or another of them"
+            )
         self.plan = plan
         # How many iterators were started, by plan; made by the source and handed on, so that a chain that is
         # written anew in each turn of a loop still counts its epochs.

@@ -231,6 +231,7 @@ def error_text(error: DataError) -> str:
         "stage": error.stage,
         "unit": error.unit,
         "rows": list(error.rows),
+        "reasons": [reason[:_LONGEST_TEXT] for reason in error.reasons],
     }
     if cause is not None:
         lines = traceback.format_exception(type(cause), cause, cause.__traceback__)
@@ -254,7 +255,7 @@ def error_of(text: str) -> DataError:
     place = {name: given[name] for name in ("file", "offset", "stage", "unit")}
     error: DataError = kind(given["reason"], **place)
     if given["rows"]:
-        error.rows = tuple(given["rows"])
+        error.rows, error.reasons = tuple(given["rows"]), tuple(given["reasons"])
     if "cause" in given:
         error.__cause__ = cause = _cause(given)
         cause.__cause__ = RemoteTraceback(given["traceback"])

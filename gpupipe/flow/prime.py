@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from ..errors import DataError
 from ..spec import TensorSpec, spec_of
 from .base import Context, Element, Flow, Hole
 from .elements import Wrapped, close
 
 __all__ = ["PrimedFlow"]
+
+FAILED = 100
+"""Elements that may fail before the first good one, where errors are raised."""
+
+LEFT_OUT = 10_000
+"""The same where they are left out or replaced: each is kept until then, about 1 KB."""
+
+SECONDS = 5.0
+"""For so long a good element is looked for, once one has failed, where errors are raised."""
 
 
 class PrimedFlow:
@@ -23,15 +34,36 @@ class PrimedFlow:
         self._rest: Any = None
 
     def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
-        """The specs of the first good element, dimensions left open; None if there is none."""
+        """The specs of the first good element, dimensions left open; None if there is none.
+
+        Raises:
+            DataError: so many elements failed that there may never be a good one. It is the first of their errors.
+        """
         self._at = at
         self._rest = self.flow.open(at)
         at.run.on_close(lambda wait: self._close() if wait else None)
+        raises = at.run.settings.on_error == "raise"
+        most, since = FAILED if raises else LEFT_OUT, time.monotonic()
         for element in self._rest:
+            value = element[0]
+            if type(value) is not Hole:
+                self._head.append(element)
+                return tuple(loose(spec_of(column)) for column in value)
+            if at.run.stopped.is_set():
+                return None
             self._head.append(element)
-            if type(element[0]) is not Hole:
-                return tuple(loose(spec_of(column)) for column in element[0])
+            if len(self._head) >= most or (raises and time.monotonic() - since > SECONDS):
+                raise self._nothing_good()
         return None
+
+    def _nothing_good(self) -> DataError:
+        error: DataError = self._head[0][0].error.again()
+        count = len(self._head)
+        if count > 1:
+            error.reason += f" (and so did the next {count - 1} elements; none says what the elements are)"
+            error.args = (error.reason,)
+        self._close()
+        return error
 
     def open(self, at: Context) -> Iterator[Element]:
         """The pass that was looked at if it is the one asked for, else a new one."""

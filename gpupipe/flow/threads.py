@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["PATIENCE", "DaemonPool", "join"]
 
-PATIENCE = 10.0
+PATIENCE = 2.0
 """Seconds to wait for a thread at the end. Only a user's function can take that long."""
 
 logger = logging.getLogger("gpupipe")

@@ -138,7 +138,7 @@ class Work:
                 self._counters.busy += time.perf_counter() - started
                 return Job(group, values, feeds)
             except DataError as error:
-                bad = dict.fromkeys(error.rows, error)
+                bad = {row: error.of_row(row) for row in error.rows}
                 if not bad or group.order is None:
                     return Job(group, values, [], error, bad)
                 make_holes(group, bad)

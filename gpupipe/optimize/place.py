@@ -53,7 +53,7 @@ class Placer:
             except GpupipeError as error:
                 if not self.dry:
                     raise
-                self._choice = wished(self.settings, f"but it cannot run here: {error}")
+                self._choice = wished(self.settings, f"the options say so; it cannot run here: {error}")
         return self._choice
 
     def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:

@@ -64,7 +64,7 @@ def resolve_device(settings: Settings) -> Choice:
     if settings.backend == "dali" and not dali:
         raise MissingDependencyError(
             "Options(backend='dali') needs nvidia-dali, which is not installed; "
-            "pip install 'gpupipe[cuda12]', or use backend='auto'"
+            f"pip install '{_extra()}', or use backend='auto'"
         )
     if kind == "gpu":
         return _gpu(settings, number, dali)
@@ -76,7 +76,12 @@ def resolve_device(settings: Settings) -> Choice:
     reason = "device='cpu'" if kind == "cpu" else f"{gpus} GPUs found" if gpus else "no GPU found"
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
-    return Choice("numpy", None, f"{reason}, DALI is not installed (pip install 'gpupipe[cuda12]')", fallback=True)
+    return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{_extra()}')", fallback=True)
+
+
+def _extra() -> str:
+    """What brings DALI to this machine."""
+    return f"gpupipe[{'cuda12' if gpu_count() else 'cpu'}]"
 
 
 def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import gpupipe as gp
 from gpupipe import Dataset
 from tests.behaviour.model import run
 
@@ -90,3 +92,31 @@ def test_what_was_looked_at_draws_the_same_numbers() -> None:
         return Dataset.zip(Dataset.range(3), source).map(lambda a, b: b + a)
 
     assert run(chain().iterator(epoch=1)) == run(chain(output_types="int64").iterator(epoch=1))
+
+
+@pytest.mark.parametrize(("on_error", "most"), [("raise", 100), ("skip", 10_000), ("replace", 10_000)])
+def test_a_function_that_always_fails_is_reported_before_the_input_ends(on_error: Any, most: int) -> None:
+    seen: list[int] = []
+
+    def bad(x: Any) -> Any:
+        seen.append(int(x))
+        raise ValueError("nope")
+
+    ds = Dataset.range(10**9).repeat().map(bad).batch(8).prefetch(2).with_options(gp.Options(on_error=on_error))
+
+    with pytest.raises(gp.DataError, match=rf"index 0: map: raised ValueError: nope \(and so did the next {most - 1} "):
+        next(iter(ds))
+    assert len(seen) == most
+
+
+def test_a_slow_function_that_fails_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpupipe.flow import prime
+
+    monkeypatch.setattr(prime, "SECONDS", 0.0)
+
+    def bad(x: Any) -> Any:
+        time.sleep(0.01)
+        raise ValueError("nope")
+
+    with pytest.raises(gp.DataError, match=r"nope$"):
+        next(iter(Dataset.range(10**9).map(bad)))

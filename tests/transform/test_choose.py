@@ -71,7 +71,8 @@ def test_the_choice(
         (0, True, Options(device="gpu:0"), PlanError, "found none"),
         (2, True, Options(device="gpu:2"), PlanError, "needs GPU 2, found 2"),
         (2, False, Options(device="gpu"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
-        (0, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
+        (0, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cpu\]'"),
+        (2, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
         (2, True, Options(backend="numpy", device="gpu"), PlanError, "NumPy backend runs on the CPU"),
     ],
 )
