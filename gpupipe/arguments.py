@@ -34,7 +34,15 @@ def kept(leaf: Any) -> Any:
 
 
 def integer(who: str, name: str, value: Any) -> int:
-    """An integer, NumPy's too; no boolean."""
+    """An integer of 64 bits, NumPy's too; no boolean."""
+    number = any_integer(who, name, value)
+    if not -(2**63) <= number < 2**63:
+        raise PlanError(f"{who} needs an integer of 64 bits for {name}, got {digits(number)}")
+    return number
+
+
+def any_integer(who: str, name: str, value: Any) -> int:
+    """An integer however large: a seed, of which 64 bits are used."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise PlanTypeError(f"{who} needs an integer for {name}, got {value!r}")
     return int(value)
@@ -43,7 +51,39 @@ def integer(who: str, name: str, value: Any) -> int:
 def integer_or_none(who: str, name: str, value: Any) -> None:
     """The same, or None."""
     if value is not None:
-        integer(who, name, value)
+        any_integer(who, name, value)
+
+
+def digits(number: int) -> str:
+    """A number for a message, one of many digits by its size."""
+    about = f"about {'-' if number < 0 else ''}2**{number.bit_length()}"
+    return str(number) if number.bit_length() < 100 else about
+
+
+def number_type(who: str, name: str, given: Any) -> np.dtype[Any]:
+    """A dtype of integers or floats.
+
+    Raises:
+        PlanTypeError: another one, or nothing that is a dtype.
+    """
+    try:
+        dtype: np.dtype[Any] = np.dtype(given)
+    except TypeError as error:
+        raise PlanTypeError(f"{who} needs an integer or float dtype for {name}, got {given!r}") from error
+    if dtype.kind not in "iuf":
+        raise PlanTypeError(f"{who} needs an integer or float {name}, got {dtype}")
+    return dtype
+
+
+def file_name(who: str, path: str) -> str:
+    """A name that a file can have."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise PlanError(f"{who} needs names that the file system can hold, got {ascii(path)[:80]}") from error
+    if b"\0" in encoded:
+        raise PlanError(f"{who} needs names without a NUL character, got {ascii(path)[:80]}")
+    return path
 
 
 def rows_of_a_batch(who: str, value: Any) -> int:

@@ -7,10 +7,12 @@ Python: calling it with symbols could run network code, draw random numbers or s
 from __future__ import annotations
 
 import builtins
+import difflib
 import dis
 import functools
 import inspect
 import random as python_random
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -18,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from .errors import PlanError, PlanTypeError
 from .op import Op
 
-__all__ = ["call_site", "decide", "generator_states", "name_of"]
+__all__ = ["call_site", "decide", "generator_states", "mistake_of", "name_of"]
 
 _PURE = {
     "RESUME", "NOP", "CACHE", "COPY", "SWAP", "ROT_TWO", "ROT_THREE", "ROT_FOUR", "DUP_TOP", "DUP_TOP_TWO", "POP_TOP",
@@ -168,6 +171,57 @@ def generator_states(fn: Any) -> list[Any]:
         elif isinstance(value, (np.random.RandomState, python_random.Random)):
             states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
     return states
+
+
+_WRONG_CALL = re.compile(r"([\w.<>]+)\(\) (?:missing|got|takes) ")
+
+
+def mistake_of(error: Exception, who: str) -> PlanError | None:
+    """The plan error of an exception that says only one thing: a gpupipe name that does not exist, or a wrong call.
+
+    Args:
+        error: what the user's function raised.
+        who: the method that called it, for the message.
+
+    Returns:
+        The error to raise instead; None for every other exception, and for one that did not arise in the user's code.
+    """
+    trail = error.__traceback__
+    if trail is None:
+        return None
+    while trail.tb_next is not None:
+        trail = trail.tb_next
+    frame = trail.tb_frame
+    if ours(frame.f_globals.get("__name__")):
+        return None
+    where = f"{frame.f_code.co_filename}:{trail.tb_lineno}"
+    if isinstance(error, AttributeError):
+        module = error.obj
+        if not isinstance(module, types.ModuleType) or not ours(module.__name__):
+            return None
+        near = difflib.get_close_matches(error.name or "", getattr(module, "__all__", dir(module)), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{hint}")
+    found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
+    if found is None or not _calls_ours(frame, found[1]):
+        return None
+    return PlanTypeError(f"{who} needs a function that can be called, and {error}, at {where}")
+
+
+def _calls_ours(frame: types.FrameType, name: str) -> bool:
+    """Whether a function called `name` that a frame's code can reach by one name, or one dot, is gpupipe's."""
+    loaded: dict[bool, set[str]] = {True: set(), False: set()}  # global names, and what stands behind a dot
+    for instruction in dis.get_instructions(frame.f_code):
+        if instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")):
+            loaded[instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")].add(instruction.argval)
+    reached = [frame.f_globals[n] for n in loaded[True] if n in frame.f_globals] + list(frame.f_locals.values())
+    for value in reached.copy():
+        if isinstance(value, types.ModuleType) and ours(value.__name__):
+            reached += [getattr(value, n) for n in loaded[False] if hasattr(value, n)]
+    functions = [value.func if isinstance(value, functools.partial) else value for value in reached]
+    functions += [value.__init__ for value in functions if isinstance(value, type)]  # type: ignore[misc]
+    called = [value for value in functions if getattr(value, "__qualname__", None) == name]
+    return bool(called) and all(ours(value.__module__) for value in called)
 
 
 def call_site() -> str:

@@ -137,14 +137,9 @@ class _Ahead:
         self.fn = fn
         self.size = size
 
-    def __call__(self, *args: Any) -> Dataset:
+    def __call__(self, *args: Any) -> Any:
         made = self.fn(*args)
-        if not isinstance(made, Dataset):
-            raise PlanTypeError(
-                f"parallel_interleave needs a function that returns a Dataset, got {type(made).__name__} from "
-                f"{name_of(self.fn)}"
-            )
-        return made.prefetch(self.size)
+        return made.prefetch(self.size) if isinstance(made, Dataset) else made  # `interleave` refuses anything else
 
 
 def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | None = None) -> Transformation:

@@ -46,6 +46,18 @@ __all__ = [
 ]
 
 
+ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What a user's function raises to end the program: never the error of an element."""
+
+
+def text_of(error: BaseException) -> str:
+    """``Class: text`` of any exception, also of one whose text cannot be made."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as failure:
+        return f"{type(error).__name__} (its text cannot be made: {type(failure).__name__})"
+
+
 class GpupipeError(Exception):
     """The root of every exception gpupipe raises on purpose."""
 
@@ -169,7 +181,7 @@ class DecodeError(DataError):
 
 
 class ShapeError(DataError):
-    """Elements of one batch whose shapes differ."""
+    """Elements of one batch whose shapes or dtypes differ."""
 
 
 class FunctionError(DataError):

@@ -24,16 +24,21 @@ __all__ = ["BatchValues", "boundary", "header_size", "is_batchwise", "is_image"]
 
 def is_image(value: Value) -> bool:
     """Whether a value is computed by an executor (on the GPU, if there is one) rather than on the host."""
-    value = value.value if isinstance(value, Item) else value
-    if not isinstance(value, Apply):
-        return False
-    if value.op.rows == "batch":
-        return True
-    if value.op.domain == "host":
-        return False
-    if value.op.domain == "image":
-        return True
-    return any(is_image(x) or x.spec.layout is not None for x in value.x)
+    waiting, seen = [value], set[int]()
+    while waiting:  # no recursion: a loop that writes maps may write a thousand
+        value = waiting.pop()
+        value = value.value if isinstance(value, Item) else value
+        if not isinstance(value, Apply) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if value.op.rows == "batch" or value.op.domain == "image":
+            return True
+        if value.op.domain == "host":
+            continue
+        if any(x.spec.layout is not None for x in value.x):
+            return True
+        waiting += value.x
+    return False
 
 
 def is_batchwise(value: Value) -> bool:

@@ -108,6 +108,13 @@ class Op:
         """
         raise TypeError(f"{type(self).__name__} does not define array")
 
+    def promised(self, index: int, given: tuple[int, ...], layout: str | None) -> TensorSpec | None:
+        """What result number `index` of a foreign op has to be like, where its first input is of this shape and layout.
+
+        None (the default) for no more than `infer` says.
+        """
+        return None
+
     def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
         """Simpler ops, applied one after the other, each with the indices of this op's parameters that it takes.
 

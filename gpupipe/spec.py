@@ -459,14 +459,14 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
     if isinstance(value, Compound):
         return value
     if kind is str:
-        return value.encode()
+        return _encoded(value)
     for part in (value, *value) if kind is list else (value,):
         if isinstance(part, np.ndarray) and isinstance(part, np.ma.MaskedArray):
             raise PlanTypeError("a leaf needs values without a mask, got a masked array; fill it first: x.filled(0)")
     if isinstance(value, (memoryview, bytearray)):
         return bytes(value)
     if isinstance(value, (np.bytes_, np.str_)):
-        return bytes(value) if isinstance(value, np.bytes_) else str(value).encode()
+        return bytes(value) if isinstance(value, np.bytes_) else _encoded(str(value))
     if kind is list and value and isinstance(value[0], (bytes, str)):
         return byte_array([as_leaf(item) for item in value])
     try:
@@ -479,6 +479,13 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
         raise PlanTypeError(f"a leaf needs something NumPy can hold, got {kind.__name__}") from error
     array = _as_array(array)
     return array[()] if array.ndim == 0 else array
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise PlanError(f"a leaf needs text that UTF-8 can hold, got {ascii(text)[:60]}; give bytes instead") from error
 
 
 def read_only(leaf: Any) -> Any:
@@ -508,7 +515,7 @@ def _as_array(array: Array) -> Array:
     if array.dtype.kind in "SU" or (array.dtype == object and all(isinstance(v, (bytes, str)) for v in array.flat)):
         out = np.empty(array.shape, object)
         for place, value in np.ndenumerate(array):
-            out[place] = value.encode() if isinstance(value, str) else bytes(value)
+            out[place] = _encoded(value) if isinstance(value, str) else bytes(value)
         return out
     if array.dtype == object and any(isinstance(v, int) and not -(2**63) <= v < 2**64 for v in array.flat):
         raise PlanError(f"a leaf needs integers that fit 64 bits, got {_short(array)}")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .candidate import call_site, decide, generator_states, name_of
+from .candidate import call_site, decide, generator_states, mistake_of, name_of
 from .eager import run
 from .errors import PlanError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value
@@ -408,6 +408,8 @@ def trace(
     Raises:
         TraceError: a function that calls ops also needs a value.
         SpecError: an op inside was given a value it is not defined for.
+        PlanError: it names something that gpupipe does not have.
+        PlanTypeError: it calls a function of gpupipe with arguments that this does not take.
     """
     kind = "ops" if force else decide(fn)
     if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
@@ -428,6 +430,9 @@ def trace(
         failure = error
     finally:
         _ACTIVE.reset(token)
+    mistake = None if failure is None or active.refusals else mistake_of(failure, who)
+    if mistake is not None:
+        raise mistake from failure
     if active.refusals or failure is not None:
         if force or (active.calls and kind == "ops"):
             text = active.refusals[0] if active.refusals else f"{who} could not trace {name_of(fn)}: {failure!r}"
@@ -441,6 +446,8 @@ def trace(
             f"{name_of(fn)} draws from a random generator while it is traced: the number would be the same for every "
             f"element; use a random op, or {who}(fn, traced=False)"
         )
+    if result is None:
+        raise PlanTypeError(f"{who} needs a function that returns an element, got None from {name_of(fn)}")
     traced = finish(result, active, batched)
     if traced is None and kind == "ops":
         logger.warning(
@@ -482,6 +489,7 @@ def trace_inner(
     param: Any,
     depth: int,
     counts: Sequence[tuple[str, int]],
+    who: str = "interleave",
 ) -> tuple[Any, bool]:
     """Call a function of `interleave` or `flat_map` once with symbols.
 
@@ -495,7 +503,10 @@ def trace_inner(
         result = call_with(fn, symbols)
     except SpecError:
         raise
-    except Exception:  # nothing is lost: the function is called again for each element, and raises there with its place
+    except Exception as error:  # the function is called again for each element, and raises there with its place
+        mistake = None if active.refusals else mistake_of(error, who)
+        if mistake is not None:
+            raise mistake from error
         return None, True
     finally:
         _ACTIVE.reset(token)

@@ -41,8 +41,9 @@ class Contrast(Colour):
     parameters: ClassVar[tuple[str, ...]] = ("contrast_factor",)
 
     def reference(self, x: Array, *params: Any) -> Array:
-        f, mean = floats(x), channel_means(x)
-        return restored((f - mean) * params[0] + mean, self.dtype)
+        with np.errstate(all="ignore"):  # floats that are not finite
+            f, mean = floats(x), channel_means(x)
+            return restored((f - mean) * params[0] + mean, self.dtype)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         f = floats_dali(d, x, self.dtype)

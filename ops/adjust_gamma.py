@@ -80,7 +80,8 @@ def adjust_gamma(image: T, gamma: Any = 1, gain: Any = 1) -> T:
     """Raise every pixel of `image` to the power `gamma`, and multiply it by `gain`.
 
     Args:
-        image: of uint8, uint16, float16 or float32. Integers are 0..1 here and saturate, floats are not clipped.
+        image: of uint8, uint16, float16 or float32. Integers are 0..1 here and saturate, floats are not clipped. They
+            have to be finite: of -inf NumPy makes NaN, DALI inf.
         gamma: at least 0; above 1 darkens, below 1 brightens. May be traced.
         gain: any number. May be traced.
 

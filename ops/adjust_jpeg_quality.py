@@ -36,7 +36,8 @@ class JpegQuality(Colour):
     def reference(self, x: Array, *params: Any) -> Array:
         self.check_channels(x)
         there, back = self._conversions()
-        return back.reference(distorted(there.reference(x), int(params[0])))
+        with np.errstate(all="ignore"):  # floats that are not finite
+            return back.reference(distorted(there.reference(x), int(params[0])))
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         there, back = self._conversions()

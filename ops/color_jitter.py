@@ -82,9 +82,11 @@ class ColorJitter(Colour):
         self.check_channels(x)
         order, factors = params
         levels = x.astype(np.float32)
-        for step in [step for step in order.tolist() if step != NONE] if self.steps else ():
-            levels = self._turned(levels, factors[HUE]) if step == HUE else self._blended(levels, factors[step], step)
-        return levels.astype(self.dtype)
+        with np.errstate(all="ignore"):  # floats that are not finite
+            for step in [step for step in order.tolist() if step != NONE] if self.steps else ():
+                turns = step == HUE
+                levels = self._turned(levels, factors[HUE]) if turns else self._blended(levels, factors[step], step)
+            return levels.astype(self.dtype)
 
     def _blended(self, x: Array, factor: Any, step: int) -> Array:
         """``factor x + (1 - factor) other`` in levels of the image's type: black, the mean gray or the gray of x."""
@@ -239,6 +241,7 @@ def color_jitter(
         seed: draws with this number instead of the count of such calls; equal seeds draw equally.
 
     The steps follow each other in random order. After each, values are clamped, and integers cut off toward zero.
+    Floats have to be finite: of others NumPy makes 0, 1 or NaN, DALI NaN.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 

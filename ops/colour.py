@@ -53,6 +53,9 @@ DEGREES = (0.0, 2.0, 4.0)
 class Colour(Op):
     """An op that gives an image of the same size and type. Subclasses define `law` and `law_dali`, for floats.
 
+    Floats have to be finite. Of others each executor makes what its arithmetic makes, without a warning and in that
+    image only.
+
     Attributes:
         legal: the numbers of channels that the image may have; None for any.
         dtype: of the image; a DALI node does not know its own.
@@ -84,7 +87,8 @@ class Colour(Op):
 
     def reference(self, x: Array, *params: Any) -> Array:
         self.check_channels(x)
-        return restored(self.law(floats(x), *params), self.dtype)
+        with np.errstate(all="ignore"):  # floats that are not finite
+            return restored(self.law(floats(x), *params), self.dtype)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         if self.legal == (3,):

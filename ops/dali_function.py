@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from gpupipe.candidate import name_of
@@ -67,6 +67,15 @@ class DaliFunction(Op):
         nodes = tuple(_placed(d, leaf, spec) for leaf, spec in zip(leaves, self.specs, strict=True))
         return nodes[0] if len(nodes) == 1 else nodes
 
+    def promised(self, index: int, given: tuple[int, ...], layout: str | None) -> TensorSpec | None:
+        spec = self.specs[index]
+        if not self.same_size or spec.layout is None or spec.shape is None or len(given) < 2:
+            return spec
+        first = 1 if layout == "CHW" else 0
+        sizes = dict(zip("HW", given[first : first + 2], strict=True))
+        axes = zip(spec.shape, spec.layout, strict=True)
+        return replace(spec, shape=tuple(sizes.get(axis) if n is None else n for n, axis in axes))
+
 
 def known_size(spec: TensorSpec) -> tuple[int, int] | None:
     """Height and width of an image of this spec, where both are the same for all."""
@@ -95,7 +104,7 @@ def dali_function(fn: Callable[..., Any], *args: Any, spec: Any, same_size: bool
         args: values, at least one of them traced. On a GPU images (and arrays of rank 3) arrive there, other host
             values stay on the CPU, where operators want their named arguments.
         spec: `TensorSpec` of the result for one element, with its layout if it is an image, or a tuple or dict of
-            them. The first batch is checked against it.
+            them. The shapes of every batch, and the dtypes of what is delivered of the first, are checked against it.
         same_size: whether an image whose height or width is None in `spec` is as large as the first argument. Without
             it an op behind that needs the size (a crop, a resize) starts a stage of its own, as `explain()` shows.
 

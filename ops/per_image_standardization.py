@@ -35,9 +35,10 @@ class PerImageStandardization(Op):
 
     def reference(self, x: Array) -> Array:
         f = x.astype(np.float32)
-        f -= np.float32(f.mean(dtype=np.float64))
-        std = np.float32(np.sqrt(np.square(f).mean(dtype=np.float64)))
-        f /= np.maximum(std, np.float32(1 / np.sqrt(f.size)))
+        with np.errstate(all="ignore"):  # floats that are not finite
+            f -= np.float32(f.mean(dtype=np.float64))
+            std = np.float32(np.sqrt(np.square(f).mean(dtype=np.float64)))
+            f /= np.maximum(std, np.float32(1 / np.sqrt(f.size)))
         return f
 
     def dali(self, d: Any, x: Any) -> Any:

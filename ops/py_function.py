@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.candidate import name_of
-from gpupipe.errors import DataError, FunctionError, PlanError, PlanTypeError, SpecError
+from gpupipe.errors import ENDING, DataError, FunctionError, PlanError, PlanTypeError, SpecError, text_of
 from gpupipe.op import Case, Op
 from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, own, spec_of
 from gpupipe.trace import apply
@@ -54,8 +54,10 @@ class PyFunction(Op):
             result = self.fn(*(bytes(x) if isinstance(x, memoryview) else x for x in xs))
         except DataError:
             raise  # it says what is wrong with the data, and is given its place by whoever knows it
-        except Exception as error:
-            reason = f"{name_of(self.fn)} raised {type(error).__name__}: {error}"
+        except ENDING:
+            raise
+        except BaseException as error:
+            reason = f"{name_of(self.fn)} raised {text_of(error)}"
             raise FunctionError(reason, stage="py_function") from error
         leaves = self._leaves(result)
         return tuple(leaves) if len(leaves) > 1 else leaves[0]

@@ -54,7 +54,9 @@ class ResizeShorter(Composite):
         length = column(self.length, len(hw))
         bad = np.flatnonzero(length < 1).tolist()
         if bad:
-            raise GeometryError.of_rows({row: f"{self.name} needs a length of 1 or more, got {length[row]}" for row in bad})
+            raise GeometryError.of_rows(
+                {row: f"{self.name} needs a length of 1 or more, got {length[row]}" for row in bad}
+            )
         return (self._sizes(hw),)
 
     def _sizes(self, hw: Array) -> Array:

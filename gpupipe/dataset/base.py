@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import arity, checked_function
 from ..candidate import name_of
 from ..errors import PlanError, PlanTypeError
-from ..plan.indexed import Order, Select, blocker, why_not
+from ..plan.indexed import ENDLESS, Order, Select, blocker, why_not
 from ..plan.node import INFINITE, Node
 from ..plan.sources import Param
 from ..plan.steps import refuse_options
@@ -58,6 +58,8 @@ class Chain(Compound):
             raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}")
         if self.plan.cardinality == INFINITE:
             raise PlanError(f"{who} needs a dataset that ends, got an infinite one; use it before repeat")
+        if self.plan.cardinality >= ENDLESS:
+            raise PlanError(f"{who} needs fewer than 2**62 elements, got {self.plan.cardinality}")
         return self._then(Select(self.plan, order))
 
     def _trace(self, who: str, fn: Callable[..., Any], force: bool | None = None) -> Traced | None:
@@ -86,7 +88,7 @@ class Chain(Compound):
         outer = active_trace()
         depth = 0 if outer is None else outer.depth + 1
         param = Param(element, depth, self.plan.counts)
-        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, self.plan.counts)
+        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, self.plan.counts, who)
         if isinstance(result, Chain):
             refuse_options(who, result.plan)
             return result.plan

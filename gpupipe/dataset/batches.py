@@ -126,7 +126,8 @@ class Batches(Chain):
         Window k begins at input element k * shift and holds every `stride`-th from there. Each leaf becomes a dataset,
         the structure stays outside: windows of ``(image, label)`` are pairs of datasets. A window is a dataset of its
         own, with options and epochs of its own, and can be iterated over any number of times. Elements keep their
-        identities in it.
+        identities in it. An element that failed and is raised or skipped is no input element: its window goes on with
+        the next one. For clips without such gaps, `on_error="replace"` keeps every place.
 
         Args:
             size: elements of a window.
@@ -158,7 +159,8 @@ class Batches(Chain):
 
         Args:
             key_func: gives the key of an element, one integer; a top-level tuple is unpacked into arguments.
-            reduce_func: makes a dataset of the key, int64, and the dataset of the group's elements.
+            reduce_func: makes a dataset of the key, int64 (uint64 where `key_func` gives that), and the dataset of the
+                group's elements.
             window_size: elements of a group.
             window_size_func: gives that number for a key, instead of `window_size`; asked when a group is begun.
 

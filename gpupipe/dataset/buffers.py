@@ -58,13 +58,15 @@ class Buffers(Chain):
     def cache(self, filename: str | os.PathLike[str] = "") -> Dataset:
         """Keep the elements of the first full pass, in memory or in a file.
 
-        Random ops before the cache are drawn once; those behind it differ from epoch to epoch.
+        Random ops before the cache are drawn once; those behind it differ from epoch to epoch, and in the first pass of
+        each epoch draw what they would draw without the cache.
 
         Args:
             filename: where the file begins; its name goes on with a hash of all that the elements depend on: the chain
                 before the cache by content, seed and options, the files it reads with their sizes and times. So another
                 chain, or newer data, never gets these elements. It is written beside and put in place at the end of a
-                full pass; a pass that stops early leaves nothing. "" keeps the elements in memory.
+                full pass; a pass that stops early leaves nothing. A file that is damaged costs the elements that the
+                damage hits, and is computed again by the next iterator. "" keeps the elements in memory.
 
         Raises:
             PlanError: inside a function of `interleave` or `flat_map`, where every element would mean one file.
@@ -130,7 +132,8 @@ class Buffers(Chain):
     ) -> None:
         """Run the dataset now and write its elements to a folder, for `Dataset.load`.
 
-        What was saved there before stays until everything is written, and is replaced then.
+        What was saved there before stays until everything is written, and is replaced then. The type that is saved
+        holds for all elements: dimensions that differ are unknown, and an element of another dtype is a bad element.
 
         Args:
             path: the folder; made if it does not exist.

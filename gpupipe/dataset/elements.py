@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import (
+    any_integer,
     arity,
     checked_function,
     in_the_order_of,
@@ -184,7 +185,9 @@ class Elements(Chain):
         Raises:
             PlanError: fractions that are negative or do not add up; a step that cannot be indexed.
         """
-        integer("split", "seed", seed)
+        any_integer("split", "seed", seed)
+        if not isinstance(fractions, (Sequence, np.ndarray)) or isinstance(fractions, (str, bytes)):
+            raise PlanTypeError(f"split needs a list of fractions, e.g. [0.8, 0.2], got {fractions!r}")
         weights = []
         for fraction in fractions:
             if isinstance(fraction, bool) or not isinstance(fraction, (int, float, np.integer, np.floating)):

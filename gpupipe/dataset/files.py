@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import integer, place_of_index
+from ..arguments import file_name, integer, place_of_index
 from ..errors import PlanError, PlanTypeError, TraceError
 from ..extract.compression import checked_compression
 from ..extract.patterns import is_url, stable_names
@@ -185,6 +185,7 @@ def _listed(who: str, filenames: Any) -> Node:
 
     add(filenames)
     for path in paths:
+        file_name(who, path)
         if is_url(path):
             storage_of(path)  # what is not installed is an error on the user's line
     return Files(tuple(paths), tuple(stable_names(paths)), who)

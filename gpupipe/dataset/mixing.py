@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..arguments import in_the_order_of, integer_or_none, kept, path_names, reordered, same_structure
+from ..arguments import (
+    digits,
+    in_the_order_of,
+    integer_or_none,
+    kept,
+    number_type,
+    path_names,
+    reordered,
+    same_structure,
+)
 from ..errors import PlanError, PlanTypeError
 from ..plan.mixing import ChooseFrom, Counter, Listed, RandomNumbers, SampleFrom
 from ..plan.sources import Slices
@@ -81,9 +90,7 @@ class Mixing(Chain):
             PlanTypeError: a dtype that is no number, or a start or step that is not of that kind.
             PlanError: a start or step that the dtype cannot hold.
         """
-        kind = np.dtype(dtype)
-        if kind.kind not in "iuf":
-            raise PlanTypeError(f"counter needs an integer or float dtype, got {kind}")
+        kind = number_type("counter", "dtype", dtype)
         first, more = (_number(name, value, kind) for name, value in (("start", start), ("step", step)))
         return new(Counter(first, more, kind))
 
@@ -239,6 +246,9 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
         raise PlanTypeError(
             f"counter needs {'a number' if dtype.kind == 'f' else 'an integer'} for {name}, got {value!r}"
         )
-    if dtype.kind != "f" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        raise PlanError(f"counter needs a {name} that {dtype} can hold, got {value}")
+    limits = np.iinfo(dtype) if dtype.kind != "f" else np.finfo(dtype)
+    whole = isinstance(value, (int, np.integer))
+    # Floats that are infinite already are held as they are.
+    if (whole or math.isfinite(value)) and not int(limits.min) <= value <= int(limits.max):
+        raise PlanError(f"counter needs a {name} that {dtype} can hold, got {digits(int(value)) if whole else value}")
     return dtype.type(value)

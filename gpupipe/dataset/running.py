@@ -59,14 +59,19 @@ class Running(Chain):
     def __len__(self) -> int:
         """How many elements there are. Record files without an index are indexed: a pass over their headers.
 
+        Bad elements count, as they have a place each: a damaged record is one, and so is a file that cannot be read.
+
         Raises:
             TypeError: there is no end, or only reading all elements would tell.
+            PlanError: there are 2**63 or more, which Python's `len` cannot say.
         """
         count = self._length()
         if count == INFINITE:
             raise PlanTypeError("the dataset is infinite: it has no len()")
         if count == UNKNOWN_CARDINALITY:
             raise PlanTypeError("the length of the dataset is unknown before it is read: it has no len()")
+        if count >= 2**63:
+            raise PlanError(f"len() needs fewer than 2**63 elements, got {count}; use cardinality()")
         return count
 
     @overload
@@ -98,7 +103,10 @@ class Running(Chain):
         endless = count == INFINITE
         count = ENDLESS if endless else count
         if not -count <= place < count or (endless and place < 0):
-            raise IndexError(f"place {place} of a dataset of {'endless' if endless else count} elements")
+            of = "an endless dataset: places are 0 to 2**62 - 1" if endless else f"a dataset of {count} elements"
+            raise IndexError(f"place {place} of {of}")
+        if place % count >= ENDLESS:
+            raise PlanError(f"ds[...] needs places below 2**62, got {place} of {count} elements")
         from ..load.iterator import DatasetIterator
 
         order = Sliced(place % count, 1, 1)
@@ -122,6 +130,8 @@ class Running(Chain):
         count = self._length()
         if count == INFINITE:
             raise PlanTypeError("ds[...] of an infinite dataset needs places from the front")
+        if count >= ENDLESS:
+            raise PlanError(f"ds[...] of 2**62 and more elements needs places from the front, got {count} elements")
         places = range(count)[slice(start, stop, step)]
         return Sliced(places.start, step, len(places))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import arity, checked_function, integer, integer_or_none, kept, signature
 from ..candidate import name_of
-from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError
+from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.scanning import (
     AssertCardinality,
@@ -21,6 +21,7 @@ from ..plan.scanning import (
     TakeWhile,
     Unique,
 )
+from ..ragged import RaggedSpec
 from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
 from ..trace import Traced, require_no_symbols
 from .base import Chain
@@ -90,8 +91,8 @@ class Scanning(Chain):
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """Run the chain at once: ``state = reduce_func(state, element)`` for every element; return the last state.
 
-        It counts as an epoch. Elements are on the host; tuples are not unpacked. Without any element the initial state
-        comes back.
+        It counts as an epoch. Elements are on the host, nested datasets as they are; tuples are not unpacked. Without
+        any element the initial state comes back.
 
         Args:
             initial_state: a structure of arrays, numbers or bytes. Lists are arrays.
@@ -115,20 +116,18 @@ class Scanning(Chain):
         state, structure = _state("reduce", initial_state)
         specs = tuple(map(spec_of, state))
         from ..flow.scanning import next_state
-        from ..load.iterator import OwnedIterator
+        from ..load.iterator import HostIterator
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)
-        with OwnedIterator(self.plan, chain.options().resolve(), chain._counted()) as items:
+        with HostIterator(self.plan, chain.options().resolve(), chain._counted()) as items:
             for i, element in enumerate(items):
                 try:
                     value = reduce_func(structure.unflatten(state), element)
                 except GpupipeError:
                     raise
                 except Exception as error:
-                    raise FunctionError(
-                        f"raised {type(error).__name__}: {error}, at element {i}", stage="reduce"
-                    ) from error
+                    raise FunctionError(f"raised {text_of(error)}, at element {i}", stage="reduce") from error
                 state = next_state("reduce", value, structure, specs)
         return structure.unflatten(state)
 
@@ -162,7 +161,8 @@ class Scanning(Chain):
 
         Args:
             expected_cardinality: how many, or `INFINITE_CARDINALITY`. More or fewer are a data error behind the last
-                element, whatever `Options.on_error` says.
+                element, whatever `Options.on_error` says. Under "skip" bad elements do not count, so what is written
+                before this step is computed here; one that is raised counts, and so does what is "replaced".
         """
         count = integer("assert_cardinality", "expected_cardinality", expected_cardinality)
         if count < 0 and count != INFINITE:
@@ -173,7 +173,12 @@ class Scanning(Chain):
         """Append elements of zeros until there are `cardinality`, so that all ranks evaluate equally many batches.
 
         Elements are dicts; a boolean under `mask_key` is True for those that were there, False for the others. Byte
-        strings are empty in those. A dimension that is not known is as large as in the last element.
+        strings are empty in those, and so are the rows of a `Ragged`. A dimension that is not known is as large as in
+        the last element.
+
+        Bad elements leave here, by `Options.on_error`: one that is raised in its place or skipped does not count, and
+        zeros fill up for it; under "replace" the last good element stands in. What is written behind this step can
+        fail for itself: there only "replace" keeps the number.
 
         Args:
             cardinality: how many elements there are then.
@@ -199,7 +204,7 @@ class Scanning(Chain):
                     f"pad_to_cardinality needs elements without the key {mask_key!r}; choose another mask_key"
                 )
             for spec in element.specs:
-                if type(spec) is not TensorSpec:
+                if type(spec) not in (TensorSpec, RaggedSpec):
                     raise PlanTypeError(f"pad_to_cardinality needs arrays, numbers or bytes, got {spec}")
         return self._then(PadToCardinality(self.plan, count, mask_key))
 

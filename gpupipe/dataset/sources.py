@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..arguments import integer_or_none, kept, parallel_calls, path_names, shapes_like, signature
+from ..arguments import (
+    digits,
+    file_name,
+    integer_or_none,
+    kept,
+    number_type,
+    parallel_calls,
+    path_names,
+    shapes_like,
+    signature,
+)
 from ..errors import PlanError, PlanTypeError
-from ..extract.patterns import expand, stable_names
+from ..extract.patterns import expand, is_url, stable_names
 from ..plan.files import SavedFiles
 from ..plan.indexed import FromIndexable
 from ..plan.joins import Zip
@@ -108,13 +118,23 @@ class Sources(Chain):
             raise PlanTypeError(
                 f"from_indexable needs an object with __len__ and __getitem__ that takes numbers, got {kind.__name__}"
             )
+        try:
+            count = len(items)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise PlanTypeError(
+                f"from_indexable needs an object that has a length, got {kind.__name__}: {error}"
+            ) from error
         element = Element(None, ()) if spec is None else signature("from_indexable", spec)
         calls = parallel_calls("from_indexable", num_parallel_calls)
-        return new(FromIndexable(items, items.__getitem__, len(items), element, calls))
+        return new(FromIndexable(items, items.__getitem__, count, element, calls))
 
     @staticmethod
     def range(*args: int, output_type: Any = "int64") -> Dataset:
-        """Make a dataset of numbers, with the arguments of Python's `range`."""
+        """Make a dataset of numbers, with the arguments of Python's `range`.
+
+        Raises:
+            PlanError: numbers that `output_type` cannot hold, or 2**63 of them and more.
+        """
         if not 1 <= len(args) <= 3:
             raise PlanError(f"range needs 1 to 3 arguments, got {len(args)}")
         for arg in args:
@@ -124,9 +144,16 @@ class Sources(Chain):
         start, stop, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
         if step == 0:
             raise PlanError("range needs a step other than 0")
-        dtype = np.dtype(output_type)
-        if dtype.kind not in "iuf":
-            raise PlanTypeError(f"range needs an integer or float output_type, got {dtype}")
+        dtype = number_type("range", "output_type", output_type)
+        span = stop - start if step > 0 else start - stop
+        count = -(-span // abs(step)) if span > 0 else 0
+        if count:
+            limits = np.iinfo(dtype) if dtype.kind != "f" else np.finfo(dtype)
+            for number in (start, start + (count - 1) * step):
+                if not int(limits.min) <= number <= int(limits.max):
+                    raise PlanError(f"range needs numbers that {dtype} can hold, got {digits(number)}")
+        if count >= 2**63:
+            raise PlanError(f"range needs fewer than 2**63 numbers, got {digits(count)}")
         return new(Range(start, stop, step, dtype))
 
     @staticmethod
@@ -149,7 +176,7 @@ class Sources(Chain):
         for pattern in given:
             if not isinstance(pattern, (str, bytes)) and not hasattr(pattern, "__fspath__"):
                 raise PlanTypeError(f"list_files needs patterns that are strings or paths, got {pattern!r}")
-            patterns.append(os.fsdecode(pattern))
+            patterns.append(file_name("list_files", os.fsdecode(pattern)))
         hits = [(hit, pattern == hit[0]) for pattern in patterns for hit in expand(pattern)]
         plain = [path for (path, _), explicit in hits if explicit]
         found = [hit for hit, explicit in hits if not explicit]
@@ -172,6 +199,10 @@ class Sources(Chain):
     ) -> Dataset:
         """Read a dataset that `save` wrote: the elements, and what identifies them, as they were saved.
 
+        So random ops behind it draw what they would draw behind the chain that was saved. With a `reader_func` they
+        do where that keeps the order of the files (`interleave` and `flat_map` give the elements of each file keys of
+        their own). A damaged element is one bad element, as in a TFRecord file; those behind it are read.
+
         Args:
             path: the folder.
             element_spec: what the elements must be, as a structure of `TensorSpec`; None takes what was saved.
@@ -188,6 +219,8 @@ class Sources(Chain):
         """
         if not isinstance(path, (str, os.PathLike)):
             raise PlanTypeError(f"load needs the path of a folder, got {path!r}")
+        if is_url(str(os.fspath(path))):
+            raise PlanError(f"load needs a path of this machine, got {path!r}; copy the folder here")
         if compression not in (None, "", "NONE", "GZIP"):
             raise PlanError(f'load needs compression None, "NONE" or "GZIP", got {compression!r}')
         wanted = None if element_spec is None else signature("load", element_spec)

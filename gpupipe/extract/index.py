@@ -219,6 +219,7 @@ class Indexes:
         self.limit = limit
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[Version, RecordIndex]] = OrderedDict()
+        self._distrusted: dict[str, Version | None] = {}
         self._bytes = 0
 
     @property
@@ -246,6 +247,21 @@ class Indexes:
             while self._bytes > self.limit:
                 self._drop(next(iter(self._known)))
 
+    def distrust(self, path: str) -> None:
+        """Drop the index of a file whose records are not where it says, and use none that was saved for this state.
+
+        The file was rewritten and has its size and time of before. The next look walks over its headers again.
+        """
+        version = version_of(path)
+        with self._lock:
+            self._drop(path)
+            self._distrusted[path] = version
+
+    def trusted(self, path: str, version: Version) -> bool:
+        """Whether an index that was saved for a file in this state may be used."""
+        with self._lock:
+            return self._distrusted.get(path) != version
+
     def _drop(self, path: str) -> None:
         found = self._known.pop(path, None)
         if found is not None:
@@ -255,6 +271,7 @@ class Indexes:
         """Forget all of them."""
         with self._lock:
             self._known.clear()
+            self._distrusted.clear()
             self._bytes = 0
 
 
@@ -306,7 +323,7 @@ def find_index(path: str, version: Version | None, where: str = MEMORY) -> Recor
         return found
     target = saved_path(path, where)
     if found is None:
-        found = _load(target, path, version)
+        found = _load(target, path, version) if INDEXES.trusted(path, version) else None
         if found is not None:
             INDEXES.put(path, version, found)
     elif not found.faults and target not in found.saved:

@@ -34,6 +34,7 @@ from gpupipe.extract.storage import LOCAL, LocalStorage
 
 __all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many"]
 
+_header = struct.Struct("<QI").unpack_from
 _footer = struct.Struct("<I").unpack_from
 _blocks = Blocks(1 << 20)
 _AT_ONCE = 4096
@@ -70,8 +71,7 @@ class Reference(NamedTuple):
             error.offset = self.offset
             raise
         if masked_crc32c(payload) != _footer(footer)[0]:
-            reason = "the CRC of the payload does not fit: the record is damaged"
-            raise RecordError(reason, file=self.path, offset=self.offset, stage="read")
+            raise _damaged(self, storage)
         return payload
 
 
@@ -103,8 +103,7 @@ def read_many(
             readinto(reference.path, reference.offset + HEADER, block[at:end])
             payload = block[at : at + length].toreadonly()
             if check_crc and masked_crc32c(payload) != _footer(block, at + length)[0]:
-                reason = "the CRC of the payload does not fit: the record is damaged"
-                raise RecordError(reason, file=reference.path, offset=reference.offset, stage="read")
+                raise _damaged(reference, storage)
             out.append(payload)
         except DataError as error:
             error.offset = reference.offset
@@ -112,6 +111,21 @@ def read_many(
         at = end
         left -= length + FOOTER
     return out
+
+
+def _damaged(reference: Reference, storage: LocalStorage) -> RecordError:
+    """Why a payload does not fit its CRC: it is damaged, or the file is another one than that the headers were of."""
+    path, offset = reference.path, reference.offset
+    reason = "the CRC of the payload does not fit: the record is damaged"
+    head = storage.read(path, offset, HEADER)
+    length, stored = _header(head)
+    if length != reference.length or masked_crc32c(head[:8]) != stored:
+        INDEXES.distrust(path)
+        reason = (
+            "no record of this length begins here any more: the file was changed after its headers were read, its size "
+            "and time were not; start a new iterator, and write new files beside the old ones"
+        )
+    return RecordError(reason, file=path, offset=offset, stage="read")
 
 
 class HeaderWalker:

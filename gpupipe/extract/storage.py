@@ -58,7 +58,7 @@ class _Descriptor:
         try:
             self.fd = os.open(name, flags)
             status = os.fstat(self.fd)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise _translated(error, name) from error
         if stat.S_ISDIR(status.st_mode):
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
@@ -89,7 +89,7 @@ class LocalStorage:
         return expand(pattern)
 
     def size(self, name: str) -> tuple[int, str]:
-        """Give the size in bytes and a tag of size and modification time.
+        """Give the size in bytes and a tag of size, modification time and inode.
 
         Asking begins a new look at the file: a descriptor of an earlier version is dropped.
 
@@ -98,7 +98,7 @@ class LocalStorage:
         """
         try:
             status = os.stat(name)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise _translated(error, name) from error
         tag = _tag(status)
         with self._lock:
@@ -197,7 +197,7 @@ class LocalStorage:
 
 
 def _tag(status: os.stat_result) -> str:
-    return f"{status.st_size}-{status.st_mtime_ns}"
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
 def _short(name: str, offset: int, n: int, got: int) -> RecordError:
@@ -205,7 +205,9 @@ def _short(name: str, offset: int, n: int, got: int) -> RecordError:
     return RecordError(reason, file=name, offset=offset, stage="read")
 
 
-def _translated(error: OSError, name: str, offset: int | None = None) -> DataError:
+def _translated(error: OSError | ValueError, name: str, offset: int | None = None) -> DataError:
+    if isinstance(error, ValueError):  # a NUL, or a character that no encoding of names has
+        return MissingFileError(f"no file can have this name ({error})", file=ascii(name)[1:-1], stage="read")
     if isinstance(error, FileNotFoundError):
         return MissingFileError("no such file", file=name, stage="read")
     if isinstance(error, IsADirectoryError):

@@ -7,6 +7,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -18,9 +19,12 @@ from ..options import Settings, cpu_count
 from ..random import ROOT, mix64, mix64_array
 from .threads import DaemonPool
 
-__all__ = ["Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys", "locate"]
+__all__ = ["RUNNING", "Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys", "locate"]
 
 logger = logging.getLogger("gpupipe")
+
+RUNNING: ContextVar[Run | None] = ContextVar("gpupipe_running", default=None)
+"""The run whose functions a thread of its own calls: there nobody may wait for that run."""
 
 REMOTE_READERS = 16
 """As many as the default interleave has files open."""

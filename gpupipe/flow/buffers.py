@@ -13,9 +13,9 @@ import numpy as np
 from ..errors import DataError
 from ..extract.decode import MOST_PIXELS
 from ..options import Settings
-from ..random import mix64
+from ..random import ROOT, mix64
 from ..spec import read_only
-from .base import BatchStream, Context, Element, Flow, Hole, Stream
+from .base import RUNNING, BatchStream, Context, Element, Flow, Hole, Stream
 from .channel import Channel, Closed
 from .elements import close
 from .forming import BatchFormer, Group, unstack
@@ -66,8 +66,8 @@ class CacheFlow:
     """The elements of the first full pass, from memory from then on.
 
     The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
-    re-keyed with the context the cache itself is opened in, when filling and when replaying alike. What is handed out
-    cannot change what is kept: arrays are read-only views, those of batches copies.
+    re-keyed with the context the cache itself is opened in (see `key_in`), when filling and when replaying alike. What
+    is handed out cannot change what is kept: arrays are read-only views, those of batches copies.
     """
 
     source: Flow
@@ -90,6 +90,15 @@ class FilledFlow:
         return map(Rekey(at.key), self.store.filled[cache_key(at.run.settings)].elements)
 
 
+def key_in(context: int, key: int) -> int:
+    """The key of a kept stream in a context.
+
+    What is kept has the keys of the root context. There it keeps them: random ops behind a cache draw what they draw
+    without it. In any other (a later pass of `repeat`, a later input of `zip`) elements are others, as without a cache.
+    """
+    return key if context == ROOT else mix64(context, key)
+
+
 class Rekey:
     """Gives cached elements the keys of the pass they are replayed in."""
 
@@ -105,11 +114,13 @@ class Rekey:
         return value, self._stream(stream), position
 
     def _stream(self, stream: Stream) -> Stream:
+        if self._key == ROOT:
+            return stream
         if isinstance(stream, BatchStream):
             return BatchStream([(self._stream(row), position) for row, position in stream.rows])
         found = self._streams.get(id(stream))
         if found is None:
-            found = stream, Stream(mix64(self._key, stream.key), stream.name, stream.unit)
+            found = stream, Stream(key_in(self._key, stream.key), stream.name, stream.unit)
             self._streams[id(stream)] = found
         return found[1]
 
@@ -217,6 +228,7 @@ def _pump(source: Flow, at: Context, channel: Channel[Element]) -> None:
     """What the prefetch thread runs. It knows the channel, never the iterator."""
     inner: Any = None
     MOST_PIXELS.set(at.run.settings.max_pixels)
+    RUNNING.set(at.run)
     try:
         inner = source.open(at)
         for element in inner:

@@ -4,8 +4,8 @@ A file of a cache is named by what its elements depend on: the chain by content,
 their sizes and times, the law of random numbers and the version of gpupipe. So it never serves elements of another
 chain. It is written under a name of its own and put in place, whole, at the end of a full pass: a pass that stops early
 leaves nothing, and of several writers each writes its own, the last one stays. A file that does not begin or end as it
-should is computed again; damage that shows in the middle of reading, when elements are on their way already, is an
-error, and the next iterator computes the file again.
+should is computed again; damage that shows in the middle of reading, when elements are on their way already, costs the
+elements that it hits, and the next iterator computes the file again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ..random import LAW, hash64, mix64
 from ..spec import LEAF
 from ..transform.choose import resolve_device
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
-from .buffers import Rekey, cache_key
+from .buffers import Rekey, cache_key, key_in
 from .elements import close
 from .interleave import Inner, InterleaveFlow
 from .shuffle import keep
@@ -331,6 +331,8 @@ class FileCacheFlow:
             return read_elements(found[0], self.store.compression, at, self.store.spoil, self.store.method)
         if self.source is None:
             path = self.store.file(settings)
+            if os.path.exists(path):  # a later pass over a file that the first has found damaged: most of it is there
+                return read_elements(path, self.store.compression, at, self.store.spoil, self.store.method)
             raise MissingFileError("the file was there a moment ago; start again", file=path, stage=self.store.method)
         return _Filling(self.source, self, at)
 
@@ -421,26 +423,50 @@ class _Filling:
 
 
 def read_elements(
-    path: str, compression: str, at: Context, spoil: Callable[[str], None], who: str
+    path: str, compression: str, at: Context, spoil: Callable[[str], None] | None, who: str
 ) -> Iterator[Element]:
-    """The elements of a file with the keys of the context they are opened in; damage is a hole, and then the end."""
+    """The elements of a file, in the context they are opened in (see `key_in`).
+
+    An element that is damaged is a hole; damage behind which nothing can be counted is one, and then the end.
+
+    Args:
+        path: the file.
+        compression: "" or "GZIP".
+        at: where it is opened.
+        spoil: told of damage, and sees to it that the next iterator computes the file again; None where nobody can.
+        who: the method, for messages.
+    """
     place = Stream(at.key, path, "offset")
     try:
-        reader = ElementsReader(path, compression)
+        reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
         yield Hole(error.at(path, 0, who, "offset")), place, 0
         return
 
     def stream(key: int, name: str, unit: str) -> Stream:
-        return Stream(mix64(at.key, key), name, unit)
+        return Stream(key_in(at.key, key), name, unit)
+
+    def damaged() -> None:
+        if spoil is not None:
+            spoil(path)
+
+    def lost(error: DataError) -> Hole:
+        if spoil is not None:
+            error.reason += "; the next iterator computes the file again"
+            error.args = (error.reason,)
+        return Hole(error.at(path, None, who, "offset"))
 
     try:
-        for value, where, position in reader.elements(stream):
+        for value, where, position in reader.elements(stream, damaged):
+            if where is None:
+                assert isinstance(value, DataError)
+                yield lost(value), place, position
+                continue
             element = Hole(value) if isinstance(value, DataError) else value
             yield element, BatchStream(where) if isinstance(where, list) else where, position
     except DataError as error:
-        spoil(path)
-        yield Hole(error.at(path, None, who, "offset")), place, error.offset or 0
+        damaged()
+        yield lost(error), place, error.offset or 0
     finally:
         reader.close()
 
@@ -470,11 +496,7 @@ class SavedFlow:
         return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at)
 
     def _one(self, path: str, at: Context) -> Iterator[Element]:
-        return read_elements(path, self.compression, at, _nothing, "load")
-
-
-def _nothing(path: str) -> None:
-    """Nobody computes saved elements again."""
+        return read_elements(path, self.compression, at, None, "load")
 
 
 @dataclass(frozen=True, slots=True)

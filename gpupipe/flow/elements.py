@@ -26,6 +26,10 @@ def close(iterator: Any) -> None:
     except ValueError as error:
         if str(error) != "generator already executing":
             raise
+    except RecursionError:
+        # Closing nests twice as many calls as asking for an element. What is further down ends with the last reference
+        # to it, and what has a thread there is told by the run, too.
+        return
 
 
 def counts(element: Element) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, FunctionError, ResultError
+from ..errors import DataError, FunctionError, ResultError, text_of
 from ..evaluate import BatchValues, header_size
 from ..extract.tfrecord import Reference
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
@@ -192,7 +192,7 @@ def blame(error: Exception, stage: str) -> DataError:
     """Any exception of a host step as a data error."""
     if isinstance(error, DataError):
         return error.at(stage=stage)
-    wrapped = FunctionError(f"raised {type(error).__name__}: {error}", stage=stage)
+    wrapped = FunctionError(f"raised {text_of(error)}", stage=stage)
     wrapped.__cause__ = error
     return wrapped
 

@@ -24,7 +24,7 @@ from ..op import Array
 from ..plan.indexed import ENDLESS, Everything, Order, Part, Rows, Sliced
 from ..random import hash64, mix64
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
-from .buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, cache_key
+from .buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, cache_key, key_in
 from .elements import (
     ConcatenateFlow,
     EnumerateFlow,
@@ -369,7 +369,7 @@ class _Rekeyed(Access):
     def _stream(self, stream: Stream) -> Stream:
         if isinstance(stream, BatchStream):
             return BatchStream([(self._stream(row), position) for row, position in stream.rows])
-        return Stream(mix64(self._key, stream.key), stream.name, stream.unit)
+        return Stream(key_in(self._key, stream.key), stream.name, stream.unit)
 
 
 # ---- batches

@@ -117,6 +117,8 @@ class Interleaved:
             if items is not None:
                 element: Element | None = next(items, None)
                 if element is not None:
+                    if type(element[0]) is Hole and element[0].raised:
+                        return element  # no element any more: it takes no turn
                     self._run += 1
                     if self._run == flow.block:
                         self._run = 0
@@ -134,6 +136,8 @@ class Interleaved:
                 outer = next(self._outer, None)
                 if outer is None:
                     self._more = False
+                elif type(outer[0]) is Hole and outer[0].raised:
+                    return outer  # type: ignore[no-any-return]
                 else:
                     slot = self._slots[at] = open_inner(flow.inner, self._context, outer)
                     self._items[at] = iter(slot)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import errors
-from ..errors import DataError, FunctionError
+from ..errors import ENDING, DataError, FunctionError, text_of
 from ..ragged import Ragged
 from ..spec import ABSENT, LEAF, Structure
 
@@ -239,7 +239,7 @@ def error_text(error: DataError) -> str:
         given["module"] = type(cause).__module__
         given["args"] = [arg for arg in cause.args if arg is None or isinstance(arg, (str, int, float))]
         given["complete"] = len(given["args"]) == len(cause.args)
-        given["text"] = str(cause)[:_LONGEST_TEXT]
+        given["text"] = text_of(cause)[:_LONGEST_TEXT]
         given["traceback"] = "".join(lines)[-_LONGEST_TEXT:]
     return json.dumps(given)
 
@@ -265,10 +265,10 @@ def error_of(text: str) -> DataError:
 def _cause(given: dict[str, Any]) -> BaseException:
     home = {"builtins": builtins, errors.__name__: errors}.get(given["module"])
     known = getattr(home, given["cause"], None)
-    if given["complete"] and isinstance(known, type) and issubclass(known, Exception):
+    if given["complete"] and isinstance(known, type) and issubclass(known, (Exception, *ENDING)):
         try:
-            made: Exception = known(*given["args"])
+            made: BaseException = known(*given["args"])
         except Exception:  # e.g. UnicodeDecodeError wants arguments that are no text: its name and text must do
-            return RemoteError(f"{given['cause']}: {given['text']}")
+            return RemoteError(given["text"])
         return made
-    return RemoteError(f"{given['cause']}: {given['text']}")
+    return RemoteError(given["text"])

@@ -98,6 +98,8 @@ class _Mapped:
 
     def _finished(self, task: Task) -> Element:
         """The result as an element, checked against the first one."""
+        if task.raised is not None:
+            raise task.raised
         _, stream, position = task.element
         value, who = task.result, self._flow.function.who
         if type(value) is Hole:

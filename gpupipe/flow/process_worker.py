@@ -18,14 +18,14 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
-from ..errors import FunctionError
+from ..errors import ENDING, FunctionError
 from ..options import Settings
 from ..spec import Structure, TensorSpec
 from .base import Context, Element, Hole, Run, Stream
 from .packing import error_text, pack, packed_size, structure_text, unpack, write
 from .python_map import PythonFunction
 
-__all__ = ["DONE", "FAILED", "GROW", "GROWN", "MASK", "MESSAGE", "READY", "RUN", "Job", "part", "serve"]
+__all__ = ["DONE", "FAILED", "GROW", "GROWN", "MASK", "MESSAGE", "RAISED", "READY", "RUN", "Job", "part", "serve"]
 
 MESSAGE = struct.Struct("<BIQqQQ")
 """What it is, slot, bytes, epoch, key of the stream, position. A text may follow: a segment's name, JSON."""
@@ -33,8 +33,9 @@ MESSAGE = struct.Struct("<BIQqQQ")
 RUN, GROWN = 1, 2
 """To a worker: an element lies in this slot; here is a larger segment for this slot."""
 
-READY, DONE, FAILED, GROW = 11, 12, 13, 14
-"""From a worker: it has started; a result lies in this slot; an error follows; a result needs a segment so large."""
+READY, DONE, FAILED, GROW, RAISED = 11, 12, 13, 14, 15
+"""From a worker: it has started; a result lies in this slot; an error follows; a result needs a segment so large; the
+function ends the run, see `ENDING`, and what it raised follows."""
 
 MASK = (1 << 64) - 1
 
@@ -113,8 +114,15 @@ class _Worker:
             self._attach(slot, message)
             with part(self._segments[slot], size) as data:
                 columns = unpack(data)
-            element = self._call(columns, epoch, Stream(key, ""), position)
-            del columns
+            try:
+                element = self._call(columns, epoch, Stream(key, ""), position)
+            except ENDING as error:
+                ended = FunctionError("ends the run")
+                ended.__cause__ = error
+                self._pipe.send_bytes(MESSAGE.pack(RAISED, slot, 0, 0, 0, 0) + error_text(ended).encode())
+                continue
+            finally:
+                del columns
             self._answer(slot, element)
             del element  # nothing is kept alive while waiting
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..eager import ELEMENT, ElementRng
-from ..errors import DataError, FunctionError, PlanError, ResultError
+from ..errors import ENDING, DataError, FunctionError, PlanError, ResultError
 from ..extract.decode import MOST_PIXELS
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from ..trace import call_with
-from .base import Context, Element, Flow, Hole
+from .base import RUNNING, Context, Element, Flow, Hole
 from .elements import close
 from .host import own_bytes, truth
 from .sources import conform, failed, same_structure
@@ -89,7 +89,9 @@ class Calls:
             return self._columns(value), stream, position
         except DataError as error:
             return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
-        except Exception as error:
+        except ENDING:
+            raise
+        except BaseException as error:  # asyncio.CancelledError and its like end a task, not the run
             return Hole(failed(self._who, error, stream, position)), stream, position
         finally:
             ELEMENT.reset(token)
@@ -288,7 +290,7 @@ class _Pool:
                 passed.set_result(element)
                 self._work.append(passed)
             else:
-                self._work.append(self._pool.submit(self._flow.function, element, self._at))
+                self._work.append(self._pool.submit(_apart, self._flow.function, element, self._at))
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
@@ -300,6 +302,12 @@ class _Pool:
         self._pool.close(wait)
         if wait:
             close(self._inner)
+
+
+def _apart(function: PythonFunction, element: Element, at: Context) -> Element:
+    """The function in a thread of the pool, which the run waits for."""
+    RUNNING.set(at.run)
+    return function(element, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import DataError, FunctionError, PlanError, PlanTypeError
 from ..plan.node import INFINITE
 from ..plan.scanning import acceptance
+from ..ragged import Ragged, RaggedSpec
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_declared, as_leaf, byte_array, flatten_like, own, spec_of
 from .base import Context, Element, Flow, Hole, Stream, locate
@@ -20,6 +21,7 @@ from .elements import Wrapped, close, counts
 from .host import HostProgram, truth
 from .python_map import Calls, PythonFunction, SameSpecs
 from .sources import exact_cast
+from .windows import sifted
 
 __all__ = [
     "AssertCardinalityFlow",
@@ -145,6 +147,7 @@ class _Scanned:
         try:
             if not isinstance(result, (tuple, list)) or len(result) != 2 or result[1] is None:
                 got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
+                got = "None as the output" if isinstance(result, (tuple, list)) and len(result) == 2 else got
                 raise PlanTypeError(f"scan needs a function that returns (new state, output), got {got}")
             state = next_state("scan", result[0], flow.structure, self._specs)
         except PlanError as error:
@@ -162,7 +165,8 @@ class _Scanned:
 def next_state(who: str, value: Any, structure: Structure, specs: Sequence[TensorSpec]) -> list[Any]:
     """The leaves of a new state, checked against the first: structure and dtypes stay, shapes may change.
 
-    A Python number takes the dtype of the state if it fits it exactly.
+    A Python integer takes the dtype of a state of numbers if it fits it exactly, a Python float that of one of floats.
+    That a float happens to be whole makes no integer of it: what works must not depend on the data.
 
     Raises:
         PlanError: another structure.
@@ -176,7 +180,8 @@ def next_state(who: str, value: Any, structure: Structure, specs: Sequence[Tenso
         leaf = as_declared(part, spec)
         found = spec_of(leaf)
         if found.dtype != spec.dtype:
-            fitted = exact_cast(leaf, TensorSpec((), spec.dtype)) if type(part) in (int, float) else None
+            number = type(part) is int and isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iuf"
+            fitted = exact_cast(leaf, TensorSpec((), spec.dtype)) if number else None
             if fitted is None:
                 raise PlanTypeError(
                     f"{who} needs a new state of the initial dtype, {TensorSpec((), spec.dtype)}"
@@ -268,7 +273,8 @@ class IgnoreErrorsFlow:
 class AssertCardinalityFlow:
     """The same elements, and behind them an error where there are not as many as were promised.
 
-    The error is raised whatever `on_error` says: it is the chain that is wrong, not an element.
+    The error is raised whatever `on_error` says: it is the chain that is wrong, not an element. Bad elements that are
+    skipped leave here and do not count; one that is raised, and a stand-in, is one of those that were promised.
     """
 
     source: Flow
@@ -280,7 +286,7 @@ class AssertCardinalityFlow:
 
     def _checked(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         seen = 0
-        for element in inner:
+        for element in sifted(inner, at.run) if at.run.settings.on_error == "skip" else inner:
             if counts(element):
                 if seen == self.count:
                     close(inner)
@@ -303,6 +309,9 @@ class AssertCardinalityFlow:
 class PadToCardinalityFlow:
     """Every element with a True behind its columns, then elements of zeros with a False, up to `count`.
 
+    As many as that leave here, so bad elements are settled here: one that is raised or skipped is not counted, and
+    zeros fill up for it; under "replace" the last good element stands in.
+
     Attributes:
         specs: of the input. A dimension that is unknown is as large as in the last good element, 0 if there was none.
     """
@@ -319,7 +328,7 @@ class PadToCardinalityFlow:
         real, fake = np.True_, np.False_
         stream = Stream(mix64(at.key, hash64("pad_to_cardinality")), "pad_to_cardinality")
         seen, last = 0, None
-        for element in inner:
+        for element in sifted(inner, at.run):
             value, source, position = element
             if not counts(element):
                 yield element
@@ -329,10 +338,8 @@ class PadToCardinalityFlow:
                 yield self._failed(f"needs at most {seen} elements, got at least {seen + 1}", stream)
                 return
             seen += 1
-            if type(value) is not Hole:
-                last = value
-                element = (*value, real), source, position
-            yield element
+            shared, last = value is last, value
+            yield (*(map(own, value) if shared else value), real), source, position
         if seen == self.count or at.run.stopped.is_set():
             return
         try:
@@ -352,6 +359,8 @@ class PadToCardinalityFlow:
 
 def _filled(spec: TensorSpec, last: TensorSpec) -> TensorSpec:
     """A spec with the gaps filled from that of an element."""
+    if type(last) is not TensorSpec:
+        return last
     shape = last.shape if spec.shape is None or last.rank != spec.rank else spec.shape
     if shape is not None and last.shape is not None:
         shape = tuple(m if n is None else n for n, m in zip(shape, last.shape, strict=True))
@@ -364,6 +373,8 @@ def zero(spec: TensorSpec) -> Any:
     Raises:
         DataError: the dtype or the rank is not known.
     """
+    if isinstance(spec, RaggedSpec) and spec.shape is not None and spec.dtype is not None:
+        return _no_values(spec, spec.shape, spec.dtype)
     if spec.dtype is None or spec.shape is None or type(spec) is not TensorSpec:
         raise DataError(f"needs elements whose dtype and rank are known to make zeros like them, got {spec}")
     shape = tuple(n or 0 for n in spec.shape)
@@ -371,6 +382,15 @@ def zero(spec: TensorSpec) -> Any:
         return byte_array([b""] * int(np.prod(shape))).reshape(shape) if shape else b""
     zeros = np.zeros(shape, spec.dtype)
     return zeros if shape else zeros[()]
+
+
+def _no_values(spec: RaggedSpec, shape: Sequence[int | None], dtype: Any) -> Ragged:
+    """A `Ragged` of as many rows, all of them empty."""
+    rank, splits = spec.ragged_rank, spec.row_splits_dtype
+    values: Any = np.zeros((0, *(n or 0 for n in shape[1 + rank :])), object if dtype is bytes else dtype)
+    for _ in range(rank - 1):
+        values = Ragged(values, np.zeros(1, splits))
+    return Ragged(values, np.zeros((shape[0] or 0) + 1, splits))
 
 
 SMOOTHING = 10

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, FunctionError, GpupipeError
+from ..errors import ENDING, DataError, FunctionError, GpupipeError, text_of
 from ..extract.patterns import is_url
 from ..extract.tfrecord import BLOCK, HeaderWalker, RecordReader, Reference
 from ..op import Array
@@ -123,6 +123,7 @@ class GeneratorFlow:
     structure: Structure | None
     specs: tuple[TensorSpec, ...]
     seen: list[Structure] = field(default_factory=list, compare=False)
+    first: list[tuple[TensorSpec, ...]] = field(default_factory=list, compare=False)
 
     def learned(self) -> Structure | None:
         """The structure of the first element, once there was one."""
@@ -132,7 +133,9 @@ class GeneratorFlow:
         stream = Stream(mix64(at.key, hash64("generator")), "from_generator")
         try:
             values = iter(self.generator(*self.args))
-        except Exception as error:
+        except ENDING:
+            raise
+        except BaseException as error:
             yield Hole(failed("from_generator", error, stream, 0)), stream, 0
             return
         position = 0
@@ -142,7 +145,9 @@ class GeneratorFlow:
                     value = next(values)
                 except StopIteration:
                     return
-                except Exception as error:
+                except ENDING:
+                    raise
+                except BaseException as error:
                     yield Hole(failed("from_generator", error, stream, position)), stream, position
                     return
                 yield self._checked(value, stream, position), stream, position
@@ -160,15 +165,42 @@ class GeneratorFlow:
                     wanted = describe(self.structure.unflatten(list(self.specs)))
                     raise FunctionError(f"from_generator needs elements like {wanted}, got {shown(value)}")
                 leaves = [own(as_declared(part, spec)) for part, spec in zip(parts, self.specs, strict=True)]
-                return conform("from_generator", self.structure, tuple(leaves), self.structure, self.specs)
+                columns = conform("from_generator", self.structure, tuple(leaves), self.structure, self.specs)
+                if any(spec.dtype is None for spec in self.specs):
+                    self._like_the_first(columns)
+                return columns
             leaves, structure = flatten(value)
             columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
             same_structure("from_generator", structure, self.seen)
+            self._like_the_first(columns)
             return columns
         except DataError as error:
             return Hole(error.at(stream.name, position, "from_generator", "index"))
         except GpupipeError as error:
             return Hole(failed("from_generator", error, stream, position))
+
+    def _like_the_first(self, columns: tuple[Any, ...]) -> None:
+        """Check dtypes, and ranks where there is no signature, against the first element's; remember the first.
+
+        Raises:
+            FunctionError: they differ.
+        """
+        if not self.first:
+            specs = [spec_of(column).loose() for column in columns]
+            if self.structure is not None:  # the signature leaves the rank open, or it was checked
+                specs = [TensorSpec(None, spec.dtype) if type(spec) is TensorSpec else spec for spec in specs]
+            self.first.append(tuple(specs))
+            return
+        first = self.first[0]
+        if all(map(fits, columns, first)):
+            return
+        found = tuple(map(spec_of, columns))
+        if not all(a.accepts(b) for a, b in zip(first, found, strict=True)):
+            structure = self.structure or self.seen[0]
+            raise FunctionError(
+                f"needs elements of one dtype and rank, got {describe(structure.unflatten(found))} after "
+                f"{describe(structure.unflatten(first))}; convert them, or say what they are with output_signature="
+            )
 
 
 def shown(value: Any) -> str:
@@ -250,12 +282,12 @@ def exact_cast(column: Any, spec: TensorSpec) -> Any:
     return cast if spec.accepts(spec_of(cast)) else None
 
 
-def failed(stage: str, error: Exception, stream: Stream, position: int) -> DataError:
+def failed(stage: str, error: BaseException, stream: Stream, position: int) -> DataError:
     """A user's exception as a data error, with the original as its cause."""
     if isinstance(error, DataError):
         return error.at(stream.name, position, stage, stream.unit)
     wrapped = FunctionError(
-        f"raised {type(error).__name__}: {error}", file=stream.name, offset=position, stage=stage, unit=stream.unit
+        f"raised {text_of(error)}", file=stream.name, offset=position, stage=stage, unit=stream.unit
     )
     wrapped.__cause__ = error
     return wrapped

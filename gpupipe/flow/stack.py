@@ -10,19 +10,22 @@ import numpy as np
 from ..errors import ShapeError
 from ..op import Array
 from ..ragged import Ragged, stack_ragged
-from ..spec import Compound, byte_array
+from ..spec import Compound, as_leaf, byte_array, spec_of
 from .base import Element
 
-__all__ = ["pad_rows", "stack_rows"]
+__all__ = ["one_dtype", "pad_rows", "stack_rows"]
 
 
 def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Any:
     """Stack one leaf of some elements: array[B, ...]; byte strings become an object array, `Ragged` a `Ragged`.
 
     Raises:
-        ShapeError: shapes differ; names the leaf, both shapes and both elements.
+        ShapeError: shapes or dtypes differ; names the leaf, what both are, and both elements.
     """
     first = column[0]
+    kinds = set(map(type, column))
+    if len(kinds) > 1 or not isinstance(first, (np.generic, bytes)):  # scalars of one type are of one dtype
+        one_dtype(column, elements, leaf, who)
     if isinstance(first, (bytes, memoryview)):
         return byte_array([bytes(row) for row in column])
     if isinstance(first, Compound):
@@ -34,7 +37,7 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
         return stack_ragged(column)
     if type(first) is np.ndarray:
         shape = first.shape
-        if set(map(type, column)) != {np.ndarray} or len({row.shape for row in column}) > 1:
+        if len(kinds) > 1 or len({row.shape for row in column}) > 1:
             for i, row in enumerate(column):
                 if np.shape(row) != shape:
                     raise mismatch(leaf, shape, np.shape(row), elements[0], elements[i], who)
@@ -46,6 +49,30 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
         i = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
         raise mismatch(leaf, shapes[0], shapes[i], elements[0], elements[i], who)
     return out
+
+
+def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str) -> None:
+    """Refuse rows of several dtypes: NumPy would make byte strings of numbers beside them, and floats of integers.
+
+    Raises:
+        ShapeError: naming the leaf, both dtypes and both elements.
+    """
+    dtype = getattr(column[0], "dtype", None)
+    # NumPy has one object for each dtype; a list costs half of what a generator does.
+    if not any([getattr(row, "dtype", None) is not dtype for row in column]):  # noqa: C419
+        return
+    specs = [spec_of(as_leaf(row)) for row in column]
+    i = next((i for i, spec in enumerate(specs) if spec.dtype != specs[0].dtype), 0)
+    if i:
+        one, other = elements[0], elements[i]
+        raise ShapeError(
+            f"needs elements of one dtype{f' for {leaf}' if leaf else ''}, got {specs[i]} after {specs[0]} "
+            f"({one[1].name} at {one[1].unit} {one[2]}); convert them to one dtype",
+            file=other[1].name,
+            offset=other[2],
+            stage=who,
+            unit=other[1].unit,
+        )
 
 
 def mismatch(leaf: str, first: Any, other: Any, one: Element, another: Element, who: str) -> ShapeError:
@@ -81,10 +108,11 @@ def pad_rows(
         value: what to fill with.
 
     Raises:
-        ShapeError: a row has another rank, or is larger than the target.
+        ShapeError: a row has another dtype or rank, or is larger than the target.
     """
     if isinstance(column[0], Compound):
         raise no_array(column[0], leaf, elements[0], "padded_batch")
+    one_dtype(column, elements, leaf, "padded_batch")
     rows = [byte_scalar(row) if isinstance(row, (bytes, memoryview)) else np.asarray(row) for row in column]
     rank = rows[0].ndim
     for row, element in zip(rows, elements, strict=True):

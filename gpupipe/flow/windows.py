@@ -6,6 +6,7 @@ it out and fills up from what follows, "replace" lets the last good element stan
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -26,7 +27,7 @@ from .elements import Wrapped, counts
 from .forming import batch_of_holes, raised
 from .python_map import PythonFunction
 from .shuffle import keep
-from .stack import mismatch, pad_rows, stack_rows
+from .stack import mismatch, one_dtype, pad_rows, stack_rows
 
 __all__ = ["Buckets", "Datasets", "GroupFlow", "Groups", "HeldFlow", "RowsFlow", "WindowFlow", "int_of"]
 
@@ -226,15 +227,17 @@ class Groups:
     size_fn: PythonFunction | None
     datasets: Datasets
 
-    def key_of(self, element: Element, at: Context) -> int:
-        """The key of an element.
+    def key_of(self, element: Element, at: Context) -> Any:
+        """The key of an element: int64, or uint64 where the function gives that.
 
         Raises:
             DataError: the function failed, or gave no integer.
         """
-        return int_of(self.key.who, "key_func", self.key(element, at))
+        made = self.key(element, at)
+        key = int_of(self.key.who, "key_func", made)
+        return np.uint64(key) if made[0][0].dtype == np.uint64 else np.int64(key)
 
-    def size_of(self, key: int, element: Element, at: Context) -> int:
+    def size_of(self, key: Any, element: Element, at: Context) -> int:
         """How many elements the group has that this one begins.
 
         Raises:
@@ -242,16 +245,16 @@ class Groups:
         """
         if self.size_fn is None:
             return self.size
-        size = int_of(self.key.who, "window_size_func", self.size_fn(((np.int64(key),), *element[1:]), at))
+        size = int_of(self.key.who, "window_size_func", self.size_fn(((key,), *element[1:]), at))
         if size < 1:
             raise FunctionError(
                 f"{self.key.who} needs a window_size_func that returns sizes >= 1, got {size} for {key}"
             )
         return size
 
-    def give(self, key: int, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+    def give(self, key: Any, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
         """What a group becomes."""
-        return (np.int64(key), self.datasets.whole(rows, at, number)), *place_of(rows[0])
+        return (key, self.datasets.whole(rows, at, number)), *place_of(rows[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +287,7 @@ class Buckets:
         """
         who = self.length.who
         length = int_of(who, "element_length_func", self.length(element, at))
-        bucket = int(np.searchsorted(self.boundaries, length, side="right"))
+        bucket = bisect_right(self.boundaries, length)
         if self.to_boundary and self.pad and bucket == len(self.boundaries):
             raise FunctionError(
                 f"{who} needs lengths below the last boundary {self.boundaries[-1]} to pad to it, got {length}"
@@ -344,7 +347,7 @@ class GroupFlow:
 
     def _grouped(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
         groups = self.groups
-        waiting: dict[int, tuple[int, list[Element]]] = {}
+        waiting: dict[Any, tuple[int, list[Element]]] = {}
         number = 0
         for element in items:
             columns, stream, position = element
@@ -438,6 +441,7 @@ class RowsFlow:
         if rank == 0:
             return stack_rows(column, rows, self.names[i], self.who)
         first = column[0]
+        one_dtype(column, rows, self.names[i], self.who)
         for row, element in zip(column, rows, strict=True):
             if np.ndim(row) != first.ndim or row.shape[rank:] != first.shape[rank:]:
                 raise mismatch(self.names[i], first.shape, np.shape(row), rows[0], element, self.who)

@@ -24,7 +24,7 @@ from ..evaluate import BatchValues
 from ..extract.decode import MOST_PIXELS
 from ..graph import Apply
 from ..transform.program import BatchFailed, Executor, Feed
-from .base import Context, Element, Hole, locate
+from .base import RUNNING, Context, Element, Hole, locate
 from .channel import Channel, Closed
 from .elements import close
 from .forming import BatchFormer, Former, Group, batch_of_holes, raised
@@ -98,6 +98,7 @@ class Work:
 
     def _feed(self) -> None:
         MOST_PIXELS.set(self._settings.max_pixels)
+        RUNNING.set(self._run)
         try:
             while self._wait_for_room():
                 with self._forming:

@@ -26,7 +26,7 @@ from ..errors import FunctionError, GpupipeError
 from ..spec import Structure
 from .base import Element, Hole, Run
 from .packing import error_of, pack, packed_size, structure_of, unpack, write
-from .process_worker import DONE, FAILED, GROW, GROWN, MASK, MESSAGE, READY, RUN, Job, part, serve
+from .process_worker import DONE, FAILED, GROW, GROWN, MASK, MESSAGE, RAISED, READY, RUN, Job, part, serve
 from .python_map import PythonFunction
 
 __all__ = ["SLOTS", "Task", "Workers"]
@@ -59,6 +59,7 @@ class Task:
     structure: Structure | None = None
     done: bool = False
     abandoned: bool = False
+    raised: BaseException | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -244,6 +245,8 @@ class Workers:
         text = message[MESSAGE.size :].decode()
         if what == FAILED:
             task.result = Hole(error_of(text))
+        elif what == RAISED:
+            task.raised = error_of(text).__cause__
         elif what == DONE and not task.abandoned:
             with part(worker.segments[slot], size) as data:
                 task.result = unpack(data)

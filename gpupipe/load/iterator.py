@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ClosedError, PlanTypeError
+from ..errors import ClosedError, PlanError, PlanTypeError
 from ..extract.decode import MOST_PIXELS
-from ..flow.base import Context, Hole, Run
+from ..flow.base import RUNNING, Context, Hole, Run
 from ..flow.elements import close
 from ..flow.host import own_bytes
 from ..optimize.lower import lower
 from ..options import Settings
-from ..plan.node import Node
-from ..spec import Compound, DatasetSpec, Structure
+from ..plan.node import Node, walk
+from ..spec import Compound, DatasetSpec, Structure, map_structure
 
 if TYPE_CHECKING:
     from ..optimize.memory import MemoryReport
 
-__all__ = ["DatasetIterator", "OwnedIterator"]
+__all__ = ["DatasetIterator", "HostIterator", "OwnedIterator"]
 
 _RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 _FORKED: list[Any] = []
@@ -51,6 +52,7 @@ class DatasetIterator(Iterator[Any]):
         self._early = 0
         self._ready: list[Any] = []
         self._done = False
+        self._busy = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self.epoch: int | None = None
@@ -73,14 +75,28 @@ class DatasetIterator(Iterator[Any]):
             raise StopIteration
         token = MOST_PIXELS.set(self._settings.max_pixels)
         try:
+            if self._run is not None and RUNNING.get() is self._run:
+                raise _inside()
             with self._lock:  # several threads may take from one iterator; each gets other elements
-                return self._next()
+                if self._busy:
+                    raise _inside()
+                self._busy = True
+                try:
+                    return self._next()
+                finally:
+                    self._busy = False
         except StopIteration:
             self.close()
             raise
         except (KeyboardInterrupt, SystemExit):
             self.close()
             raise
+        except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls
+            self.close()
+            raise PlanError(
+                f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
+                f"{sys.getrecursionlimit()} calls; let one function do what several do"
+            ) from error
         finally:
             MOST_PIXELS.reset(token)
 
@@ -157,26 +173,42 @@ class DatasetIterator(Iterator[Any]):
             self._run.close()
 
 
+def _inside() -> PlanError:
+    return PlanError(
+        "next() needs to be called from outside, got a call by a function of the chain that the iterator runs; "
+        "use another iterator there, or window, scan or zip"
+    )
+
+
 def own_copy(value: Any) -> tuple[Any, ...]:
     """Leaves that share no memory with those delivered before."""
     return tuple([leaf if isinstance(leaf, (bytes, Compound)) else leaf.copy() for leaf in value])
 
 
-class OwnedIterator(DatasetIterator):
-    """The iterator of `as_numpy_iterator`: the same, with everything on the host."""
+class HostIterator(DatasetIterator):
+    """The same, with every array on the host. Nested datasets stay what they are."""
 
     def __next__(self) -> Any:
-        from ..spec import map_structure
-
         return map_structure(on_host, super().__next__())
+
+
+class OwnedIterator(DatasetIterator):
+    """The iterator of `as_numpy_iterator`: arrays on the host, and nothing that is no array."""
+
+    def __next__(self) -> Any:
+        return map_structure(array_on_host, super().__next__())
+
+
+def array_on_host(leaf: Any) -> Any:
+    """The same, where a nested dataset is an error."""
+    if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
+        raise PlanTypeError(f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}")
+    return on_host(leaf)
 
 
 def on_host(leaf: Any) -> Any:
     """A delivered leaf in host memory."""
     if isinstance(leaf, Compound):
-        spec = leaf.leaf_spec()
-        if isinstance(spec, DatasetSpec):
-            raise PlanTypeError(f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}")
         return leaf
     get = getattr(leaf, "get", None)  # a CuPy array
     if get is not None:

@@ -12,8 +12,8 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.files import Saved
 from ..plan.node import Element, Node
-from ..spec import Structure, describe
+from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
 from ..trace import call_with
 from .iterator import on_host
 
@@ -40,7 +40,7 @@ __all__ = ["Manifest", "read_manifest", "read_saved", "save"]
 logger = logging.getLogger("gpupipe")
 
 MANIFEST = "saved.json"
-_VERSION = 1
+_VERSION = 2
 _MOST = 64 << 20  # bytes of a manifest: a file name and two numbers for each of a million files
 
 
@@ -54,6 +54,7 @@ class Manifest:
         element: their type.
         compression: "" or "GZIP".
         run: which `save` wrote it.
+        sites: how many random calls of each op the chain had.
     """
 
     paths: tuple[str, ...]
@@ -61,6 +62,7 @@ class Manifest:
     element: Element
     compression: str
     run: str
+    sites: tuple[tuple[str, int], ...]
 
 
 def save(
@@ -81,12 +83,18 @@ def save(
     try:
         at = Context(run, epoch)
         lowered = lower(plan, settings, at)
-        shards.element = element_to_json(lowered.element)
+        element_to_json(lowered.element)  # what cannot be written is refused before anything runs
+        seen = _Seen(lowered.element, plan.element)
         items = lowered.flow.open(at)
         structure = lowered.element.structure or Structure()
         last: Any = None
         early: list[FlowElement] = []
         for value, stream, position in items:
+            if type(value) is not Hole:
+                value = tuple([on_host(leaf) for leaf in value])
+                unlike = seen.add(value)
+                if unlike is not None:
+                    value = Hole(DataError(unlike, stage="save").at(stream.name, position, unit=stream.unit))
             element: FlowElement = (value, stream, position)
             if type(value) is Hole:
                 if value.raised or settings.on_error == "raise":
@@ -99,12 +107,11 @@ def save(
                     continue
                 element = last, stream, position
             else:
-                last = tuple([on_host(leaf) for leaf in value])
-                element = last, stream, position
+                last = value
             for one in [*((last, owner, place) for _, owner, place in early), element]:
                 shards.add(_number(shard_func, structure, one), one)
             early.clear()
-        shards.finish()
+        shards.finish(seen.element(), plan.counts)
     finally:
         close(items)
         run.close()
@@ -129,11 +136,67 @@ def _number(shard_func: Callable[..., Any] | None, structure: Structure, element
     return int(number)
 
 
+class _Seen:
+    """The type of all elements seen so far: what a chain declares, widened where they go beyond it.
+
+    Args:
+        lowered: the type of the chain as it runs; where it was not declared it is that of the first element.
+        declared: the type that the chain has before it runs.
+    """
+
+    _MOST = 1 << 12
+
+    def __init__(self, lowered: Element, declared: Element) -> None:
+        self._of = lowered
+        self._specs: list[TensorSpec | None] = [None] * len(lowered.specs)
+        if declared.structure == lowered.structure:
+            self._specs = [
+                None if spec.dtype is None or spec.shape is None else own
+                for spec, own in zip(declared.specs, lowered.specs, strict=True)
+            ]
+        self._dtypes = [None if spec is None else spec.dtype for spec in self._specs]
+        self._known: set[tuple[Any, ...]] = set()
+
+    def add(self, leaves: Sequence[Any]) -> str | None:
+        """Look at an element; why it cannot stand with those before, or None."""
+        kinds = tuple([(type(leaf), getattr(leaf, "dtype", 0), getattr(leaf, "shape", ())) for leaf in leaves])
+        if kinds in self._known and not any(isinstance(leaf, Compound) for leaf in leaves):
+            return None
+        found = [spec_of(leaf) for leaf in leaves]
+        if len(found) != len(self._specs):
+            return f"save needs elements of one structure, got {len(found)} leaves after {len(self._specs)}"
+        names = (self._of.structure or LEAF).leaf_names()
+        for name, dtype, spec in zip(names, self._dtypes, found, strict=True):
+            if dtype is not None and dtype != spec.dtype:
+                before = TensorSpec((), dtype)
+                return f"save needs one dtype for {name or 'all elements'}, got {spec} after {before}; cast in a map"
+        for i, spec in enumerate(found):
+            self._dtypes[i] = spec.dtype
+            known = self._specs[i]
+            if known is None:
+                self._specs[i] = spec
+            elif not known.accepts(spec):
+                self._specs[i] = known.relax(spec)
+        if len(self._known) < self._MOST:
+            self._known.add(kinds)
+        return None
+
+    def element(self) -> Element:
+        """The type of all of them."""
+        specs = []
+        for spec, lowered in zip(self._specs, self._of.specs, strict=True):
+            if spec is None:
+                spec = lowered
+            elif type(spec) is TensorSpec and lowered.layout and spec.rank == len(lowered.layout):
+                spec = replace(spec, layout=lowered.layout)
+            specs.append(spec)
+        return Element(self._of.structure, tuple(specs), self._of.batched)
+
+
 class _Shards:
     """The files that are being written, by number."""
 
     def __init__(self, folder: str, compression: str) -> None:
-        self.element: Any = None
         self._folder = folder
         self._compression = compression
         self._run = secrets.token_hex(8)
@@ -145,15 +208,14 @@ class _Shards:
     def _writer(self, number: int) -> ElementsWriter:
         found = self._open.get(number)
         if found is None:
-            head = {"run": self._run, "element": self.element}
-            found = ElementsWriter(temporary(self._path(number)), head, self._compression)
+            found = ElementsWriter(temporary(self._path(number)), {"run": self._run}, self._compression)
             self._open[number] = found
         return found
 
     def _path(self, number: int) -> str:
         return os.path.join(self._folder, f"{number:05}-{self._run}.elements{'.gz' if self._compression else ''}")
 
-    def finish(self) -> None:
+    def finish(self, element: Element, sites: Sequence[tuple[str, int]]) -> None:
         """Put everything in place, what says so last, and remove what was there before."""
         self._writer(min(self._open, default=0))  # a dataset without elements is one file
         shards = []
@@ -168,7 +230,8 @@ class _Shards:
             "version": _VERSION,
             "run": self._run,
             "compression": self._compression,
-            "element": self.element,
+            "element": element_to_json(element),
+            "sites": dict(sites),
             "shards": shards,
         }
         place = os.path.join(self._folder, MANIFEST)
@@ -234,7 +297,11 @@ def read_manifest(folder: str) -> Manifest:
                 raise Malformed("it names files outside its folder, or none")
             names.append(os.path.join(folder, name))
             counts.append(count)
-        return Manifest(tuple(names), tuple(counts), element_from_json(given.get("element")), compression, run)
+        sites = given.get("sites")
+        if not isinstance(sites, dict) or any(type(n) is not int or n < 0 for n in sites.values()):
+            raise Malformed("it does not say how many random calls there were")
+        element = element_from_json(given.get("element"))
+        return Manifest(tuple(names), tuple(counts), element, compression, run, tuple(sorted(sites.items())))
     except (ValueError, RecursionError, Malformed) as error:
         reason = f"what save wrote is needed, this is damaged: {error}"
         raise RecordError(reason, file=place, stage="load") from error
@@ -253,23 +320,25 @@ def read_saved(folder: str, wanted: Element | None, compression: str | None, wai
         raise RecordError(reason, file=folder, stage="load")
     element = manifest.element
     if wanted is not None:
-        _check(folder, wanted, element)
+        _check(folder, wanted, element, sum(manifest.counts))
         element = Element(wanted.structure, wanted.specs, element.batched)
 
     def plan(paths: tuple[str, ...], count: int) -> Saved:
-        return Saved(folder, paths, element, count, manifest.compression, manifest.run)
+        return Saved(folder, paths, element, count, manifest.compression, manifest.run, manifest.sites)
 
     each = (plan((path,), count) for path, count in zip(manifest.paths, manifest.counts, strict=True))
     return plan(manifest.paths, sum(manifest.counts)), *each
 
 
-def _check(folder: str, wanted: Element, saved: Element) -> None:
+def _check(folder: str, wanted: Element, saved: Element, count: int) -> None:
     names = saved.structure.leaf_names() if saved.structure is not None else [""]
     if wanted.structure != saved.structure:
         reason = f"load needs elements like {describe(wanted.nested)}, got {describe(saved.nested)}"
         raise RecordError(reason, file=folder, stage="load")
     for name, spec, found in zip(names, wanted.specs, saved.specs, strict=True):
-        if not spec.accepts(found):
+        both = spec.relax(found)
+        wider = (both.shape, both.dtype) != (spec.shape, spec.dtype)  # some elements may be of another shape
+        if not spec.accepts(found) or (count and wider):
             raise RecordError(f"load needs {spec} for {name or 'elements'}, got {found}", file=folder, stage="load")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..candidate import name_of
 from ..errors import PlanTypeError
 from ..flow.base import Context, Flow
 from ..flow.base import Element as FlowElement
@@ -13,7 +14,7 @@ from ..flow.sources import failed
 from ..plan.node import Element, Node
 from ..plan.steps import FlatMap, refuse_options
 from ..plan.windows import GroupByWindow
-from ..spec import LEAF, as_leaf
+from ..spec import LEAF, TensorSpec, as_leaf
 from ..trace import call_with
 from .alike import unknown
 from .pending import Pending
@@ -52,11 +53,12 @@ class DynamicInner:
         plan = getattr(dataset, "plan", None)
         if not isinstance(plan, Node):
             raise PlanTypeError(
-                f"{name} needs a function that returns a Dataset, got {type(dataset).__name__}, at {self._node.line}"
+                f"{name} needs a function that returns a Dataset, got {type(dataset).__name__} from "
+                f"{name_of(self._node.fn)}, at {self._node.line}"
             )
         refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
-        if unknown(pending.element):  # it has no elements
+        if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
             return pending.flow.open(at)
         if self._element is None:
             self._element = pending.element
@@ -65,7 +67,16 @@ class DynamicInner:
                 f"{name} needs datasets of one structure, got {pending.element.structure} after "
                 f"{self._element.structure}, at {self._node.line}"
             )
+        else:
+            self._one_dtype(pending.element.specs, self._element.specs)
         return pending.flow.open(at)
+
+    def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
+        for a, b in zip(found, first, strict=True):
+            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
+                raise PlanTypeError(
+                    f"{self._node.name} needs datasets of one dtype, got {a} after {b}, at {self._node.line}"
+                )
 
     def learned(self) -> Any:
         """The structure of what the datasets hold, once one was made."""

@@ -117,15 +117,19 @@ def _unique(lowerer: Lowerer, node: Unique) -> Pending:
 
 @lowers(AssertCardinality)
 def _assert_cardinality(lowerer: Lowerer, node: AssertCardinality) -> Pending:
-    return lowerer.done[id(node.source)].through(lambda flow: AssertCardinalityFlow(flow, node.count), node.describe())
+    source = lowerer.done[id(node.source)]
+    if lowerer.settings.on_error == "skip" and source.batch is None and not source.unstack:
+        # What is computed later can fail later, and would be left out of those that were counted.
+        source = lowerer.placer.place(source, label="assert_cardinality")
+    return source.through(lambda flow: AssertCardinalityFlow(flow, node.count), node.describe())
 
 
 @lowers(PadToCardinality)
 def _pad_to_cardinality(lowerer: Lowerer, node: PadToCardinality) -> Pending:
     source = lowerer.placer.place(lowerer.done[id(node.source)], label="pad_to_cardinality")
     element, steps = source.element, (*source.steps, node.describe())
-    if unknown(element):
-        return replace(source, steps=steps)
+    if unknown(element):  # no element is good: there is nothing to make zeros like
+        return replace(source, flow=PadToCardinalityFlow(source.flow, node.count, element.specs), steps=steps)
     structure = element.structure
     assert structure is not None
     if structure.kind is not dict or node.key in structure.keys:

@@ -100,6 +100,7 @@ class Saved(Node):
         count: how many there are.
         compression: "" or "GZIP".
         run: which `save` it was: two of them are two data sets.
+        sites: the `counts` of the chain that was saved: random calls go on counting, as if it were still there.
     """
 
     folder: str
@@ -108,6 +109,10 @@ class Saved(Node):
     count: int
     compression: str = ""
     run: str = ""
+    sites: tuple[tuple[str, int], ...] = ()
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return self.sites
 
     def _element(self) -> Element:
         return self.saved
@@ -137,6 +142,9 @@ class SavedFiles(Node):
 
     def _identity(self) -> Iterator[Any]:
         yield from (file.fingerprint for file in self.files)
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return self.files[0].counts
 
     def _element(self) -> Element:
         return Element(LEAF, (DatasetSpec(self.files[0].element.nested),))

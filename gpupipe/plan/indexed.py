@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 ENDLESS = 1 << 62
-"""The number of elements of an endless chain, where a number is needed."""
+"""The number of elements of an endless chain, where a number is needed. Places are below it."""
 
 
 @dataclass(frozen=True, slots=True)

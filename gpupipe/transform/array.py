@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, FunctionError, MissingDependencyError
+from ..errors import DataError, FunctionError, MissingDependencyError, text_of
 from ..op import Op
 
 __all__ = ["DeviceArray", "concatenate", "run_array", "to_device", "to_device_array", "to_host"]
@@ -138,7 +138,7 @@ def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ..
     except DataError as error:
         raise error.at(stage=op.name) from error.__cause__
     except Exception as error:
-        raise FunctionError(f"{type(error).__name__}: {error}", stage=op.name) from error
+        raise FunctionError(text_of(error), stage=op.name) from error
     results = results if isinstance(results, tuple) else (results,)
     if any(len(result) != len(xs[0]) for result in results):
         raise FunctionError(f"needs {len(xs[0])} rows, gave {[len(result) for result in results]}", stage=op.name)

@@ -175,7 +175,8 @@ class DaliExecutor:
         self._flights: deque[_Flight] = deque()
         self._entries: tuple[_Entry, ...] | None = None
         self._pipeline: Any = None
-        self._checked = not any(isinstance(value, Apply) and value.op.foreign for value in program.values)
+        self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
+        self._checked = not self._foreign
         self._closed = False
         self._pid = os.getpid()
 
@@ -228,6 +229,9 @@ class DaliExecutor:
                 raise GpupipeError(f"{self.label} cannot run {self._names()}: {cause_of(text)}") from error
             raise BatchFailed(cause_of(text)) from None  # the rest of DALI's text is about its own source
         self._pipeline.release_outputs()
+        count = len(self._program.outputs)
+        outputs, shapes = outputs[:count], [_to_numpy(shape, flight.size) for shape in outputs[count:]]
+        self._check_shapes(shapes)
         if self._device_id is not None:
             results = [to_device_array(output, flight.size) for output in outputs]
         else:
@@ -237,6 +241,23 @@ class DaliExecutor:
             for value, result in zip(self._program.outputs, results, strict=True):
                 _check(value, result)
         return results
+
+    def _check_shapes(self, shapes: list[Any]) -> None:
+        """Compare the shapes of what users' functions gave with what was declared, whether it is delivered or not.
+
+        Raises:
+            SpecError: one is another.
+        """
+        rest = iter(shapes)
+        for value in self._foreign:
+            given, *made = (next(rest) for _ in range(1 + len(value.specs)))
+            for index, rows in enumerate(made):
+                for row, first in zip(rows, given, strict=True):
+                    given_shape = tuple(first.tolist())
+                    spec = value.op.promised(index, given_shape, value.x[0].spec.layout) or value.specs[index]
+                    shape = tuple(row.tolist())
+                    if not spec.accepts(TensorSpec(shape, spec.dtype)):
+                        raise _unlike(value, spec, f"one of shape {list(shape)}")
 
     def close(self) -> None:
         """Drain the pipeline and put it back for the next executor of this program."""
@@ -316,7 +337,8 @@ class DaliExecutor:
                 pipeline.add_sink(nodes[self._program.inputs[n]])
             for value in self._program.values:
                 nodes[value] = _lower(d, value, nodes)
-            pipeline.set_outputs(*(nodes[value] for value in self._program.outputs))
+            shapes = [node.shape() for value in self._foreign for node in _promises(value, nodes)]
+            pipeline.set_outputs(*(nodes[value] for value in self._program.outputs), *shapes)
         try:
             pipeline.build()
         except Exception as error:
@@ -408,6 +430,12 @@ def _lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
         raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error
 
 
+def _promises(value: Apply, nodes: dict[Value, Any]) -> list[Any]:
+    """The first input of a user's function and all that it gave, as nodes."""
+    given, made = nodes[value.x[0]], nodes[value]
+    return [given, *(made if isinstance(made, tuple) else (made,))]
+
+
 def _to_numpy(output: Any, size: int) -> Any:
     """A TensorListCPU as one array[B, ...], or as a list of arrays where shapes differ. They own DALI's buffers."""
     if output.is_dense_tensor():
@@ -425,10 +453,14 @@ def _check(value: Value, result: Any) -> None:
     for row in result:
         got = TensorSpec(tuple(row.shape), row.dtype)
         if not value.spec.accepts(got):
-            made = value.value if isinstance(value, Item) else value
-            name = made.op.name if isinstance(made, Apply) else repr(made)
-            where = f" ({made.line})" if made.line else ""
-            raise SpecError(f"{name}{where} was declared as {value.spec}, DALI gave {got}; correct its spec")
+            raise _unlike(value, value.spec, str(got))
+
+
+def _unlike(value: Value, spec: TensorSpec, got: str) -> SpecError:
+    made = value.value if isinstance(value, Item) else value
+    name = made.op.name if isinstance(made, Apply) else repr(made)
+    where = f" ({made.line})" if isinstance(made, Apply) and made.line else ""
+    return SpecError(f"{name}{where} was declared as {spec}, DALI gave {got}; correct its spec")
 
 
 def _separate(results: list[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError
+from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError, text_of
 from ..extract.decode import MOST_PIXELS
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
@@ -272,7 +272,7 @@ class NumpyExecutor:
                 raise error.at(stage=name) from error.__cause__
             except Exception as error:
                 kind = DecodeError if "decode" in name else FunctionError
-                raise kind(f"{type(error).__name__}: {error}", stage=name) from error
+                raise kind(text_of(error), stage=name) from error
         for n, (output, result) in enumerate(zip(code.outputs, results, strict=True)):
             value = slots[output.slot]
             if output.shape is None:

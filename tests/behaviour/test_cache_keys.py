@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,3 +104,64 @@ def test_after_an_error_below_a_cache_every_element_still_has_its_own_numbers(ba
     assert len(set(expected.values())) == 400
     assert len(set(got.values())) == len(got) == 399
     assert got == {x: number for x, number in expected.items() if x != bad}
+
+
+def _drawn(x: Any, rng: np.random.Generator) -> Any:
+    return x, rng.integers(10**9)
+
+
+def _again(x: Any, y: Any, rng: np.random.Generator) -> Any:
+    return x, y, rng.integers(10**9)
+
+
+IMAGES = np.arange(9 * 4 * 4 * 3, dtype=np.int32).reshape(9, 4, 4, 3) % 251
+CHAINS: dict[str, tuple[Callable[[], Dataset], Callable[[Dataset], Dataset]]] = {
+    "numbers": (lambda: Dataset.range(9), lambda d: d.map(_drawn, rng=True)),
+    "a random map above": (lambda: Dataset.range(9), lambda d: d.map(_drawn, rng=True).map(_again, rng=True)),
+    "passes": (lambda: Dataset.range(4).repeat(2), lambda d: d.map(_drawn, rng=True)),
+    "rows of batches": (lambda: Dataset.range(9).batch(4), lambda d: d.unbatch().map(_drawn, rng=True)),
+    "traced ops": (
+        lambda: Dataset.from_tensor_slices(IMAGES.astype(np.uint8)),
+        lambda d: d.map(lambda x: ops.random_flip_left_right(x)),
+    ),
+    "traced ops on batches": (
+        lambda: Dataset.from_tensor_slices(IMAGES.astype(np.uint8)).batch(4),
+        lambda d: d.map(lambda x: ops.random_flip_left_right(x)),
+    ),
+}
+
+
+def _in_epoch(dataset: Dataset, epoch: int) -> list[str]:
+    dataset = dataset.with_options(Options(device="cpu", backend="numpy"))
+    return [repr(element) for element in dataset.iterator(epoch=epoch)]
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_behind_a_cache_random_numbers_are_those_without_it(tmp_path: Path, chain: str, where: str) -> None:
+    make, draw = CHAINS[chain]
+    without = draw(make())
+    cached = make().cache() if where == "memory" else make().cache(tmp_path / "c")
+
+    for epoch in (0, 1, 0, 2):  # the first fills it
+        assert _in_epoch(draw(cached), epoch) == _in_epoch(without, epoch)
+    assert _in_epoch(without, 0) != _in_epoch(without, 1)
+    twice = _in_epoch(draw(cached.repeat(2)), 0)
+    assert twice[: len(twice) // 2] == _in_epoch(without, 0)
+    assert twice[len(twice) // 2 :] != _in_epoch(without, 0)  # a later pass draws anew
+    assert _in_epoch(draw(cached.concatenate(cached)), 0)[len(twice) // 2 :] != _in_epoch(without, 0)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_single_element_behind_a_cache_has_its_own_numbers(full: bool) -> None:
+    cached = Dataset.range(7).cache()
+    if full:
+        run(cached)
+    expected = run(Dataset.range(7).map(_drawn, rng=True))
+    chain = cached.map(_drawn, rng=True)
+
+    assert [(int(x), int(y)) for x, y in (chain[i] for i in range(7))] == expected
+    rows = Dataset.range(7).batch(3).cache()
+    if full:
+        run(rows)
+    assert [(int(x), int(y)) for x, y in rows.unbatch().map(_drawn, rng=True)] == expected

@@ -151,7 +151,7 @@ NO_DATASET: Any = _square
         ),
         (
             lambda: list(Dataset.range(3).apply(compat.parallel_interleave(NO_DATASET, 2, buffer_output_elements=1))),
-            "parallel_interleave needs a function that returns a Dataset, got int from _square",
+            "interleave needs a function that returns a Dataset, got int from _square",
         ),
         (lambda: Dataset.range(3).apply(compat.shuffle_and_repeat(0)), "shuffle needs buffer_size >= 1"),
         (lambda: compat.make_one_shot_iterator(NO_DATASET), "make_one_shot_iterator needs a Dataset, got function"),

@@ -359,6 +359,24 @@ def test_a_promise_that_is_no_number(count: Any, kind: type[Exception]) -> None:
         R(3).assert_cardinality(count)
 
 
+@pytest.mark.parametrize("step", [lambda d: d, lambda d: d.batch(1), lambda d: d.map(lambda x: x + 1)])
+def test_what_is_skipped_was_not_there(step: Callable[[Dataset], Dataset]) -> None:
+    skipping = Options(on_error="skip")
+
+    assert outcomes(step(failing(4).assert_cardinality(4)).with_options(skipping))[-1] == "error"
+    assert "error" not in outcomes(step(failing(4).assert_cardinality(2)).with_options(skipping))
+    assert "error" not in outcomes(step(failing(4).assert_cardinality(4)).with_options(Options(on_error="replace")))
+
+
+def test_images_that_are_skipped_were_not_there() -> None:
+    files = Dataset.from_tensor_slices([jpeg(0), b"no image", jpeg(1)]).map(_image).with_options(HOST)
+    chain = files.with_options(Options(on_error="skip"))
+
+    assert [x == "error" for x in outcomes(chain.assert_cardinality(2).batch(2))] == [False]
+    assert [x == "error" for x in outcomes(chain.assert_cardinality(3).batch(2))] == [False, True]
+    assert [x == "error" for x in outcomes(chain.batch(1).assert_cardinality(2))] == [False, False]
+
+
 # ---- pad_to_cardinality
 
 
@@ -410,10 +428,61 @@ def test_a_dataset_of_unknown_length_may_turn_out_too_long() -> None:
     assert outcomes(chain.pad_to_cardinality(2)) == [{"a": 0, "valid": True}, {"a": 1, "valid": True}, "error"]
 
 
-def test_elements_that_failed_keep_their_place() -> None:
-    chain = R(3).map(lambda x: {"a": inverse(x)}, spec={"a": TensorSpec((), "int64")}).pad_to_cardinality(4)
+PADDED: dict[str, list[Any]] = {
+    "raise": ["error", 1, 2, "error", 4, None, None],
+    "skip": [1, 2, 4, None, None],
+    "replace": [1, 1, 2, 2, 4],
+}
 
-    assert outcomes(chain) == ["error", {"a": 1, "valid": True}, {"a": 2, "valid": True}, {"a": 0, "valid": False}]
+
+@pytest.mark.parametrize("on_error", PADDED)
+def test_zeros_fill_up_for_elements_that_failed(on_error: Any) -> None:
+    rows = R(5).map(lambda x: {"a": inverse(x)}, spec={"a": TensorSpec((), "int64")})
+    chain = rows.pad_to_cardinality(5).with_options(Options(on_error=on_error))
+    wanted: list[Any] = [x if x == "error" else {"a": x or 0, "valid": x is not None} for x in PADDED[on_error]]
+    good = [x for x in wanted if x != "error"]
+
+    assert outcomes(chain) == wanted
+    assert outcomes(chain.ignore_errors()) == good
+    assert outcomes(chain.repeat(2)) == 2 * wanted
+    batches: list[Any] = [batch for batch in outcomes(chain.batch(2)) if batch != "error"]
+    assert [batch["a"] for batch in batches] == [[x["a"] for x in good[i : i + 2]] for i in (0, 2, 4)]
+    assert [len(batch["valid"]) for batch in batches] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_images_that_cannot_be_decoded_are_filled_up_for(on_error: Any) -> None:
+    files = Dataset.from_tensor_slices([jpeg(0), b"no image", jpeg(1)])
+    chain = files.map(lambda data: {"x": _image(data)}).pad_to_cardinality(4)
+
+    found = outcomes(chain.with_options(HOST).with_options(Options(on_error=on_error)))
+
+    masks = [x if x == "error" else bool(x["valid"]) for x in found]
+    assert (
+        masks
+        == {
+            "raise": [True, "error", True, False, False],
+            "skip": [True, True, False, False],
+            "replace": [True, True, True, False],
+        }[on_error]
+    )
+
+
+def test_a_stand_in_shares_no_memory() -> None:
+    rows = R(1, 4).map(lambda x: {"a": np.full(2, inverse(x))}, spec={"a": TensorSpec((2,), "int64")})
+    chain = rows.pad_to_cardinality(3).map(lambda x: x["a"], traced=False).with_options(Options(on_error="replace"))
+
+    first, second, third = chain
+
+    assert not np.shares_memory(second, third)
+    assert [first.tolist(), second.tolist(), third.tolist()] == [[1, 1], [2, 2], [2, 2]]
+
+
+def test_where_nothing_is_good_there_is_nothing_to_make_zeros_like() -> None:
+    bad = R(3).map(lambda x: {"a": 1 // 0}).pad_to_cardinality(4).with_options(Options(on_error="skip"))
+
+    with pytest.raises(gp.DataError, match="needs elements whose dtype and rank are known"):
+        list(bad)
 
 
 def test_padding_has_keys_of_its_own() -> None:

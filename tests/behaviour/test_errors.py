@@ -89,7 +89,7 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "map traced None",
         lambda: R.map(lambda x: None, traced=True),
         T,
-        "a function needs to return an element, got None",
+        "map needs a function that returns an element, got None from the lambda",
     ),
     ("filter of 3", lambda: R.filter(3), T, "filter needs a function, got int"),
     ("filter arity", lambda: PAIRS.filter(lambda a: a), T, "filter calls the lambda with 2 arguments"),

@@ -531,7 +531,10 @@ def test_a_batch_remembers_the_identities_of_its_rows() -> None:
 def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
     where: list[Element] = [((), Stream(1, "x"), i) for i in range(2)]
 
-    assert stack_rows([np.zeros(2, np.float32), np.ones(2)], where, "").dtype == np.float64
+    with pytest.raises(
+        gp.DataError, match=r"needs elements of one dtype, got float64.2. after float32.2. .x at index 0"
+    ):
+        stack_rows([np.zeros(2, np.float32), np.ones(2)], where, "")
     assert stack_rows([np.array(1), np.int64(2)], where, "").tolist() == [1, 2]
     for odd in (np.zeros((2, 1)), np.zeros((0,)), np.float64(3), np.zeros((2, 0))):
         with pytest.raises(gp.DataError, match=r"needs elements of one shape.*x at index 0"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -532,10 +534,39 @@ def test_damage_in_the_middle_is_an_error_and_the_next_pass_computes_it_again(tm
     assert caught.value.file == str(path)
     assert caught.value.offset == place - 12
     assert caught.value.stage == "cache" or caught.value.stage == "read"
+    assert "the next iterator computes the file again" in str(caught.value)
     assert list(items) == []
 
     assert run(dataset) == [0, 1, 2]
     assert calls == [0, 1, 2] * 2
+
+
+@pytest.mark.parametrize("byte", [2, 30], ids=["length", "payload"])
+def test_a_damaged_element_costs_no_other_and_the_file_is_computed_again(
+    tmp_path: Path, calls: list[int], kept: Any, byte: int
+) -> None:
+    everything = list(range(3000))
+    run(kept(numbers(3000), tmp_path))
+    (path,) = [found for found in tmp_path.rglob("*") if found.is_file()]
+    pack, unpack = (gzip.compress, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
+    whole = unpack(path.read_bytes())
+    data = bytearray(whole)
+    data[data.index(struct.pack("<Q", 1500)) - 17 + byte] ^= 1  # in the element of this number
+    path.write_bytes(pack(data))
+
+    short = [*range(1500), "error", *range(1501, 3000)]
+    dataset = kept(numbers(3000), tmp_path)
+    assert outcomes(dataset.repeat(2)) == short * 2  # one iterator, two passes
+    items = iter(kept(numbers(3000), tmp_path).ignore_errors())
+    assert [int(x) for x in items] == [*range(1500), *range(1501, 3000)]
+    assert items.left_out == 1
+    assert calls == everything
+
+    assert run(dataset) == everything
+    assert calls == everything * 2
+    assert unpack(path.read_bytes()) == whole
+    assert run(kept(numbers(3000), tmp_path)) == everything
+    assert calls == everything * 2
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ def test_options_cannot_be_changed() -> None:
         {"deterministic": 1},
         {"seed": 1.5},
         {"disabled_rules": "merge_takes"},
+        {"disabled_rules": 5},
+        {"disabled_rules": (5,)},
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from typing import Any, NamedTuple
@@ -113,3 +114,45 @@ def for_ever(x: Any) -> Any:
     """Never comes back."""
     while True:
         time.sleep(60)
+
+
+class Speechless(Exception):
+    """An exception whose text cannot be made."""
+
+    def __str__(self) -> str:
+        return str(1 // 0)
+
+
+def speechless(x: Any) -> Any:
+    """Raises at 1 what cannot say why."""
+    if x == 1:
+        raise Speechless
+    return int(x)
+
+
+def cancelled(x: Any) -> Any:
+    """Raises at 1 what is no Exception."""
+    if x == 1:
+        raise asyncio.CancelledError("no more")
+    return int(x)
+
+
+def interrupted(x: Any) -> Any:
+    """Raises at 1 what Ctrl-C does."""
+    if x == 1:
+        raise KeyboardInterrupt(7)
+    return int(x)
+
+
+def exits(x: Any) -> Any:
+    """Raises at 1 what ends the program."""
+    if x == 1:
+        raise SystemExit(7)
+    return int(x)
+
+
+def generator_exits(x: Any) -> Any:
+    """Raises at 1 what ends a generator."""
+    if x == 1:
+        raise GeneratorExit(7)
+    return int(x)

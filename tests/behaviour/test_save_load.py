@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -15,7 +16,10 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, TensorSpec
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.load.save import _Seen as Seen
+from gpupipe.plan.node import ANYTHING, Element
+from gpupipe.spec import Structure, spec_of
 from tests.behaviour.model import interleaved, outcomes, run
 
 
@@ -311,7 +315,9 @@ def test_wrong_arguments_are_errors_on_the_users_line(tmp_path: Path) -> None:
     [
         lambda m: 3,
         lambda m: {**m, "gpupipe": "?"},
-        lambda m: {**m, "version": 2},
+        lambda m: {**m, "version": 1},
+        lambda m: {**m, "sites": {"map": -1}},
+        lambda m: {**m, "sites": None},
         lambda m: {**m, "shards": []},
         lambda m: {**m, "shards": [{"file": "../escape", "count": 1}]},
         lambda m: {**m, "shards": [{"file": "/etc/passwd", "count": 1}]},
@@ -333,15 +339,157 @@ def test_a_damaged_folder_says_so(tmp_path: Path, change: Callable[[Any], Any]) 
     assert caught.value.file == str(place)
 
 
-def test_a_damaged_file_is_an_error_behind_the_good_elements(tmp_path: Path) -> None:
-    Dataset.range(3).save(tmp_path / "s")
-    (path,) = (tmp_path / "s").glob("*.elements")
-    data = bytearray(path.read_bytes())
-    data[data.rindex(b"E", 0, len(data) - 30) + 3] ^= 1
-    path.write_bytes(data)
-    loaded = Dataset.load(tmp_path / "s")
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+@pytest.mark.parametrize("part", ["payload", "length"])
+def test_a_damaged_element_costs_no_other(tmp_path: Path, part: str, compression: str | None) -> None:
+    import gzip
 
-    assert outcomes(loaded) == [0, 1, "error"]
+    Dataset.range(5000).save(tmp_path / "s", compression)
+    (path,) = (tmp_path / "s").glob("*.elements*")
+    data = bytearray((gzip.decompress if compression else bytes)(path.read_bytes()))
+    mark = struct.pack("<Q", 2499)  # its number, its position, its value
+    start = data.index(mark) - 17
+    data[start + (2 if part == "length" else 25)] ^= 1
+    path.write_bytes((gzip.compress if compression else bytes)(data))
+    loaded = Dataset.load(tmp_path / "s")
+    others = [x for x in range(5000) if x != 2499]
+
+    assert outcomes(loaded) == [*range(2499), "error", *range(2500, 5000)]
+    items = iter(loaded.with_options(Options(on_error="skip")))
+    assert [int(x) for x in items] == others
+    assert items.left_out == 1
+    assert run(loaded.with_options(Options(on_error="replace"))) == [*range(2499), 2498, *range(2500, 5000)]
+    assert run(loaded.batch(7).unbatch().with_options(Options(on_error="skip"))) == others
     with pytest.raises(gp.DataError, match="damaged") as caught:
         list(loaded)
-    assert caught.value.file == str(path)
+    assert (caught.value.file, caught.value.offset) == (str(path), start)
+
+
+def test_of_a_file_whose_head_is_damaged_everything_is_read(tmp_path: Path) -> None:
+    Dataset.range(30).save(tmp_path / "s")
+    (path,) = (tmp_path / "s").glob("*.elements")
+    whole = path.read_bytes()
+
+    for place in (3, 20, 40):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert run(Dataset.load(tmp_path / "s")) == list(range(30))
+
+
+def test_a_file_that_is_cut_is_an_error_behind_the_good_elements(tmp_path: Path) -> None:
+    Dataset.range(30).save(tmp_path / "s")
+    (path,) = (tmp_path / "s").glob("*.elements")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+    got = outcomes(Dataset.load(tmp_path / "s"))
+    assert got == [*range(len(got) - 1), "error"]
+    with pytest.raises(gp.DataError, match=f"ends after {len(got) - 1} elements"):
+        list(Dataset.load(tmp_path / "s"))
+
+
+# ---- the type of what was saved
+
+
+def test_the_spec_holds_for_all_elements(tmp_path: Path) -> None:
+    def saved(dataset: Dataset) -> Any:
+        dataset.save(tmp_path / "s")
+        loaded = Dataset.load(tmp_path / "s")
+        for element in loaded:
+            assert loaded.element_spec.accepts(spec_of(element))
+        return loaded.element_spec
+
+    shapes = Dataset.from_generator(lambda: iter([np.ones((2, 3)), np.ones((2, 4))]))
+    ranks = Dataset.from_generator(lambda: iter([1, np.ones(2, int)]), output_signature=TensorSpec(None, "int64"))
+    assert saved(shapes) == TensorSpec((2, None), "float64")
+    assert saved(ranks) == TensorSpec(None, "int64")
+    assert saved(Dataset.range(4).batch(2)) == TensorSpec((None,), "int64")  # what the chain says, where it says it
+    assert saved(Dataset.from_generator(lambda: iter([1, 2]))) == TensorSpec((), "int64")
+    rows = saved(Dataset.from_generator(lambda: iter([gp.Ragged([1], [0, 1]), gp.Ragged([1, 2], [0, 1, 2])])))
+    assert rows.shape == (None, None)
+
+
+def test_elements_of_another_dtype_are_refused_where_they_are_saved(tmp_path: Path) -> None:
+    mixed = Dataset.from_generator(lambda: iter([1, 1.5, 2]))
+
+    with pytest.raises(gp.DataError, match="one dtype") as caught:
+        mixed.save(tmp_path / "s")
+    assert (caught.value.file, caught.value.offset) == ("from_generator", 1)
+    assert os.listdir(tmp_path / "s") == []
+    mixed.with_options(Options(on_error="skip")).save(tmp_path / "s")
+    assert Dataset.load(tmp_path / "s").element_spec == TensorSpec((), "int64")
+    assert run(Dataset.load(tmp_path / "s").map(lambda x: x + 1)) == [2, 3]
+
+
+def test_what_save_has_seen_is_the_narrowest_type_that_holds() -> None:
+    pair = Structure(tuple, (), (Structure(), Structure()), 2)
+    unknown = Element(pair, (TensorSpec(None, None), TensorSpec(None, None)))
+    seen = Seen(unknown, ANYTHING)
+
+    assert seen.add((np.int64(1), np.ones((2, 3), np.uint8))) is None
+    assert seen.add((np.int64(2), np.ones((2, 5), np.uint8))) is None
+    assert "one dtype for [0], got float64 after int64" in str(seen.add((np.float64(1), np.ones((2, 3), np.uint8))))
+    assert "one dtype for [1], got bytes after uint8" in str(seen.add((np.int64(1), b"a")))
+    assert "got 1 leaves after 2" in str(seen.add((np.int64(1),)))
+    assert seen.element().specs == (TensorSpec((), "int64"), TensorSpec((2, None), "uint8"))
+    seen.add((np.int64(1), np.ones(4, np.uint8)))
+    assert seen.element().specs[1] == TensorSpec(None, "uint8")
+
+    declared = Element(pair, (TensorSpec((), "int64"), TensorSpec((None, None, 3), "uint8", "HWC")))
+    seen = Seen(declared, declared)
+    assert "got int32 after int64" in str(seen.add((np.int32(1), np.ones((4, 4, 3), np.uint8))))
+    seen.add((np.int64(1), np.ones((4, 4, 3), np.uint8)))
+    assert seen.element() == declared
+
+
+def test_a_spec_that_some_elements_may_not_have_is_refused(tmp_path: Path) -> None:
+    Dataset.from_generator(lambda: iter([np.ones(2), np.ones(3)])).save(tmp_path / "s")
+
+    with pytest.raises(gp.DataError, match=r"load needs float64\[2\] for elements, got float64\[\?\]"):
+        Dataset.load(tmp_path / "s", TensorSpec((2,), "float64"))
+    assert Dataset.load(tmp_path / "s", TensorSpec(None, None)).element_spec == TensorSpec(None, None)
+
+
+# ---- random numbers
+
+
+def drawn(x: Any, rng: np.random.Generator) -> Any:
+    return x, rng.integers(10**9)
+
+
+def again(x: Any, y: Any, rng: np.random.Generator) -> Any:
+    return x, y, rng.integers(10**9)
+
+
+CHAINS: dict[str, tuple[Callable[[], Dataset], Callable[[Dataset], Dataset]]] = {
+    "numbers": (lambda: Dataset.range(9).shuffle(9, seed=1), lambda d: d.map(drawn, rng=True)),
+    "behind another random map": (lambda: Dataset.range(9).map(drawn, rng=True), lambda d: d.map(again, rng=True)),
+    "rows of batches": (lambda: Dataset.range(9).batch(4), lambda d: d.unbatch().map(drawn, rng=True)),
+    "passes": (lambda: Dataset.range(4).repeat(2), lambda d: d.map(drawn, rng=True)),
+    "traced ops": (
+        lambda: Dataset.from_tensor_slices(np.arange(6 * 4 * 4 * 3, dtype=np.uint8).reshape(6, 4, 4, 3)),
+        lambda d: d.map(lambda x: ops.random_flip_left_right(x)).map(lambda x: x),
+    ),
+    "traced ops behind one": (
+        lambda: Dataset.from_tensor_slices(np.arange(9 * 4 * 4 * 3, dtype=np.int32).reshape(9, 4, 4, 3) % 251)
+        .map(lambda x: ops.random_flip_left_right(ops.cast(x, "uint8"))),
+        lambda d: d.map(lambda x: ops.random_flip_left_right(x)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_loaded_dataset_draws_what_the_saved_one_draws(tmp_path: Path, chain: str, shards: int) -> None:
+    make, draw = CHAINS[chain]
+    numbers = iter(range(10**6))
+    saved = make().with_options(Options(device="cpu", backend="numpy"))
+    saved.save(tmp_path / "s", shard_func=lambda *x: next(numbers) % shards)
+    loaded = Dataset.load(tmp_path / "s").with_options(Options(device="cpu", backend="numpy"))
+
+    def shown(dataset: Dataset) -> list[str]:
+        return sorted(repr(element) for element in draw(dataset).iterator(epoch=0))
+
+    expected = shown(saved)
+    assert shown(loaded) == expected
+    assert len(shown(loaded.repeat(2))) == 2 * len(expected)
+    assert sorted(shown(loaded.repeat(2))) != sorted(2 * expected)  # a later pass draws anew

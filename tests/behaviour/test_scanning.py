@@ -241,6 +241,25 @@ def test_reduce_runs_at_once() -> None:
     assert Dataset.from_tensor_slices(["a", "bc"]).reduce("", lambda s, x: s + x) == b"abc"
 
 
+def test_windows_are_reduced() -> None:
+    windows = R(4).window(2)
+
+    assert windows.reduce(0, lambda s, w: s + w.reduce(0, lambda a, b: a + b)) == 6
+    assert R(4).map(lambda x: (x, x)).window(3).reduce(0, lambda s, w: s + len(list(w[0])) * len(list(w[1]))) == 10
+
+
+@pytest.mark.parametrize("x", [0, 1, 2, 3])
+def test_a_float_never_becomes_an_integer_state_whatever_its_value(x: int) -> None:
+    one = Dataset.from_tensor_slices([x])
+
+    with pytest.raises(TypeError, match=r"reduce needs .*initial dtype, int64, got float64"):
+        one.reduce(0, lambda s, x: float(s + x / 2))
+    with pytest.raises(TypeError, match=r"scan needs .*initial dtype, int64, got float64"):
+        list(one.scan(0, lambda s, x: (float(s + x / 2), x)))
+    with pytest.raises(TypeError, match=r"reduce needs .*initial dtype, bool, got int64"):
+        one.reduce(False, lambda s, x: int(x))
+
+
 def test_reduce_counts_as_an_epoch() -> None:
     chain = R(20).shuffle(20)
     first = chain.reduce(np.zeros(0, np.int64), lambda s, x: np.append(s, x)).tolist()

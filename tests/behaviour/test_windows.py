@@ -400,3 +400,31 @@ def test_explain_names_the_windows() -> None:
 
     assert "window(2, shift=3, stride=1, drop_remainder=True)" in text
     assert "dataset of int64" in text
+
+
+# ---- keys and lengths beyond int64
+
+LARGE = np.array([2**64 - 1, 3, 2**64 - 1], np.uint64)
+
+
+def noted(sizes: list[Any], key: Any) -> int:
+    sizes.append(key)
+    return 2
+
+
+def test_keys_are_any_integers() -> None:
+    numbers = D.from_tensor_slices(LARGE)
+    groups = numbers.group_by_window(lambda x: x, lambda k, d: d.batch(2).map(lambda x: (k, x)), 2)
+    sizes: list[Any] = []
+    sized = numbers.group_by_window(lambda x: x, lambda k, d: d.batch(2), window_size_func=lambda k: noted(sizes, k))
+
+    assert run(groups) == [(2**64 - 1, [2**64 - 1] * 2), (3, [3])]
+    assert {key.dtype for key, _ in groups} == {np.dtype(np.uint64)}
+    assert run(sized) == [[2**64 - 1] * 2, [3]]
+    assert [int(key) for key in sizes] == [2**64 - 1, 3]
+
+
+def test_lengths_are_any_integers() -> None:
+    chain = D.from_tensor_slices(LARGE).bucket_by_sequence_length(lambda x: x, [5], [2, 2])
+
+    assert run(chain) == [[2**64 - 1] * 2, [3]]

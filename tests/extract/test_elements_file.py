@@ -141,21 +141,31 @@ def test_what_is_no_leaf_is_refused(bad: Any) -> None:
 
 
 def test_more_streams_than_the_table_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elements_file, "_SLOTS", 5)
-    owners = [Owner(i, str(i), "index") for i in range(23)]
+    monkeypatch.setattr(elements_file, "_NAMED", 5)
+    owners = [Owner(i, f"number {i}", "offset") for i in range(23)]
     order = [0, 1, 2, 3, 4, 0, 5, 1, 6, 7, 8, 9, 10, 0, *range(11, 23), 4]
     writer = ElementsWriter(str(tmp_path / "a"), {})
     for i in order:
         writer.write((b"x",), owners[i], i)
     writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in (0, 21, 22, 4)])
-    with pytest.raises(DataError, match="may have 5 rows"):
-        writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in range(6)])
+    writer.write((b"x",), owners[0], 0, rows=[(owners[i], i) for i in range(6)])  # one name is forgotten, no key
     writer.finish()
 
-    *single, (_, rows, _) = read(tmp_path / "a")
+    *single, (_, rows, _), (_, many, _) = read(tmp_path / "a")
 
     assert [(where, place) for _, where, place in single] == [(owners[i], i) for i in order]
     assert rows == [(owners[i], i) for i in (0, 21, 22, 4)]
+    assert [(owner.key, place) for owner, place in many] == [(i, i) for i in range(6)]
+
+
+def test_a_stream_may_have_another_name_later(tmp_path: Path) -> None:
+    owners = [Owner(1, "a", "offset"), Owner(1, "b", "offset"), Owner(1, "a", "index"), Owner(1, "a", "index")]
+    writer = ElementsWriter(str(tmp_path / "a"), {})
+    for owner in owners:
+        writer.write((b"x",), owner, 0)
+    writer.finish()
+
+    assert [where for _, where, _ in read(tmp_path / "a")] == owners
 
 
 def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
@@ -229,7 +239,7 @@ def test_a_later_version_says_so(tmp_path: Path) -> None:
     with TFRecordWriter(tmp_path / "a") as out:
         out.write(b"GPUPIPE elements\0" + struct.pack("<I", 99) + b"{}")
 
-    with pytest.raises(RecordError, match="of version 1 is needed, this one has version 99"):
+    with pytest.raises(RecordError, match="of version 2 is needed, this one has version 99"):
         read(tmp_path / "a")
 
 
@@ -246,21 +256,36 @@ def test_a_file_cut_anywhere_is_damaged(tmp_path: Path, compression: str) -> Non
                 ElementsReader(str(tmp_path / "b")).check_end()
 
 
-def test_whole_records_may_not_be_lost_repeated_or_added(tmp_path: Path) -> None:
-    write(tmp_path / "a", count=3)
-    data = (tmp_path / "a").read_bytes()
+def records_of(data: bytes) -> list[bytes]:
     starts, at = [], 0
     while at < len(data):
         starts.append(at)
         at += struct.unpack_from("<Q", data, at)[0] + 16
-    records = [data[a:b] for a, b in zip(starts, [*starts[1:], len(data)], strict=True)]
+    return [data[a:b] for a, b in zip(starts, [*starts[1:], len(data)], strict=True)]
+
+
+def shown(items: list[Any]) -> list[Any]:
+    """Positions, and "lost" for what is damaged."""
+    return ["lost" if where is None else place for _, where, place in items]
+
+
+def test_whole_records_may_not_be_lost_repeated_or_added(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "a", count=3)
+    data = (tmp_path / "a").read_bytes()
+    records = records_of(data)
     elements = [i for i, record in enumerate(records) if record[12:13] in b"EH"]
+    expected = [7, 2**40, 0, 1, 2]
     assert len(elements) == 5
 
-    for i in elements:
-        for changed in (records[:i] + records[i + 1 :], [*records[:i], records[i], *records[i:]]):
-            (tmp_path / "b").write_bytes(b"".join(changed))
-            assert "another number of elements" in str(damaged(tmp_path / "b"))
+    for number, i in enumerate(elements):
+        (tmp_path / "b").write_bytes(b"".join(records[:i] + records[i + 1 :]))
+        got = read(tmp_path / "b")
+        assert shown(got) == [*expected[:number], "lost", *expected[number + 1 :]]
+        assert "another number of elements, 1 are missing" in str(got[number][0])
+        (tmp_path / "b").write_bytes(b"".join([*records[:i], records[i], *records[i:]]))
+        caplog.clear()
+        assert shown(read(tmp_path / "b")) == expected
+        assert "another number of elements" in caplog.text
     (tmp_path / "b").write_bytes(data + records[-2])
     assert "something follows its last record" in str(damaged(tmp_path / "b"))
 
@@ -274,14 +299,116 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_changed_byte_is_found(whole: Path, data: st.DataObject) -> None:
+def test_a_changed_byte_is_found_and_costs_no_more_than_its_element(whole: Path, data: st.DataObject) -> None:
     content = bytearray(whole.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= data.draw(st.integers(1, 255))
     path = whole.with_name("changed")
     path.write_bytes(content)
+    found: list[int] = []
 
-    damaged(path)
+    reader = ElementsReader(str(path), head_needed=False)
+    items: list[Any] = []
+    try:
+        items += reader.elements(Owner, lambda: found.append(1))
+        ended = True
+    except RecordError as error:
+        ended = False
+        assert error.file == str(path)
+        assert error.offset is not None
+    finally:
+        reader.close()
+
+    good = read(whole)
+    (kind,) = {record[12:13] for record, (a, b) in placed(whole.read_bytes()) if a <= at < b}
+    lost = [i for i, (_, where, _) in enumerate(items) if where is None]
+    assert len(items) == len(good)
+    assert len(lost) == (1 if kind in b"EH" else 0)
+    assert [shown([item]) for i, item in enumerate(items) if i not in lost] == [
+        shown([item]) for i, item in enumerate(good) if i not in lost
+    ]
+    assert ended == (kind != b"Z")
+    assert found
+    for i in lost:
+        assert items[i][0].file == str(path)
+        assert items[i][0].offset <= at < items[i][0].offset + 2000
+
+
+def placed(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
+    """Every record with where it begins and ends."""
+    out, at = [], 0
+    for record in records_of(data):
+        out.append((record, (at, at + len(record))))
+        at += len(record)
+    return out
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+@pytest.mark.parametrize("what", ["payload", "length", "zeros", "several", "to the end"])
+def test_behind_damage_everything_is_read(tmp_path: Path, what: str, compression: str) -> None:
+    import gzip
+
+    writer = ElementsWriter(str(tmp_path / "a"), {}, compression)
+    for i in range(2000):
+        writer.write((np.full(i % 50, i),), ONE, i)
+    writer.finish()
+    data = bytearray((gzip.decompress if compression else bytes)((tmp_path / "a").read_bytes()))
+    where = [span for record, span in placed(bytes(data)) if record[12:13] == b"E"]
+    hit: list[int]
+    if what == "payload":
+        hit = [1000]
+        data[where[1000][0] + 40] ^= 1
+    elif what == "length":
+        hit = [1000]
+        data[where[1000][0] + 2] ^= 1
+    elif what == "several":
+        hit = [1000, 1001, 1500, 1999]
+        for i in hit:
+            data[where[i][0] + 30] ^= 1
+    elif what == "zeros":
+        hit = list(range(1000, 1301))
+        data[where[1000][0] + 20 : where[1300][1] - 3] = bytes(where[1300][1] - 3 - where[1000][0] - 20)
+    else:
+        hit = list(range(1990, 2000))
+        data[where[1990][0] : where[1999][1]] = b"\xff" * (where[1999][1] - where[1990][0])
+    (tmp_path / "a").write_bytes((gzip.compress if compression else bytes)(data))
+
+    got = read(tmp_path / "a", compression)
+
+    assert shown(got) == ["lost" if i in hit else i for i in range(2000)]
+    for value, owner, i in got:
+        if owner is not None:
+            assert owner == ONE
+            assert value[0].tolist() == [i] * (i % 50)
+        else:
+            assert isinstance(value, RecordError)
+            assert value.file == str(tmp_path / "a")
+    if what != "zeros" and what != "to the end":
+        assert [value.offset for value, owner, _ in got if owner is None] == [where[i][0] for i in hit]
+
+
+def test_the_records_of_a_file_inside_an_element_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "inner", count=20)
+    inside = (tmp_path / "inner").read_bytes()
+    writer = ElementsWriter(str(tmp_path / "a"), {"another": "head"})
+    for i in range(3):
+        writer.write((inside,), TWO, i)
+    writer.finish()
+    data = bytearray((tmp_path / "a").read_bytes())
+    (start, _) = [span for record, span in placed(bytes(data)) if record[12:13] == b"E"][1]
+    data[start] ^= 1  # its length: the search finds the records inside first
+    (tmp_path / "a").write_bytes(data)
+
+    assert shown(read(tmp_path / "a")) == [0, "lost", 2]
+
+
+def test_a_forged_number_of_elements_is_not_believed(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+    *records, end = records_of((tmp_path / "a").read_bytes())
+    payload = end[12:17] + struct.pack("<Q", 2**63)
+    (tmp_path / "a").write_bytes(b"".join(records) + framed(payload))
+
+    assert shown(read(tmp_path / "a")) == [7, 2**40, 0, 1, "lost"]
 
 
 def framed(payload: bytes) -> bytes:

@@ -565,3 +565,39 @@ def test_a_cut_file_of_references_is_found_when_it_is_read(path: str) -> None:
 
     with pytest.raises(gp.DataError, match="needs 12 bytes, 5 are left"):
         ds[5]
+
+
+@pytest.mark.parametrize("where", ["memory", "beside"])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_file_rewritten_with_its_old_size_and_time_says_so_and_is_indexed_anew(
+    tmp_path: Path, where: str, together: bool
+) -> None:
+    file = tmp_path / "records"
+    file.write_bytes(framed(b"a" * 10) + framed(b"b" * 30))
+    chain = gp.TFRecordDataset(str(file), index=where)
+    assert chain[1] == b"b" * 30
+    before = os.stat(file)
+    with open(file, "r+b") as out:
+        out.write(framed(b"c" * 25) + framed(b"d" * 15))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(gp.DataError, match=r"offset 0: .*changed after its headers were read"):
+        list(chain.shuffle(2)) if together else chain[0]
+
+    assert (chain[0], chain[1]) == (b"c" * 25, b"d" * 15)
+    INDEXES.clear()
+    assert gp.TFRecordDataset(str(file), index=where)[1] == b"d" * 15
+
+
+def test_another_file_with_the_same_size_and_time_is_not_read_through_the_old_descriptor(tmp_path: Path) -> None:
+    file, other = tmp_path / "records", tmp_path / "other"
+    file.write_bytes(framed(b"a" * 10) + framed(b"b" * 30))
+    other.write_bytes(framed(b"c" * 25) + framed(b"d" * 15))
+    chain = gp.TFRecordDataset(str(file))
+    assert chain[1] == b"b" * 30
+    before = os.stat(file)
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    os.replace(other, file)
+
+    assert (chain[0], chain[1]) == (b"c" * 25, b"d" * 15)

@@ -222,3 +222,56 @@ def test_mistakes_are_plan_errors() -> None:
         ds.map(lambda x: ops.dali_function(3, x, spec=HWC))  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="at least one argument"):
         ds.map(lambda x: ops.dali_function(fn.flip, spec=HWC))
+
+
+LARGER = gp.TensorSpec((None, None, 3), "uint8", "HWC")
+
+
+@pytest.mark.parametrize("hidden", [True, False], ids=["in-the-middle", "delivered"])
+def test_a_wrong_promise_about_the_size_is_an_error(hidden: bool) -> None:
+    def chain(image: Any) -> Any:
+        small = ops.dali_function(lambda x: fn.resize(x, size=[4, 4]), image, spec=LARGER, same_size=True)
+        return ops.resize_with_crop_or_pad(small, 6, 6) if hidden else small
+
+    with pytest.raises(
+        SpecError, match=r"dali_function \(.*test_dali_function.py:\d+\) was declared as .*12,16,3.*4, 4, 3"
+    ):
+        images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(3))
+
+
+def test_every_batch_is_checked() -> None:
+    """An operator that keeps the size of most images: the first batch says nothing about the third."""
+    rows = np.array([12, 12, 12, 12, 12, 7], np.float32)
+
+    def chain(image: Any, n: Any) -> Any:
+        cut = ops.dali_function(
+            lambda x, n: fn.slice(x, 0.0, n, axes=[0], normalized_anchor=False, normalized_shape=False),
+            image,
+            n * 1.0,
+            spec=LARGER,
+            same_size=True,
+        )
+        return ops.resize_with_crop_or_pad(cut, 6, 6)
+
+    ds = gp.Dataset.from_tensor_slices((X, rows)).map(chain).batch(2).with_options(CPU)
+
+    with iter(ds) as items:
+        next(items)
+        next(items)
+        with pytest.raises(SpecError, match=r"DALI gave one of shape \[7, 16, 3\]"):
+            next(items)
+
+
+def test_a_promise_that_is_kept_costs_no_element() -> None:
+    def chain(image: Any) -> Any:
+        both = (LARGER, gp.TensorSpec((2, None, 3), "uint8"))
+        made, top = ops.dali_function(
+            lambda x: (fn.cast(255 - x, dtype=_uint8()), x[0:2]), image, spec=both, same_size=True
+        )
+        return ops.resize_with_crop_or_pad(made, 6, 6), top
+
+    got = images_of(gp.Dataset.from_tensor_slices(X).map(chain).batch(4))
+
+    assert [len(images) for images, _ in got] == [4, 2]
+    np.testing.assert_array_equal(np.concatenate([images for images, _ in got]), 255 - X[:, 3:9, 5:11])
+    np.testing.assert_array_equal(np.concatenate([top for _, top in got]), X[:, :2])

@@ -9,7 +9,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import DataError, SpecError
+from gpupipe.errors import DataError, ShapeError, SpecError
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
@@ -214,6 +214,55 @@ def test_slice_takes_begin_and_size_as_they_are(backend: Any) -> None:
     assert len({tuple(begin) for _, begin, _ in got}) > 1
     for (image, (top, left, _), (h, w, _)), source in zip(got, x, strict=True):
         np.testing.assert_array_equal(image, source[top : top + h, left : left + w])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_channels_that_a_traced_slice_leaves_out_are_errors_of_their_element(backend: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (5, 9, 8, 3), dtype=np.uint8)
+    begin = np.array([[1, 2, 0], [1, 2, 1], [1, 2, 0], [1, 2, 0], [0, 0, 0]])
+    size = np.array([[3, -1, -1], [3, -1, -1], [3, -1, 2], [3, -1, 3], [-1, -1, -1]])
+    found: list[Any] = []
+    ds = gp.Dataset.from_tensor_slices((x, begin, size)).map(ops.slice)
+
+    with iter(ds.with_options(gp.Options(device="cpu", backend=backend))) as items:
+        for _ in range(len(x)):
+            try:
+                found.append(next(items))
+            except ShapeError as error:
+                found.append(f"{error.offset}: {error.reason.rpartition(', ')[2]}")
+
+    assert found[1:3] == ["1: got 1 and -1", "2: got 0 and 2"]
+    np.testing.assert_array_equal(found[0], x[0, 1:4, 2:])
+    np.testing.assert_array_equal(found[3], x[3, 1:4, 2:])
+    np.testing.assert_array_equal(found[4], x[4])
+
+
+def test_a_size_without_a_sign_means_all_channels_by_the_largest_number() -> None:
+    x = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    size = np.array([[2, 2, 255], [2, 2, 254]], np.uint8)
+    ds = gp.Dataset.from_tensor_slices((x, np.zeros((2, 3), np.uint8), size)).map(ops.slice)
+
+    with iter(ds.with_options(gp.Options(device="cpu", backend="numpy"))) as items:
+        np.testing.assert_array_equal(next(items), x[0, :2, :2])
+        with pytest.raises(ShapeError, match="got 0 and 254"):
+            next(items)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_behind_batch_every_row_has_its_own_window(backend: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (6, 20, 30, 3), dtype=np.uint8)
+
+    def crop(image: Any, size: Any, box: Any) -> Any:
+        begin, extent, _ = ops.sample_distorted_bounding_box(size, box)
+        return ops.resize(ops.slice(image, begin, extent), (8, 8))
+
+    sizes, boxes = np.tile(np.array([20, 30, 3], np.int32), (6, 1)), np.tile(WHOLE, (6, 1, 1))
+    ds = gp.Dataset.from_tensor_slices((x, sizes, boxes)).with_options(gp.Options(device="cpu", backend=backend))
+    (after,) = ds.batch(6).map(crop)
+    (before,) = ds.map(crop).batch(6)
+
+    np.testing.assert_array_equal(after, before)
+    assert len({row.tobytes() for row in after}) == 6
 
 
 def test_slice_is_tensorflows(tf: Any) -> None:

@@ -1,0 +1,209 @@
+"""Mistakes in a user's function: gpupipe's names used wrongly are told at once, everything else with its element."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, ops
+from gpupipe.errors import FunctionError, PlanError, PlanTypeError, ResultError
+from tests.behaviour import test_process_functions as functions
+
+# Mistakes are wrong on purpose: no type checker looks at these.
+OPS: Any = ops
+GP: Any = gp
+X = Dataset.from_tensor_slices(np.zeros((2, 9, 8, 3), np.uint8))
+HALF = functools.partial(OPS.resize, method="area")
+
+
+def _late(x: Any) -> Any:
+    x = OPS.flip_left_right(x)
+    return OPS.nomralize(x, mean=(0, 0, 0), std=(1, 1, 1))
+
+
+def _deep(x: Any) -> Any:
+    return _late(x)
+
+
+WRONG: list[tuple[str, Callable[[Any], Any], type[PlanError], str]] = [
+    ("typo", lambda x: OPS.nomralize(x), PlanError, r"gpupipe.ops.nomralize, at .*py:\d+; did you mean normalize\?"),
+    ("typo below", _deep, PlanError, r"gpupipe.ops.nomralize, at .*did you mean normalize\?"),
+    ("typo in gpupipe", lambda x: GP.opps.resize(x, (4, 4)), PlanError, r"gpupipe.opps, at .*did you mean ops\?"),
+    ("nothing like it", lambda x: OPS.zzzzzz(x), PlanError, r"got gpupipe.ops.zzzzzz, at \S+:\d+$"),
+    ("missing", lambda x: OPS.resize(x), PlanTypeError, r"resize\(\) missing 1 required .* 'size', at .*py:\d+"),
+    (
+        "unexpected",
+        lambda x: OPS.resize(x, (4, 4), metod="area"),
+        PlanTypeError,
+        r"unexpected keyword argument 'metod'",
+    ),
+    ("too many", lambda x: OPS.transpose(OPS.flip_left_right(x, 1, 2, 3)), PlanTypeError, r"flip_left_right\(\) takes"),
+    ("partial", lambda x: HALF(x), PlanTypeError, r"resize\(\) missing 1 required"),
+    (
+        "class",
+        lambda x: (OPS.flip_left_right(x), GP.TensorSpec(1, 2, 3, 4)),
+        PlanTypeError,
+        r"TensorSpec.__init__\(\) takes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "kind", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_wrong_use_of_gpupipe_is_told_on_the_users_line(
+    function: Callable[[Any], Any], kind: type[PlanError], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        X.map(function)
+
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith("map needs ")
+    assert "test_mistakes_in_functions.py" in str(caught.value)
+    assert isinstance(caught.value.__cause__, (AttributeError, TypeError))
+
+
+def test_so_it_is_in_a_function_that_returns_datasets() -> None:
+    names = Dataset.from_tensor_slices([b"a", b"b"])
+
+    with pytest.raises(PlanError, match=r"flat_map needs .*gpupipe.TextLineDatset.*did you mean TextLineDataset"):
+        names.flat_map(lambda name: GP.TextLineDatset(name))
+    with pytest.raises(PlanTypeError, match="interleave needs"):
+        names.interleave(lambda name: GP.TextLineDataset(name, nothing=3))
+
+
+def resize(x: Any, size: Any) -> Any:
+    return ops.resize(x, size)
+
+
+class Holder:
+    """An object of the user's own."""
+
+
+FALLBACKS: dict[str, Callable[[Any], Any]] = {
+    "its own attribute": lambda x: (ops.flip_left_right, Holder().nothing),  # type: ignore[attr-defined]
+    "its own function": lambda x: (ops.flip_left_right, resize(x)),  # type: ignore[call-arg]
+    "another type error": lambda x: (ops.flip_left_right, 1 + "a"),  # type: ignore[operator]
+    "numpy": lambda x: (ops.flip_left_right, np.nothing),  # type: ignore[attr-defined]
+}
+
+
+@pytest.mark.parametrize("function", FALLBACKS.values(), ids=FALLBACKS)
+def test_any_other_exception_belongs_to_the_elements(
+    function: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        chain = X.map(function)
+
+    assert "runs as ordinary Python" in caplog.text
+    with pytest.raises(FunctionError, match="at index 0: map: raised"):
+        next(iter(chain))
+
+
+def test_a_name_that_may_be_missing_can_be_asked_for() -> None:
+    def careful(x: Any) -> Any:
+        try:
+            return OPS.nomralize(x)
+        except AttributeError:
+            return ops.flip_left_right(x)
+
+    assert X.map(careful).take(1).as_numpy_iterator() is not None
+    assert len(list(X.map(careful))) == 2
+
+
+# ---- exceptions that are no ordinary ones
+
+
+def _outcomes(chain: Dataset, count: int) -> list[str]:
+    found = []
+    with iter(chain) as items:
+        for _ in range(count):
+            try:
+                found.append(str(int(next(items))))
+            except FunctionError as error:
+                found.append(str(error))
+    return found
+
+
+KINDS: list[Any] = [{}, {"num_parallel_calls": 2}, {"num_parallel_calls": 1, "workers": "process"}]
+IDS = ["inline", "threads", "processes"]
+
+
+@pytest.mark.parametrize("how", KINDS, ids=IDS)
+def test_an_exception_without_a_text_is_the_error_of_its_element(how: Any) -> None:
+    said = _outcomes(Dataset.range(3).map(functions.speechless, **how), 3)
+
+    assert said[::2] == ["0", "2"]
+    assert said[1].startswith("range at index 1: map: raised Speechless (its text cannot be made: ZeroDivisionError)")
+
+
+@pytest.mark.parametrize("how", KINDS, ids=IDS)
+def test_an_exception_that_is_no_exception_is_one_too(how: Any) -> None:
+    said = _outcomes(Dataset.range(3).map(functions.cancelled, **how), 3)
+
+    assert said == ["0", "range at index 1: map: raised CancelledError: no more", "2"]
+
+
+@pytest.mark.parametrize("how", KINDS, ids=IDS)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_a_program_ends_the_run(kind: type[BaseException], how: Any) -> None:
+    function = {
+        KeyboardInterrupt: functions.interrupted,
+        SystemExit: functions.exits,
+        GeneratorExit: functions.generator_exits,
+    }[kind]
+
+    with iter(Dataset.range(4).map(function, **how)) as items:
+        assert int(next(items)) == 0
+        with pytest.raises(kind) as caught:
+            next(items)
+
+    assert type(caught.value) is kind
+    assert caught.value.args == (7,)
+
+
+def test_so_it_is_in_a_generator_and_in_py_function() -> None:
+    def cancelled() -> Any:
+        yield 0
+        raise asyncio.CancelledError("no more")
+
+    said = _outcomes(Dataset.from_generator(cancelled), 2)
+    spec = gp.TensorSpec((), "int64")
+    traced = _outcomes(Dataset.range(3).map(lambda x: ops.py_function(functions.cancelled, [x], spec)), 3)
+
+    assert said == ["0", "from_generator at index 1: from_generator: raised CancelledError: no more"]
+    assert traced[1] == "range at index 1: py_function: cancelled() raised CancelledError: no more"
+    assert traced[::2] == ["0", "2"]
+
+
+# ---- values
+
+
+def _masked() -> Any:
+    return np.ma.array([1, 2], mask=[False, True])
+
+
+def test_a_masked_array_is_refused_wherever_it_comes_from() -> None:
+    fill = r"values without a mask, got a masked array; fill it first: x.filled\(0\)"
+
+    for make in (Dataset.from_tensor_slices, Dataset.from_tensors, lambda x: Dataset.from_tensors([x, x])):
+        with pytest.raises(PlanTypeError, match=fill):
+            make(_masked())
+    with pytest.raises(ResultError, match=fill):
+        next(iter(Dataset.range(2).map(lambda x: _masked(), traced=False)))
+    with pytest.raises(FunctionError, match=fill):
+        next(iter(Dataset.from_generator(lambda: iter([_masked()]))))
+    with pytest.raises(PlanTypeError, match=fill):
+        ops.adjust_brightness(np.ma.zeros((4, 4, 3), np.uint8), 0.1)
+
+
+def test_a_dataset_is_made_by_a_constructor() -> None:
+    with pytest.raises(
+        PlanTypeError, match=r"Dataset needs a constructor, got ndarray; write Dataset.from_tensor_slices"
+    ):
+        GP.Dataset(np.zeros(3))

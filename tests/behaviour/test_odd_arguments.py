@@ -1,0 +1,130 @@
+"""Arguments that no step can use: numbers beyond 64 bits, names that no file can have, chains that are too deep."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from gpupipe.errors import PlanTypeError
+from tests.behaviour.model import outcomes, run
+
+R = Dataset.range
+LARGE = 2**63
+
+
+def length(value: int) -> Any:
+    """An object of this length, by its own account."""
+    return type("Items", (), {"__len__": lambda self: value, "__getitem__": lambda self, i: i})()
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "batch": (lambda: R(3).batch(LARGE), gp.PlanError, "64 bits for batch_size, got 9223372036854775808"),
+    "take": (lambda: R(3).take(LARGE), gp.PlanError, "64 bits for count"),
+    "skip": (lambda: R(3).skip(-LARGE - 1), gp.PlanError, "64 bits for count, got -9223372036854775809"),
+    "window": (lambda: R(3).window(10**9999), gp.PlanError, r"window needs .* got about 2\*\*33"),
+    "rebatch": (lambda: R(3).batch(1).rebatch([1, LARGE]), gp.PlanError, "64 bits for batch_size"),
+    "slice": (lambda: R(3)[:LARGE], gp.PlanError, "64 bits for a slice"),
+    "slice step": (lambda: R(3)[::LARGE], gp.PlanError, "64 bits for a slice"),
+    "place": (lambda: R(3)[LARGE], gp.PlanError, "64 bits for the place"),
+    "range": (lambda: R(10**30), gp.PlanError, r"int64 can hold, got about 2\*\*100"),
+    "range around the end": (lambda: R(LARGE - 2, LARGE + 2), gp.PlanError, "got 9223372036854775809"),
+    "range of bytes": (lambda: R(254, 258, output_type="uint8"), gp.PlanError, "that uint8 can hold, got 257"),
+    "range below": (lambda: R(5, -2, -1, output_type="uint8"), gp.PlanError, "that uint8 can hold, got -1"),
+    "range of halves": (
+        lambda: R(65_500, 70_000, 2000, output_type="float16"),
+        gp.PlanError,
+        "float16 can hold, got 69500",
+    ),
+    "range of many": (lambda: R(10**30, output_type="float64"), gp.PlanError, r"fewer than 2\*\*63 numbers"),
+    "range dtype": (lambda: R(3, output_type="foo"), PlanTypeError, "dtype for output_type, got 'foo'"),
+    "len": (lambda: len(R(2**62).repeat(4)), gp.PlanError, "got 18446744073709551616; use cardinality"),
+    "ALL": (lambda: R(2**62).repeat(4).shuffle(gp.ALL), gp.PlanError, r"fewer than 2\*\*62 elements"),
+    "place from the end": (lambda: R(2**62).repeat(4)[-1], gp.PlanError, r"places below 2\*\*62"),
+    "slice from the end": (lambda: R(2**62).repeat(4)[-3:], gp.PlanError, "places from the front"),
+    "NUL": (lambda: gp.TextLineDataset(["a\0b"]), gp.PlanError, "names without a NUL"),
+    "NUL in bytes": (lambda: gp.TFRecordDataset([b"a\0b"]), gp.PlanError, "names without a NUL"),
+    "NUL in a pattern": (lambda: Dataset.list_files("a\0b*"), gp.PlanError, "list_files needs names without a NUL"),
+    "surrogate": (lambda: gp.TextLineDataset("\ud800"), gp.PlanError, r"the file system can hold, got '\\ud800'"),
+    "surrogate in text": (lambda: Dataset.from_list(["\ud800"]), gp.PlanError, "text that UTF-8 can hold"),
+    "surrogates in an array": (lambda: Dataset.from_tensors(np.array(["\ud800"])), gp.PlanError, "UTF-8"),
+    "split None": (lambda: R(4).split(None), PlanTypeError, "list of fractions, .*got None"),  # type: ignore[arg-type]
+    "split one": (lambda: R(4).split(0.5), PlanTypeError, "list of fractions, .*got 0.5"),  # type: ignore[arg-type]
+    "counter dtype": (lambda: Dataset.counter(dtype="foo"), PlanTypeError, "dtype for dtype, got 'foo'"),
+    "counter step": (lambda: Dataset.counter(1, 10**400, "float32"), gp.PlanError, "a step that float32 can hold"),
+    "counter start": (lambda: Dataset.counter(10**300, dtype="float32"), gp.PlanError, "a start that float32"),
+    "counter float": (lambda: Dataset.counter(1e300, dtype="float32"), gp.PlanError, r"got 1e\+300"),
+    "no length": (lambda: Dataset.from_indexable(np.array(3)), PlanTypeError, "has a length, got ndarray"),
+    "negative length": (lambda: Dataset.from_indexable(length(-1)), PlanTypeError, "has a length, got Items"),
+    "endless length": (lambda: Dataset.from_indexable(length(2**64)), PlanTypeError, "has a length, got Items"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused_where_it_is_written(name: str) -> None:
+    make, kind, text = REFUSED[name]
+
+    with pytest.raises(kind, match=text):
+        make()
+
+
+def test_the_largest_numbers_are_fine() -> None:
+    most = LARGE - 1
+
+    assert run(R(3).batch(most)) == [[0, 1, 2]]
+    assert run(R(3)[:most]) == run(R(3).take(most)) == [0, 1, 2]
+    assert run(R(3)[::most]) == [0]
+    assert run(R(3)[::-LARGE]) == [2]
+    assert run(R(most - 1, LARGE)) == [most - 1, most]
+    assert run(R(2**64 - 2, 2**64, output_type="uint64")) == [2**64 - 2, 2**64 - 1]
+    assert run(R(0, 10**30, 10**30)) == [0]
+    assert run(R(0, -(10**30))) == run(R(10**30, 0)) == []
+    assert run(R(254, 256, output_type="uint8")) == [254, 255]
+    assert R(2**62).repeat(4).cardinality() == 2**64
+    assert R(2**62).repeat(4)[5] == 5
+    assert run(R(2**62).repeat(4)[3:5]) == [3, 4]
+    assert len(run(R(2**61).shuffle(gp.ALL).take(3))) == 3
+    assert run(R(3).shuffle(3, seed=2**70)) != []
+    assert run(Dataset.counter(float("inf"), dtype="float32").take(1)) == [float("inf")]
+
+
+@pytest.mark.parametrize("name", ["a\0b", b"\xed\xa0\x80"])
+@pytest.mark.parametrize("kind", [gp.TFRecordDataset, gp.TextLineDataset, lambda x: gp.FixedLengthRecordDataset(x, 2)])
+def test_a_name_that_no_file_can_have_is_a_bad_element(kind: Any, name: Any, tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    good.write_bytes(b"")
+    chain = kind(Dataset.from_tensor_slices([name, str(good)]))
+
+    assert outcomes(chain) == ["error"]
+    assert outcomes(chain.with_options(Options(on_error="skip"))) == outcomes(chain.ignore_errors()) == []
+
+
+def test_a_loop_may_write_hundreds_of_maps() -> None:
+    traced = python = R(2)
+    for _ in range(1000):
+        traced = traced.map(lambda x: x + 1)
+    for _ in range(600):
+        python = python.map(lambda x: int(x) + 1)
+
+    assert run(traced) == [1000, 1001]
+    assert run(python) == [600, 601]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_chain_that_is_too_deep_says_so_and_leaves_no_thread(ahead: bool) -> None:
+    before = set(threading.enumerate())
+    chain = R(3)
+    for _ in range(1100):
+        chain = chain.unique()
+
+    with pytest.raises(gp.PlanError, match=r"too deep to run: 110[12] steps"):
+        list(chain.prefetch(2) if ahead else chain)
+    gc.collect()
+    assert set(threading.enumerate()) <= before

@@ -1,0 +1,122 @@
+"""One dtype per leaf: numbers never become byte strings, and integers never become floats, on the way into a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, TensorSpec
+from gpupipe.errors import FunctionError, PlanTypeError, ShapeError
+from gpupipe.flow.base import Stream
+from gpupipe.flow.stack import pad_rows, stack_rows
+from gpupipe.spec import byte_array
+from tests.behaviour.model import outcomes
+
+
+def yields(*values: Any, **signature: Any) -> Dataset:
+    return Dataset.from_generator(lambda: iter(values), **signature)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((1, "a"), "bytes after int64"),
+        ((1, 1.5), "float64 after int64"),
+        ((b"a", 1), "int64 after bytes"),
+        (([1, 2], 1), r"int64 after int64\[\?\]"),
+        ((np.array([1, 2]), np.array([b"a"], object)), r"bytes\[1\] after int64\[\?\]"),
+        (((1, 2.5), (1.5, 2.5)), r"\(float64, float64\) after \(int64, float64\)"),
+    ],
+)
+def test_the_first_element_of_a_generator_fixes_dtype_and_rank(values: Any, text: str) -> None:
+    chain = yields(*values, values[0])
+
+    found = outcomes(chain)
+
+    assert (len(found), found[1], found[2]) == (3, "error", found[0])
+    with pytest.raises(
+        FunctionError, match=rf"index 1: from_generator: needs elements of one dtype and rank, got {text}"
+    ):
+        list(chain)
+    assert outcomes(chain.batch(2))[0] == "error"
+
+
+def test_sizes_may_differ_and_every_pass_is_checked() -> None:
+    assert outcomes(yields([1], [1, 2], 3).repeat(2)) == 2 * [[1], [1, 2], "error"]
+
+
+def test_a_signature_that_leaves_the_dtype_open_lets_the_first_element_say_it() -> None:
+    chain = yields(1, [2, 3], 2.5, output_signature=TensorSpec(None, None))
+
+    assert outcomes(chain) == [1, [2, 3], "error"]
+
+
+def test_inner_datasets_are_of_one_dtype() -> None:
+    chain = Dataset.range(2).flat_map(lambda i: yields([1, 1.5][int(i)]))
+
+    with pytest.raises(PlanTypeError, match="flat_map needs datasets of one dtype, got float64 after int64"):
+        list(chain)
+
+
+STREAM = Stream(1, "numbers")
+MIXED: list[tuple[list[Any], str]] = [
+    ([np.int64(1), np.int64(2), np.float64(3)], "float64 after int64"),
+    ([np.float64(1), np.int64(2), np.int64(3)], "int64 after float64"),
+    ([np.int64(1), np.True_], "bool after int64"),
+    ([b"a", np.int64(1)], "int64 after bytes"),
+    ([np.int64(1), b"a"], "bytes after int64"),
+    ([np.zeros(2), np.zeros(2, int)], r"int64\[2\] after float64\[2\]"),
+    ([np.zeros(2), gp.Ragged(np.zeros(2), [0, 2]).values.astype("float32")], r"float32\[2\] after float64\[2\]"),
+    ([byte_array([b"a", b""]), np.zeros(2)], r"float64\[2\] after bytes\[2\]"),
+]
+
+
+def padded(column: list[Any], elements: list[Any], leaf: str) -> Any:
+    return pad_rows(column, elements, leaf, None, 0)
+
+
+@pytest.mark.parametrize(("column", "text"), MIXED)
+@pytest.mark.parametrize("stack", [stack_rows, padded], ids=["stack_rows", "pad_rows"])
+def test_rows_of_several_dtypes_do_not_stack(stack: Callable[..., Any], column: list[Any], text: str) -> None:
+    elements: list[Any] = [((row,), STREAM, 10 + i) for i, row in enumerate(column)]
+
+    with pytest.raises(ShapeError, match=rf"one dtype for image, got {text} \(numbers at index 10\)"):
+        stack(column, elements, "image")
+
+
+def test_ragged_rows_of_several_dtypes_do_not_stack() -> None:
+    column = [gp.Ragged(np.zeros(2, kind), [0, 2]) for kind in ("float64", "int64")]
+
+    with pytest.raises(ShapeError, match="one dtype"):
+        stack_rows(column, [((row,), STREAM, 0) for row in column], "")
+
+
+def test_rows_of_one_dtype_stack_whatever_class_they_are_of() -> None:
+    column = [np.int64(1), np.longlong(2), np.array(3)]
+    elements: list[Any] = [((row,), STREAM, 0) for row in column]
+
+    assert stack_rows(column, elements, "").tolist() == [1, 2, 3]
+    assert stack_rows([b"a", memoryview(b"b")], elements, "").tolist() == [b"a", b"b"]
+
+
+BATCHES: list[Callable[[Dataset], Dataset]] = [
+    lambda d: d.batch(2),
+    lambda d: d.padded_batch(2),
+    lambda d: d.ragged_batch(2),
+    lambda d: d.batch(1).rebatch(2),
+    lambda d: d.bucket_by_sequence_length(lambda x: 1, [5], [2, 2]),
+    lambda d: d.bucket_by_sequence_length(lambda x: 1, [5], [2, 2], no_padding=True),
+]
+
+
+@pytest.mark.parametrize("batched", BATCHES)
+def test_every_way_to_make_batches_looks_at_dtypes(batched: Callable[[Dataset], Dataset]) -> None:
+    passes = iter([np.array([1]), np.array([1.5])])
+    chain = Dataset.range(1).map(lambda i: next(passes), traced=False).repeat(2)
+
+    with pytest.raises(ShapeError, match=r"one dtype, got float64(\[1\])? after int64"):
+        list(batched(chain))

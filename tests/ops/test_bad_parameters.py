@@ -1,0 +1,221 @@
+"""Parameters that are wrong: an error of the user's line where that is known, else of the element they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
+from gpupipe.ops.adjust_brightness import AdjustBrightness
+from tests.ops.test_sample_distorted_bounding_box import BACKENDS
+
+X = np.random.default_rng(0).integers(0, 256, (6, 9, 8, 3), dtype=np.uint8)
+NAN = float("nan")
+
+
+def outcomes(dataset: gp.Dataset, backend: Any) -> list[Any]:
+    """Every element, or the error in its place."""
+    found: list[Any] = []
+    with iter(dataset.with_options(gp.Options(device="cpu", backend=backend))) as items:
+        while True:
+            try:
+                found.append(next(items))
+            except StopIteration:
+                return found
+            except DataError as error:
+                found.append(error)
+
+
+def told(found: list[Any]) -> dict[int | None, str]:
+    """What is said about each element that failed."""
+    return {error.offset: error.reason for error in found if isinstance(error, DataError)}
+
+
+Chain = Callable[[gp.Dataset, Callable[..., Any]], gp.Dataset]
+CHAINS: dict[str, Chain] = {
+    "map": lambda ds, fn: ds.map(fn),
+    "map-batch": lambda ds, fn: ds.map(fn).batch(3),
+    "batch-map": lambda ds, fn: ds.batch(6).map(fn),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_every_row_is_told_its_own_number(chain: Chain, backend: Any) -> None:
+    deltas = np.array([0.1, 0.2, NAN, 0.4, 5, 0.6], np.float32)
+
+    found = outcomes(chain(gp.Dataset.from_tensor_slices((X, deltas)), ops.adjust_hue), backend)
+
+    needs = "adjust_hue needs delta from -1 to 1, got "
+    assert told(found) == {2: f"{needs}nan", 4: f"{needs}5"}
+
+
+def windows(image: Any, box: Any) -> Any:
+    return ops.crop_to_bounding_box(image, box[0], box[1], box[2], box[3])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_row_is_told_its_own_window(backend: Any) -> None:
+    boxes = [[0, 0, 3, 3], [7, 0, 3, 3], [0, 0, 9, 8], [0, 7, 3, 2], [1, 1, 1, 1], [8, 0, 2, 1]]
+
+    found = outcomes(gp.Dataset.from_tensor_slices((X, boxes)).map(windows), backend)
+
+    assert told(found) == {
+        row: f"crop_to_bounding_box needs a window inside the image, got {window} of an image of 9x8"
+        for row, window in {1: "3x3 at (7, 0)", 3: "3x2 at (0, 7)", 5: "2x1 at (8, 0)"}.items()
+    }
+    np.testing.assert_array_equal(found[4], X[4, 1:2, 1:2])
+
+
+ROWS: dict[str, tuple[Callable[..., Any], list[Any], dict[int, str]]] = {
+    "padding": (
+        lambda x, n: ops.pad_to_bounding_box(x, n, 0, 12, 8),
+        [0, 4, 3, 5, 1, 2],
+        {1: "9x8 at (4, 0) in 12x8", 3: "9x8 at (5, 0) in 12x8"},
+    ),
+    "random_crop": (
+        lambda x, n: ops.random_crop(x, (n, 2)),
+        [9, 10, 3, 11, 1, 2],
+        {1: "its window of 10x2, got 9x8", 3: "its window of 11x2, got 9x8"},
+    ),
+    "resize": (
+        lambda x, n: ops.resize(x, (n, 4)),
+        [1, 0, 3, -5, 1 << 40, 2],
+        {1: "height from 1 to 16777216, got 0", 3: "got -5", 4: "got 1099511627776"},
+    ),
+    "resize_shorter": (ops.resize_shorter, [4, 0, 3, -5, 1, 2], {1: "length from 1 to 16777216, got 0", 3: "got -5"}),
+    "center_crop": (
+        lambda x, n: ops.center_crop(x, (n, 4)),
+        [1, 0, 3, -5, 1, 2],
+        {1: "height from 1 to 16777216, got 0", 3: "got -5"},
+    ),
+    "contrast": (
+        lambda x, n: ops.random_contrast(x, n, 2.0),
+        [1.0, 2.0, 0.5, 7.0, 0.1, 0.2],
+        {1: "needs lower below upper, got 2 and 2", 3: "got 7 and 2"},
+    ),
+    "turns": (ops.rot90, [1.0, 1.5, 2.0, NAN, -1.0, 0.0], {1: "an integer for k", 3: "got nan"}),
+    "erasing": (
+        lambda x, p: ops.random_erasing(x, p),
+        [0.5, NAN, 1.0, 5.0, -1.0, 0.0],
+        {1: "p from 0 to 1, got nan", 3: "got 5", 4: "got -1"},
+    ),
+    "flip": (ops.random_flip_left_right, [0.5, NAN, 1.0, 5.0, -1.0, 0.0], {1: "got nan", 3: "got 5", 4: "got -1"}),
+    "scale": (
+        lambda x, n: ops.random_resized_crop(x, (4, 4), scale=(n, 1.0)),
+        [0.5, 0.0, 1.0, -3.0, 1.0, 0.5],
+        {1: "scale from 1e-06 to inf, got 0", 3: "got -3"},
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("function", "numbers", "expected"), ROWS.values(), ids=ROWS)
+def test_bounds_hold_at_run_time_for_each_element(
+    function: Callable[..., Any], numbers: list[Any], expected: dict[int, str], backend: Any
+) -> None:
+    found = outcomes(gp.Dataset.from_tensor_slices((X, np.array(numbers))).map(function), backend)
+
+    said = told(found)
+    assert list(said) == list(expected)
+    for row, text in expected.items():
+        assert text in said[row]
+    assert len(found) == 6
+
+
+def test_what_is_a_size_is_a_shape_error_and_the_rest_is_not() -> None:
+    sizes = gp.Dataset.from_tensor_slices((X, np.zeros(6, np.int64)))
+
+    assert isinstance(outcomes(sizes.map(lambda x, n: ops.resize(x, (n, 4))), "numpy")[0], ShapeError)
+    assert not isinstance(outcomes(sizes.map(lambda x, n: ops.adjust_hue(x, n + 2)), "numpy")[0], ShapeError)
+
+
+def test_an_array_is_no_parameter() -> None:
+    deltas = np.array([0.1, 0.2, 0.3])
+
+    for call in (
+        lambda: ops.adjust_brightness(X[0], deltas),
+        lambda: gp.Dataset.from_tensor_slices(X).map(lambda x: ops.adjust_brightness(x, deltas)),
+        lambda: ops.random_resized_crop(X[0], (4, 4), scale=(deltas, 1.0)),
+    ):
+        with pytest.raises(PlanTypeError, match=r"needs a number for (delta|scale), got an array of shape \[3\]"):
+            call()
+
+
+@pytest.mark.parametrize("values", [[b"a"] * 6, np.zeros((6, 2))], ids=["bytes", "vectors"])
+@pytest.mark.parametrize("op", [ops.rot90, ops.adjust_brightness, ops.random_erasing, ops.resize_shorter])
+def test_a_traced_value_that_is_no_number_is_refused_on_the_line(op: Any, values: Any) -> None:
+    with pytest.raises(PlanTypeError, match=rf"{op.__name__} needs an? (number|integer) for .*, got"):
+        gp.Dataset.from_tensor_slices((X, values)).map(op)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([b"a", b"b"], "needs a number for delta, got b'b'"),
+        ([np.zeros(1), np.zeros(2)], r"got an array of shape \[2\]"),
+    ],
+    ids=["bytes", "vectors"],
+)
+def test_one_that_no_spec_tells_is_the_error_of_each_element(values: list[Any], text: str) -> None:
+    column = np.empty(2, object)
+    column[:] = values
+
+    with pytest.raises(DataError) as caught:
+        AdjustBrightness(column)
+
+    assert caught.value.rows == (0, 1)
+    with pytest.raises(DataError, match=text):
+        raise caught.value.of_row(1)
+
+
+def test_a_batch_without_rows_is_refused() -> None:
+    for call in (
+        lambda: ops.mixup(X[:0], np.zeros((0, 2), np.float32)),
+        lambda: ops.cutmix(X[:0], np.zeros((0, 2), np.float32)),
+        lambda: ops.rot90(X[:0]),
+    ):
+        with pytest.raises(SpecError, match=r"(mixup|cutmix|rot90) needs a batch of at least one row, got none"):
+            call()
+
+
+def test_erasing_needs_a_value() -> None:
+    with pytest.raises(SpecError, match="random_erasing needs a number for value, or one per channel, got none"):
+        ops.random_erasing(X[0], value=())
+
+
+COLOURS: dict[str, Callable[[Any], Any]] = {
+    "brightness": lambda x: ops.adjust_brightness(x, 0.1),
+    "contrast": lambda x: ops.adjust_contrast(x, 2.0),
+    "gamma": lambda x: ops.adjust_gamma(x, 0.5),
+    "hue": lambda x: ops.adjust_hue(x, 0.1),
+    "jitter": lambda x: ops.color_jitter(x, 0.4, 0.4, 0.4, 0.1, seed=1),
+    "jitter of the hue": lambda x: ops.color_jitter(x, hue=0.1, seed=1),
+    "jpeg": lambda x: ops.adjust_jpeg_quality(x, 50),
+    "random_contrast": lambda x: ops.random_contrast(x, 0.5, 1.5, seed=1),
+    "saturation": lambda x: ops.adjust_saturation(x, 2.0),
+    "standardization": ops.per_image_standardization,
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 3e38], ids=str)
+@pytest.mark.parametrize("function", COLOURS.values(), ids=COLOURS)
+def test_floats_that_are_not_finite_make_no_noise_and_stay_in_their_image(
+    function: Callable[[Any], Any], bad: float, backend: Any
+) -> None:
+    good = X.astype(np.float32) / 255
+    images = good.copy()
+    images[1, 2, 3, 0] = images[4] = bad
+
+    found = outcomes(gp.Dataset.from_tensor_slices(images).map(function), backend)
+    meant = outcomes(gp.Dataset.from_tensor_slices(good).map(function), backend)
+
+    assert told(found) == {}  # a warning would be an error here
+    for row in (0, 2, 3, 5):
+        np.testing.assert_array_equal(found[row], meant[row])
