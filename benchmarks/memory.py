@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, missing
+from benchmarks.equal import UnequalWork
 from benchmarks.job import Job
 from benchmarks.pairs import spawn
 
@@ -56,7 +57,11 @@ def shuffle_memory(
 
     Raises:
         ContestantFailed: if one of them ends without a report.
+        UnequalWork: a name that is none of a contestant that shuffles.
     """
+    known = [name for name, one in CONTESTANTS.items() if one.work == "shuffle"]
+    if wrong := [name for name in contestants if name not in known]:
+        raise UnequalWork(f"shuffle-memory needs contestants out of {', '.join(known)}, got {', '.join(wrong)}")
     _say(f"writing {records} records of {size} bytes ...")
     paths = write_records(folder, records, size)
     job = Job("", tuple(map(str, paths)), "memory", batch=50, threads=threads, warmup=20, shuffle=shuffle)

@@ -254,3 +254,13 @@ def test_a_contestant_that_fails_is_named_with_its_text(tmp_path: Path) -> None:
 
     with pytest.raises(ContestantFailed, match=r"(?s)dali ended with 1 .*needs files for 12 batches of 64, got fewer"):
         spawn(Job("dali", (str(damaged),), warmup=2, batches=10))
+
+
+def test_the_memory_benchmark_refuses_a_name_it_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = command.main(["shuffle-memory", "--contestants", "gpupipe-dali", "--out", str(tmp_path)])
+
+    assert status == 2
+    assert "shuffle-memory needs contestants out of gpupipe-before" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
