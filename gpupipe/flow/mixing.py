@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ class _ByWeight:
         """Nothing is open."""
 
 
-class _Picks:
+class _Picks(ABC):
     """Picks by the elements of a flow, one for each."""
 
     def __init__(self, count: int, inner: Iterator[Element]) -> None:
@@ -151,11 +152,13 @@ class _Picks:
         except DataError as error:
             return Hole(locate(error, element[1], element[2])), element[1], element[2]
 
+    @abstractmethod
     def _pick(self, columns: tuple[Any, ...]) -> int:
-        raise NotImplementedError
+        """The input that an element of the flow picks."""
 
     def ended(self, index: int) -> None:
         """An input is empty; what picks it is told by whoever asks."""
+        return
 
     def close(self) -> None:
         """Close the flow of picks."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..spec import Structure
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
 
-__all__ = ["Concatenate", "Zip"]
+__all__ = ["Concatenate", "Zip", "relaxed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +67,17 @@ def _graft(structure: Structure, inner: Iterator[Structure]) -> Structure:
     return Structure(structure.kind, structure.keys, children, sum(child.count for child in children))
 
 
+def relaxed(inputs: Sequence[Node]) -> Element:
+    """The narrowest element that holds those of all inputs; unknown where one of them is."""
+    first, *rest = (node.element for node in inputs)
+    for other in rest:
+        if first.structure is None or other.structure is None:
+            return ANYTHING
+        specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
+        first = Element(first.structure, specs, first.batched and other.batched)
+    return first
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Concatenate(Node):
     """The elements of one input after those of another."""
@@ -81,13 +92,7 @@ class Concatenate(Node):
         return replace(self, inputs=tuple(sources))
 
     def _element(self) -> Element:
-        first, *rest = (node.element for node in self.inputs)
-        for other in rest:
-            if first.structure is None or other.structure is None:
-                return ANYTHING
-            specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
-            first = Element(first.structure, specs, first.batched and other.batched)
-        return first
+        return relaxed(self.inputs)
 
     def _cardinality(self) -> int:
         sizes = [node.cardinality for node in self.inputs]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..spec import LEAF, Structure, TensorSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
+from .joins import relaxed
+from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Node
 
 __all__ = ["ChooseFrom", "Counter", "Listed", "Mixture", "RandomNumbers", "SampleFrom"]
 
@@ -36,13 +37,7 @@ class Mixture(Node):
         return self.inputs if self.picks is None else (*self.inputs, self.picks)
 
     def _element(self) -> Element:
-        first, *rest = (node.element for node in self.inputs)
-        for other in rest:
-            if first.structure is None or other.structure is None:
-                return ANYTHING
-            specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
-            first = Element(first.structure, specs, first.batched and other.batched)
-        return first
+        return relaxed(self.inputs)
 
     def _number(self, below: int) -> int:
         return below + 1
