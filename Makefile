@@ -10,6 +10,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
+RUNS   ?= 10000000
 DATA   ?=
 
 # The DALI wheel follows the driver: the CUDA 13 build needs 580, the CUDA 12 build 525.60. Without a
@@ -26,11 +27,11 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet
 RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 
-.PHONY: help demo test check bench bench-gpu test-gpu notebooks coverage setup setup-dev clean
+.PHONY: help demo test check bench bench-gpu test-gpu notebooks coverage soak fuzz setup setup-dev clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-gpu test-gpu notebooks coverage setup setup-dev clean'
+	@echo 'others: check bench bench-gpu test-gpu notebooks coverage soak fuzz setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -53,9 +54,18 @@ bench: $(DEV)
 bench-gpu: $(DEV)
 	$(PY) -m benchmarks bench-gpu $(ARGS)
 
+# tests/reliability with nothing left out: long runs, every cell of a matrix. Prints what it measured.
+soak: $(DEV)
+	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability -s --timeout 3600 $(ARGS)
+
 coverage: $(DEV)
 	$(PY) -m coverage run -m pytest $(ARGS)
 	$(PY) -m coverage report
+
+# RUNS executions of each parser on hostile bytes; ARGS='headers --seconds 60' chooses a target and a time.
+fuzz: $(DEV)
+	@$(PIP) install -e '.[fuzz]'
+	$(PY) -m tests.fuzz.run --runs $(RUNS) $(ARGS)
 
 notebooks: $(RUN)
 	@set -e; found=; for book in notebooks/*.ipynb; do \

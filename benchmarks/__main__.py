@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|host]`; `chain` if none is named."""
+"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|host|on-error]`; default: chain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.pairs import ContestantFailed
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
-COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "host")
+COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "host", "on-error")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,6 +48,10 @@ def _gpu(options: argparse.Namespace, folder: Path) -> int:
 
 def _extract(options: argparse.Namespace, folder: Path) -> int:
     return _compare(options, folder, "extract")
+
+
+def _on_error(options: argparse.Namespace, folder: Path) -> int:
+    return _compare(options, folder, f"on-error-{options.backend}")
 
 
 def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
@@ -114,11 +118,18 @@ def _parser() -> argparse.ArgumentParser:
     gpu = commands.add_parser(
         "bench-gpu", help="the chain on a GPU and on its machine's CPU; 'not measured' where there is no GPU"
     )
+    on_error = commands.add_parser(
+        "on-error",
+        help="what on_error='skip' with a manifest costs where nothing is bad: the chain with it and without",
+    )
+    on_error.set_defaults(run=_on_error)
+    on_error.add_argument("--backend", choices=("dali", "numpy"), default="dali", help="(%(default)s)")
     chain.set_defaults(run=_chain)
     extract.set_defaults(run=_extract)
     memory.set_defaults(run=_memory)
     gpu.set_defaults(run=_gpu)
-    for command, batch, batches, warmup in ((chain, 64, 40, 10), (gpu, 256, 100, 20), (extract, 256, 240, 20)):
+    sizes = ((chain, 64, 40, 10), (gpu, 256, 100, 20), (extract, 256, 240, 20), (on_error, 64, 40, 10))
+    for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
         command.add_argument("--against", default="", help="the reference of the ratios")
         command.add_argument("--pairs", type=_positive, default=9, help="pairs for each contestant (%(default)s)")
@@ -136,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     host_path.add_argument("--elements", type=_positive, default=1_000_000, help="that enter a chain (%(default)s)")
     host_path.add_argument("--batch", type=_positive, default=1000, help="rows in a batch (%(default)s)")
     host_path.add_argument("--pairs", type=_positive, default=5, help="pairs for each contestant (%(default)s)")
-    for command in (chain, extract, gpu, memory, host_path):
+    for command in (chain, extract, gpu, memory, host_path, on_error):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(
             "--threads", type=_positive, default=cores(), help="(%(default)s, the cores of this machine)"

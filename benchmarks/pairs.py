@@ -91,19 +91,25 @@ def measure(job: Job) -> Run:
 
 
 def run_pairs(
-    job: Job, contestants: Sequence[str], reference: str, count: int, measure: Callable[[Job], Run] = measure
+    job: Job,
+    contestants: Sequence[str],
+    reference: str,
+    count: int,
+    measure: Callable[[Job], Run] = measure,
+    one_seed: bool = False,
 ) -> Iterator[Pair]:
     """Yield `count` pairs of each contestant with the reference; the reference is paired with itself, too.
 
     Rounds go through all contestants, so that a slow minute of the machine meets all of them, and every second pair
     runs the reference first. Every run draws with a seed of its own: over 2,560 images the windows of one seed hold up
-    to 4 % more pixels than those of another, which is work.
+    to 4 % more pixels than those of another, which is work. With `one_seed` the two of a pair share theirs: then one
+    library does the same work twice, with an option and without.
     """
     for i in range(count):
         for name in (reference, *(name for name in contestants if name != reference)):
             jobs = (
                 replace(job, contestant=name, seed=job.seed + 2 * i),
-                replace(job, contestant=reference, seed=job.seed + 2 * i + 1),
+                replace(job, contestant=reference, seed=job.seed + 2 * i + (not one_seed)),
             )
             runs: dict[int, Run] = {}
             for which in pair_order(i):

@@ -14,12 +14,14 @@ from .dataset import (
     TFRecordDataset,
 )
 from .errors import (
+    BadRecord,
     ClosedError,
     DataError,
     GpupipeError,
     MissingDependencyError,
     PlanError,
     SpecError,
+    TooManyBadError,
     TraceError,
 )
 from .options import ALL, AUTOTUNE, Options, set_seed
@@ -33,6 +35,7 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "BadRecord",
     "ClosedError",
     "DataError",
     "Dataset",
@@ -48,6 +51,7 @@ __all__ = [
     "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",
+    "TooManyBadError",
     "TraceError",
     "__version__",
     "io",

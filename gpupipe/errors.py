@@ -9,6 +9,8 @@ The tree::
     │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
     ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
+    ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
+    ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
     └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
         ├── RecordError                 framing: CRC, length, truncation
         ├── ParseError                  a tf.train.Example lacks a feature or holds another type
@@ -27,6 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "BadRecord",
     "ClosedError",
     "DataError",
     "DecodeError",
@@ -42,6 +45,8 @@ __all__ = [
     "ResultError",
     "ShapeError",
     "SpecError",
+    "StateError",
+    "TooManyBadError",
     "TraceError",
 ]
 
@@ -56,6 +61,22 @@ def text_of(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception as failure:
         return f"{type(error).__name__} (its text cannot be made: {type(failure).__name__})"
+
+
+def shown_name(name: str) -> str:
+    """A file name as messages show it: line breaks, control characters and bytes that are no text are escaped.
+
+    So a name can neither break a line of a log nor control a terminal, and a message can always be encoded.
+    """
+    return name if name.isprintable() else "".join(map(_shown_character, name))
+
+
+def _shown_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # what `os.fsdecode` makes of a byte that is no text
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return ascii(character)[1:-1]
 
 
 class GpupipeError(Exception):
@@ -86,6 +107,17 @@ class ClosedError(GpupipeError, RuntimeError):
     """An iterator was used after it was closed, or in a process forked from its owner."""
 
 
+class StateError(GpupipeError, ValueError):
+    """A state does not belong to this chain, its data or this version, or a chain has none."""
+
+
+class TooManyBadError(GpupipeError, RuntimeError):
+    """More bad elements were left out or replaced than `Options.max_bad` allows; the text counts their causes.
+
+    No `DataError`: it is no element that is wrong, and no step may take it for one.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where an element came from: a file and byte offset, or a stream and index."""
@@ -95,7 +127,33 @@ class Place:
     unit: str = "offset"
 
     def __str__(self) -> str:
-        return self.file if self.offset is None else f"{self.file} at {self.unit} {self.offset}"
+        file = shown_name(self.file)
+        return file if self.offset is None else f"{file} at {self.unit} {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """One bad element, as `iterator.errors` and the error manifest list it.
+
+    Attributes:
+        file: the file or stream it came from.
+        offset: byte offset of the record in the file, or index in the stream; None where unknown.
+        unit: what `offset` counts: "offset" (bytes of a file) or "index".
+        key: its identity, 64 bits: what its random parameters depend on. It differs between the passes of a `repeat`.
+        stage: the step that failed (``"read"``, ``"parse_single_example"``, ``"decode_jpeg"``, ...).
+        reason: what was needed and what was found; the first 500 characters of it.
+        action: what was done: "left out", "replaced" or "raised".
+        epoch: of the iterator.
+    """
+
+    file: str
+    offset: int | None
+    unit: str
+    key: int
+    stage: str
+    reason: str
+    action: str
+    epoch: int
 
 
 class DataError(GpupipeError, RuntimeError):

@@ -73,6 +73,11 @@ class Op:
         """The public name: the class name in snake_case."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
 
+    @property
+    def stage(self) -> str:
+        """What errors call it: the op that the user wrote, where the optimizer made this one of it."""
+        return self.name
+
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         """The spec of the result, or of each result.
 

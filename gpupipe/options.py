@@ -31,6 +31,9 @@ ALL: Final = All.ALL
 MAX_PIXELS = 178_956_970
 """Pillow's own limit for one image."""
 
+_LONGEST_TIMEOUT = 1_000_000
+"""Seconds: eleven days. No lock waits for longer than some hundred years, and no user means to."""
+
 _LITERALS: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "dali", "numpy"),
     "on_error": ("raise", "skip", "replace"),
@@ -69,11 +72,23 @@ class Options:
         deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
         on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves
             it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
+        error_manifest: a file that every bad element is appended to as a line of JSON, when it is left out, replaced or
+            raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
+        bad_records: such a file, whose records are bad from the start: they are neither read again nor decoded, and no
+            batch has to be repaired for them. Records of a file are known by its path and their offset, everything
+            else by its key. It may be the same file as `error_manifest`, which then gets what is new.
+        max_bad: how many bad elements may be left out or replaced; one more ends the iterator with `TooManyBadError`.
+            An integer >= 0 counts all of them; a float from 0.0 to 1.0 is their share of the last 10,000 elements, of
+            which 100 are always allowed. Default: any number.
         max_pixels: images with more pixels (height * width) than this are bad elements, found before they are decoded;
             default 178,956,970, Pillow's own limit.
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
             more is run in parts; default 4 GiB.
+        read_timeout: seconds > 0 that one request to a file's storage may take (to open it, or to read one block or
+            record); a file that does not answer in time is a bad element that names it, and `close()` waits for no
+            read. Each request then costs a hand-over to another thread and back, and a copy. Default: as long as the
+            system takes. A file system says by itself when it fails, unless it is mounted to wait for ever.
         disabled_rules: names of optimizer rules to leave out, see `explain()`. Without "deferral" every traced map is
             computed where it stands: an element whose image is bad fails even if a filter would drop it unseen.
             "deferral" and "map_and_batch" stay on under ``on_error="replace"``, whose stand-ins are drawn anew.
@@ -85,9 +100,13 @@ class Options:
     seed: int | None = None
     deterministic: bool | None = None
     on_error: Literal["raise", "skip", "replace"] | None = None
+    error_manifest: str | os.PathLike[str] | None = None
+    bad_records: str | os.PathLike[str] | None = None
+    max_bad: float | None = None
     max_pixels: int | None = None
     host_memory: int | None = None
     device_memory: int | None = None
+    read_timeout: float | None = None
     disabled_rules: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -103,12 +122,35 @@ class Options:
                 raise PlanTypeError(f"Options.{name} needs an integer, got {value!r}")
             if value < 1:
                 raise PlanError(f"Options.{name} needs an integer >= 1, got {value}")
+        timeout = self.read_timeout
+        if timeout is not None:
+            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+                raise PlanTypeError(f"Options.read_timeout needs a number of seconds, got {timeout!r}")
+            if not 0 < timeout <= _LONGEST_TIMEOUT:
+                raise PlanError(
+                    f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {timeout!r}"
+                )
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise PlanTypeError(f"Options.seed needs an integer, got {self.seed!r}")
         if self.deterministic is not None and not isinstance(self.deterministic, bool):
             raise PlanTypeError(f"Options.deterministic needs True or False, got {self.deterministic!r}")
         if self.device is not None:
             parse_device(self.device)
+        for name in ("error_manifest", "bad_records"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+                raise PlanTypeError(f"Options.{name} needs a path, got {value!r}")
+            if not os.fspath(value) or "\0" in os.fspath(value):
+                raise PlanError(f"Options.{name} needs the path of a file, got {os.fspath(value)!r}")
+            object.__setattr__(self, name, os.fspath(value))
+        most = self.max_bad
+        if most is not None:
+            if isinstance(most, bool) or not isinstance(most, (int, float)):
+                raise PlanTypeError(f"Options.max_bad needs a number, got {most!r}")
+            if most < 0 or (isinstance(most, float) and not most <= 1):
+                raise PlanError(f"Options.max_bad needs an integer >= 0, or a share from 0.0 to 1.0, got {most!r}")
         rules = self.disabled_rules
         if rules is not None:
             given = isinstance(rules, Iterable) and not isinstance(rules, str)
@@ -132,9 +174,13 @@ class Options:
             seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             deterministic=self.deterministic is not False,
             on_error=self.on_error or "raise",
+            error_manifest=None if self.error_manifest is None else os.path.abspath(self.error_manifest),
+            bad_records=None if self.bad_records is None else os.path.abspath(self.bad_records),
+            max_bad=self.max_bad,
             max_pixels=self.max_pixels or MAX_PIXELS,
             host_memory=self.host_memory or 1 << 30,
             device_memory=self.device_memory or 4 << 30,
+            read_timeout=self.read_timeout,
             disabled_rules=self.disabled_rules or (),
         )
 
@@ -150,9 +196,13 @@ class Settings:
     seed: int
     deterministic: bool
     on_error: str
+    error_manifest: str | None
+    bad_records: str | None
+    max_bad: float | None
     max_pixels: int
     host_memory: int
     device_memory: int
+    read_timeout: float | None
     disabled_rules: tuple[str, ...]
 
 

@@ -31,6 +31,11 @@ class DecodeCrop(Op):
     crop: Crop
 
     @property
+    def stage(self) -> str:
+        """The decoder that was written."""
+        return self.decoder.name
+
+    @property
     def exif_orientation(self) -> bool:
         """Whether the window is one of the upright image."""
         return self.decoder.exif_orientation

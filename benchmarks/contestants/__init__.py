@@ -17,7 +17,7 @@ from benchmarks.job import Job
 
 __all__ = ["CONTESTANTS", "Contestant", "batches", "host_passes", "missing"]
 
-Work = Literal["chain", "extract", "chain-gpu", "shuffle", "host"]
+Work = Literal["chain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ _DALI = ("nvidia.dali",)
 _GPUPIPE = ("gpupipe",)
 _TF = ("tensorflow",)
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
+_SKIP = {"on_error": "skip", "manifest": True}
 _ALL = (
     Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, {"device": "cpu"}),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
@@ -45,6 +46,14 @@ _ALL = (
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, {"device": "gpu"}),
     Contestant(
         "gpupipe-gpu", "chain-gpu", "gpupipe_chain", "gpupipe, DALI on GPU", _GPUPIPE + _DALI, {"device": "gpu"}
+    ),
+    Contestant("raise-dali", "on-error-dali", "gpupipe_chain", "errors raised", _GPUPIPE + _DALI, {"backend": "dali"}),
+    Contestant(
+        "skip-dali", "on-error-dali", "gpupipe_chain", "skip, manifest", _GPUPIPE + _DALI, _SKIP | {"backend": "dali"}
+    ),
+    Contestant("raise-numpy", "on-error-numpy", "gpupipe_chain", "errors raised", _GPUPIPE, {"backend": "numpy"}),
+    Contestant(
+        "skip-numpy", "on-error-numpy", "gpupipe_chain", "skip, manifest", _GPUPIPE, _SKIP | {"backend": "numpy"}
     ),
     Contestant("tfdata-extract", "extract", "tf_extract", "tf.data, batch then parse", _TF, {"batched": True}),
     Contestant("tfdata-each", "extract", "tf_extract", "tf.data, parse one by one", _TF, {"batched": False}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.job import SIZE, Job
@@ -12,9 +15,13 @@ __all__ = ["batches"]
 
 
 def batches(
-    job: Job, device: Literal["cpu", "gpu"] = "cpu", backend: Literal["auto", "dali", "numpy"] = "auto"
+    job: Job,
+    device: Literal["cpu", "gpu"] = "cpu",
+    backend: Literal["auto", "dali", "numpy"] = "auto",
+    on_error: Literal["raise", "skip"] = "raise",
+    manifest: bool = False,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield one pass of (images, labels)."""
+    """Yield one pass of (images, labels); with a manifest of bad records, of which there are none, if asked."""
     import gpupipe as gp
     from gpupipe import ops
 
@@ -41,4 +48,9 @@ def batches(
     )
     # As many as there are cores is the default, which knows how many threads DALI needs for them.
     threads = None if job.threads == cores() else job.threads
-    yield from ds.with_options(gp.Options(device=device, backend=backend, threads=threads, seed=job.seed))
+    options = gp.Options(device=device, backend=backend, threads=threads, seed=job.seed, on_error=on_error)
+    with ExitStack() as stack:
+        if manifest:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmarks-"))
+            options = options.merge(gp.Options(error_manifest=Path(folder) / "manifest.jsonl"))
+        yield from ds.with_options(options)

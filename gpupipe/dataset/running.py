@@ -175,8 +175,9 @@ class Running(Chain):
             raise PlanError(f"iterator needs an epoch >= 0, got {epoch}")
         from ..load.iterator import DatasetIterator
 
-        epochs = self._counted() if epoch is None else iter((epoch,))
-        return DatasetIterator(self.plan, self.options().resolve(), epochs)
+        if epoch is None:
+            return DatasetIterator(self.plan, self.options().resolve(), self._counted(), self._counted_from)
+        return DatasetIterator(self.plan, self.options().resolve(), iter((epoch,)))
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """One iterator over `count` epochs, numbered from `start`."""
@@ -186,12 +187,42 @@ class Running(Chain):
 
         return DatasetIterator(self.plan, self.options().resolve(), iter(range(start, start + count)))
 
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next iterator is; those after it count on from there.
+
+        PyTorch's samplers have this method; loops that call it before each epoch need no other change, and one that
+        starts again at epoch 30 draws what it would have drawn there. `iterator(epoch=)` says the same of one iterator.
+
+        Args:
+            epoch: a number >= 0.
+
+        Example:
+            >>> from gpupipe import Dataset
+            >>> ds = Dataset.range(9).shuffle(9)
+            >>> ds.set_epoch(30)
+            >>> list(ds) == list(ds.iterator(epoch=30))
+            True
+        """
+        number = integer("set_epoch", "epoch", epoch)
+        if number < 0:
+            raise PlanError(f"set_epoch needs an epoch >= 0, got {epoch}")
+        self._passes[self._pass()] = number
+
+    def _pass(self) -> tuple[bytes, int]:
+        """What iterators of one chain are counted by."""
+        return epoch_key(self.plan), self.options().resolve().seed
+
     def _counted(self) -> Iterator[int]:
         """The number of an iterator, taken when it starts."""
-        key = epoch_key(self.plan), self.options().resolve().seed
+        key = self._pass()
         number = self._passes.get(key, 0)
         self._passes[key] = number + 1
         yield number
+
+    def _counted_from(self, epoch: int) -> Iterator[int]:
+        """The number of an iterator that goes on in an epoch; the next one counts on from there."""
+        self._passes[self._pass()] = epoch + 1
+        yield epoch
 
     def as_numpy_iterator(self) -> OwnedIterator:
         """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
@@ -207,7 +238,7 @@ class Running(Chain):
                 )
         from ..load.iterator import OwnedIterator
 
-        return OwnedIterator(self.plan, self.options().resolve(), self._counted())
+        return OwnedIterator(self.plan, self.options().resolve(), self._counted(), self._counted_from)
 
     def first(self) -> Any:
         """The first element of epoch 0. Does not count as an epoch.

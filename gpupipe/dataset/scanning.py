@@ -148,7 +148,8 @@ class Scanning(Chain):
         """Leave out the elements that failed before this step, and go on with the next.
 
         In front of `batch` that is one element, and the batch is filled from what follows; behind it, it is the whole
-        batch. What is left out is counted (`DatasetIterator.left_out`) and logged: the first ten, then every tenfold.
+        batch. What is left out is counted (`left_out` of the iterator), listed (`errors`) and logged: the first ten,
+        then every tenfold.
         Errors of the steps behind this one are raised, or treated as `Options.on_error` says.
 
         Args:

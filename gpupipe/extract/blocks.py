@@ -11,6 +11,8 @@ import sys
 import threading
 from collections import deque
 
+from gpupipe.extract.forking import renew_lock
+
 __all__ = ["Blocks"]
 
 
@@ -36,6 +38,7 @@ class Blocks:
         self._most = max(limit // size, 1)
         self._lock = threading.Lock()
         self._ring: deque[bytearray] = deque()
+        renew_lock(self)
 
     def take(self) -> bytearray:
         """Give a buffer that nobody looks at. Its content is whatever was in it."""

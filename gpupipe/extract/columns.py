@@ -132,13 +132,13 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
         return cursor.take(cursor.u64())
     if tag == _SCALAR:
         dtype = _dtype(cursor)
-        return np.frombuffer(cursor.take(dtype.itemsize), dtype)[0]
+        return _numbers(cursor.take(dtype.itemsize), dtype)[0]
     if tag == _ARRAY:
         dtype = _dtype(cursor)
         shape, count = _shape(cursor)
         data = cursor.take(count * dtype.itemsize)
         try:
-            return np.frombuffer(data, dtype).reshape(shape).copy()
+            return _numbers(data, dtype).reshape(shape).copy()
         except (ValueError, OverflowError) as error:  # a dimension of 0 beside one that NumPy cannot count
             raise Malformed(f"no array of shape {shape}: {error}") from error
     if tag == _OBJECTS:
@@ -159,6 +159,13 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
         except PlanError as error:
             raise Malformed(str(error)) from error
     raise Malformed(f"no column begins with {tag}")
+
+
+def _numbers(data: memoryview, dtype: np.dtype[Any]) -> Any:
+    numbers = np.frombuffer(data, dtype)
+    if dtype == np.bool_ and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy reckons with whatever is there
+        raise Malformed("a truth value is neither 0 nor 1")
+    return numbers
 
 
 def _dtype(cursor: Cursor) -> np.dtype[Any]:

@@ -1,7 +1,8 @@
 """decode: an encoded image as an array, on the host. What DALI's decoders give on the CPU, without DALI.
 
-JPEG goes through libjpeg-turbo (simplejpeg), which accepts the slightly damaged files that DALI accepts, with the same
-pixels; everything else, and every JPEG where simplejpeg is missing, through Pillow. Both work without the GIL.
+JPEG goes through libjpeg-turbo (simplejpeg), and the damaged files that DALI accepts are accepted here, with the same
+pixels (see `_jpeg`); everything else, and every JPEG where simplejpeg is missing, through Pillow. Both work without the
+GIL.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.headers import ImageHeader, check_complete, read_header
+from gpupipe.extract.headers import (
+    ImageHeader,
+    check_complete,
+    check_decodable,
+    first_marker_in_scan,
+    has_adobe_marker,
+    read_header,
+)
 from gpupipe.options import MAX_PIXELS
 
 __all__ = ["decode", "upright"]
@@ -29,7 +37,12 @@ Encoded = bytes | bytearray | memoryview
 MOST_PIXELS: ContextVar[int] = ContextVar("gpupipe_most_pixels", default=MAX_PIXELS)
 """How many pixels an image may have: those that run a chain set it to its `Options.max_pixels`."""
 
-_GRAY, _RGB = 1, 3
+_GRAY, _RGB, _CMYK = 1, 3, 4
+_NO_END = b"\xff\x02" * 0x8010
+"""A marker that there is not, over and over, longer than any segment: what reads beyond the end of the data meets it.
+
+Without it simplejpeg would read an end marker there, where nvImageCodec refuses.
+"""
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError, struct.error, zlib.error)
 """What Pillow's readers are known to raise over damaged bytes."""
 
@@ -55,17 +68,16 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
         raise DecodeError(
             f"an image may have {MOST_PIXELS.get()} pixels (Options.max_pixels), got {header.height}x{header.width}"
         )
-    if header.format == "gif":
-        raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP")
-    turbo = _turbo() if header.format == "jpeg" and header.channels in (_GRAY, _RGB) and channels != 4 else None
+    check_decodable(header.format, header.bits)
+    stored = (_GRAY, _RGB, _CMYK) if channels in (0, _RGB) else (_GRAY, _RGB)
+    turbo = _turbo() if header.format == "jpeg" and header.channels in stored and channels != 4 else None
     if turbo is None:
         image = _pillow(data, header, channels)
+    elif header.channels == _CMYK:
+        image = _without_black(_jpeg(turbo, data, header, "CMYK"), has_adobe_marker(data))
     else:
         gray = channels == 1 or (channels == 0 and header.channels == 1)
-        try:
-            image = turbo(data, colorspace="GRAY" if gray else "RGB", strict=False)
-        except ValueError as error:
-            raise DecodeError(f"damaged JPEG: {error}") from error
+        image = _jpeg(turbo, data, header, "GRAY" if gray else "RGB")
     return upright(image, header.orientation) if exif_orientation else image
 
 
@@ -80,6 +92,48 @@ def upright(image: Array, orientation: int) -> Array:
     if orientation in (2, 3, 6, 7):
         image = image[:, ::-1]
     return np.ascontiguousarray(image)
+
+
+def _jpeg(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array:
+    """Decode a JPEG, damaged or not, exactly where nvImageCodec (DALI's decoder, libjpeg-turbo as well) does.
+
+    What the first try refuses is damaged, and is decoded again with more care.
+    """
+    try:
+        return turbo(data, colorspace=space, strict=True)
+    except ValueError as error:
+        image = _damaged(turbo, bytes(data) + _NO_END if header.progressive else data, header, space)
+        cut = None if image is not None or header.progressive else first_marker_in_scan(data, header.channels)
+        if cut is not None:
+            # A flipped bit made a marker behind the last row: libjpeg stumbles over it when it looks for the end.
+            image = _damaged(turbo, bytes(data[:cut]) + b"\xff\xd9", header, space)
+        if image is None:
+            raise DecodeError(f"damaged JPEG: {error}") from error
+        return image
+
+
+def _damaged(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array | None:
+    """Decode a damaged JPEG if it has all its rows; else None.
+
+    `strict=False` lets every error pass that has a warning before it, also one that left the rows as they were. Two
+    arrays of different contents tell which were written.
+    """
+    size = header.height * header.width * {"GRAY": 1, "RGB": 3, "CMYK": 4}[space]
+    try:
+        first, second = (
+            turbo(data, colorspace=space, strict=False, buffer=np.full(size, fill, np.uint8)) for fill in (0, 255)
+        )
+    except ValueError:
+        return None
+    return first if np.array_equal(first, second) else None
+
+
+def _without_black(cmyk: Array, inverted: bool) -> Array:
+    """RGB of CMYK as DALI and TensorFlow compute it; Adobe stores it inverted, and says so by its marker."""
+    ink = cmyk.astype(np.uint16)
+    if not inverted:
+        ink = 255 - ink
+    return (ink[:, :, :3] * ink[:, :, 3:] // 255).astype(np.uint8)
 
 
 @lru_cache(1)

@@ -146,6 +146,7 @@ class ExampleParser:
         """Walk over the map of features in `data[at:end]`."""
         steps, first = self._steps.get, _word
         last = end - 4
+        step: int | None = None
         while at <= last:
             (word,) = first(data, at)
             step = steps(word)
@@ -158,11 +159,14 @@ class ExampleParser:
             if size > end - start:
                 raise WireError(f"a feature of {size} bytes is longer than the {end - start} that are left")
             at = start + size
-            self._canonical(data, start, at, spans)
-            if size < 128 and word >> 16 & 255 == 10 and word >> 24 < 128 and word >> 24 not in self._lengths:
-                self._steps[word] = size + 2  # by its first 4 bytes such an entry is known to be none of ours
+            if 1 < size < 128 and word >> 16 & 255 == 10 and word >> 24 < 128 and word >> 24 not in self._lengths:
+                self._steps[word] = step = size + 2  # by its first 4 bytes such an entry is known to be none of ours
+            else:
+                self._canonical(data, start, at, spans)
         if at > end:
-            raise WireError(f"a feature is {at - end} bytes longer than what holds it")
+            assert step is not None  # it led there; the words are those of a parser that has learned nothing yet
+            left = end - (at - step + 2)
+            raise WireError(f"a feature of {step - 2} bytes is longer than the {left} that are left")
         for number, kind, start, stop in fields(data, at, end):  # what a well-known writer does not write
             if number == 1 and kind == BYTES:
                 self._entry(data, start, stop, spans)
@@ -184,6 +188,13 @@ class ExampleParser:
 
     def _entry(self, data: memoryview, start: int, end: int, spans: list[tuple[int, int]]) -> None:
         """Read one entry of the map: {1: name, 2: Feature}, in any order."""
+        if (
+            1 < end - start < 128
+            and data[start] == 10
+            and data[start + 1] < 128
+            and data[start + 1] not in self._lengths
+        ):
+            return  # what a step would pass over: whether a record is good never depends on what was learned before
         name: bytes | None = b""
         span = start, start
         for number, kind, at, stop in fields(data, start, end):
@@ -279,7 +290,8 @@ def _array(name: str, feature: Feature, shape: tuple[int, ...], count: int | Non
             if number in _KINDS and wire == BYTES:
                 if number != kind:  # of several kinds, the last; of one kind, all
                     kind, lists = number, []
-                lists.append((at, stop))
+                if stop > at:
+                    lists.append((at, stop))
         if not kind:
             return None
         if _KINDS[kind] != dtype:
@@ -310,23 +322,31 @@ def _read_bytes(data: memoryview, lists: list[tuple[int, int]]) -> Any:
 
 
 def _read_floats(data: memoryview, lists: list[tuple[int, int]]) -> Any:
-    parts = []
+    joined = bytearray()  # not a list of the pieces: a view takes 40 times the bytes of one float
     for start, end in lists:
         for number, wire, at, stop in fields(data, start, end):
             if number == 1 and _expect(wire, BYTES, FIXED32):
                 if (stop - at) % 4:
                     raise WireError(f"packed floats take 4 bytes each, {stop - at} are there")
-                parts.append(data[at:stop])
-    return np.frombuffer(b"".join(parts), "<f4").astype(np.float32)  # a copy: arrays own their numbers
+                joined += data[at:stop]
+    return np.frombuffer(joined, "<f4").astype(np.float32)  # a copy: arrays own their numbers
 
 
 def _read_ints(data: memoryview, lists: list[tuple[int, int]]) -> Any:
-    parts = []
+    piece = data[:0]
+    joined: bytearray | None = None  # of all pieces, if there are several
     for start, end in lists:
         for number, wire, at, stop in fields(data, start, end):
-            if number == 1 and _expect(wire, BYTES, VARINT):
-                parts.append(data[at:stop])
-    return np.array(varints(parts[0] if len(parts) == 1 else memoryview(b"".join(parts))), np.int64)
+            if number == 1 and _expect(wire, BYTES, VARINT) and stop > at:
+                if joined is not None:
+                    joined += data[at:stop]
+                elif len(piece):
+                    joined = bytearray(piece) + data[at:stop]
+                else:
+                    piece = data[at:stop]
+                if data[stop - 1] > 127:  # joined, it would become one with that of the next piece
+                    raise WireError("a number is cut")
+    return np.asarray(varints(piece if joined is None else memoryview(joined)), np.int64)
 
 
 _READ: dict[str, Callable[[memoryview, list[tuple[int, int]]], Any]] = {

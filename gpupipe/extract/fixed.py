@@ -26,6 +26,7 @@ class FixedReader(BlockReader):
         block: bytes read at once, or one record if that is more.
         readers: a pool whose threads read one block ahead.
         storage: where the file is.
+        start: offset of the record to begin with; 0 is the first one, behind the header.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class FixedReader(BlockReader):
         block: int = BLOCK,
         readers: Pool | None = None,
         storage: Storage | None = None,
+        start: int = 0,
     ) -> None:
-        super().__init__(path, compression=compression, readers=readers, storage=storage)
+        super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
         self.record_bytes = record_bytes
         self.header_bytes = header_bytes
         self.footer_bytes = footer_bytes
@@ -112,6 +114,9 @@ class _Fixed:
 
     def _skip_header(self) -> None:
         """Pass over the header in pieces: memory follows the data, never a number."""
+        if not self._base and self._reader.start:
+            self._bytes.skip(self._reader.start)
+            self._base = self._reader.start
         while self._base < self._reader.header_bytes and not self._ended:
             data = self._bytes.read(min(BLOCK, self._reader.header_bytes - self._base))
             self._base += len(data)

@@ -6,6 +6,7 @@ decoder, which would blame a whole batch for it.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ from functools import lru_cache
 from gpupipe.errors import DecodeError
 from gpupipe.extract.exif import NORMAL, orientation_of
 
-__all__ = ["ImageHeader", "check_complete", "jpeg_size", "read_header"]
+__all__ = [
+    "ImageHeader",
+    "check_complete",
+    "check_decodable",
+    "first_marker_in_scan",
+    "has_adobe_marker",
+    "jpeg_size",
+    "read_header",
+]
 
 STAGE = "read_header"
 
@@ -25,6 +34,10 @@ _chunk = struct.Struct(">I4s").unpack_from
 _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
+_PNG_BITS = frozenset((1, 2, 4, 8, 16))
+# Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
+# them again from each of its bytes.
+_MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MOST_STEPS = 100_000  # segments and fill bytes; a file of nothing but FF must not keep a thread busy
 
 
@@ -144,6 +157,22 @@ def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) ->
             raise DecodeError(f"truncated WebP: {needed} bytes are needed, {n} are there", stage=STAGE)
 
 
+def check_decodable(kind: str, bits: int) -> None:
+    """Check that every executor has a decoder for an image. The NumPy one and DALI must not disagree on what is bad.
+
+    Args:
+        kind: the `ImageHeader.format`.
+        bits: of one channel.
+
+    Raises:
+        DecodeError: a GIF, or a JPEG of other than 8 bits.
+    """
+    if kind == "gif":
+        raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP", stage=STAGE)
+    if kind == "jpeg" and bits != 8:
+        raise DecodeError(f"a JPEG of 8 bits is needed, its header says {bits}", stage=STAGE)
+
+
 def _cut(data: bytes | bytearray | memoryview) -> DecodeError:
     head = bytes(data[:8]).hex(" ")
     return DecodeError(f"the image is cut inside its header: {len(data)} bytes, they start with {head}", stage=STAGE)
@@ -185,6 +214,32 @@ def _has_end(data: bytes | bytearray | memoryview) -> bool:
     return bytes(data[segments[-1][2] :]).find(b"\xff\xd9") >= 0
 
 
+def first_marker_in_scan(data: bytes | bytearray | memoryview, channels: int) -> int | None:
+    """Where the first marker stands that ends the one scan of a JPEG and is not the end of the image.
+
+    None if there is none, or if this is no JPEG of one scan of all channels.
+    """
+    segments = _jpeg_segments(data)
+    if not segments or segments[-1][0] != 0xDA:
+        return None
+    _, start, at = segments[-1]
+    if at <= start or at > len(data) or data[start] != channels:
+        return None
+    scan = bytes(data[at:])
+    found = _MARKER_IN_SCAN.search(scan)
+    if found is None or scan[found.end() - 1] == 0xD9:
+        return None
+    return at + len(scan[: found.start()].rstrip(b"\xff"))
+
+
+def has_adobe_marker(data: bytes | bytearray | memoryview) -> bool:
+    """Whether a JPEG has Adobe's segment, as libjpeg looks for it: then its CMYK is stored inverted."""
+    return any(
+        marker == 0xEE and end - start >= 12 and bytes(data[start : start + 5]) == b"Adobe"
+        for marker, start, end in _jpeg_segments(data)
+    )
+
+
 def _jpeg_orientation(data: bytes | bytearray | memoryview) -> int:
     for marker, start, end in _jpeg_segments(data):
         if marker == 0xE1 and bytes(data[start : start + 6]) == b"Exif\0\0":
@@ -208,7 +263,7 @@ def _png_chunks(data: bytes | bytearray | memoryview) -> list[tuple[bytes, int, 
 def _png(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
     length, kind, width, height, bits, colour, _, _, interlace = struct.unpack_from(">I4sIIBBBBB", data, 8)
     channels = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}.get(colour)
-    if kind != b"IHDR" or length != 13 or channels is None or width >> 31 or height >> 31:
+    if kind != b"IHDR" or length != 13 or channels is None or bits not in _PNG_BITS or width >> 31 or height >> 31:
         raise DecodeError("damaged PNG: it does not begin with a valid IHDR", stage=STAGE)
     turned = NORMAL
     if orientation:
@@ -295,6 +350,8 @@ def _tiff(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeade
             (tags[tag],) = struct.unpack_from(f"{order}{form}", data, place)
     if 256 not in tags or 257 not in tags:
         raise DecodeError("damaged TIFF: it does not say its size", stage=STAGE)
+    if not tags.get(277, 1) or not tags.get(258, 1):
+        raise DecodeError("damaged TIFF: its pixels have no channels, or no bits", stage=STAGE)
     turned = tags.get(274, NORMAL) if orientation else NORMAL
     turned = turned if 1 <= turned <= 8 else NORMAL
     return _interned("tiff", tags[257], tags[256], tags.get(277, 1), turned, False, tags.get(258, 1))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import stat
 import struct
 import tempfile
 import threading
@@ -26,9 +27,11 @@ from crc32c import crc32c
 
 from gpupipe.errors import DataError
 from gpupipe.extract.crc import mask
+from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.patterns import INDEX_SUFFIX
 from gpupipe.extract.storage import LOCAL, LocalStorage
+from gpupipe.extract.waiting import bounded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -200,10 +203,10 @@ class Version(NamedTuple):
 
 
 def version_of(path: str) -> Version | None:
-    """The present state of a file; None if there is none."""
+    """The present state of a file; None if there is none, or it cannot be asked for."""
     try:
-        status = os.stat(path)
-    except (OSError, ValueError):
+        status = bounded(path, os.stat, path)
+    except (OSError, ValueError, DataError):
         return None
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
 
@@ -221,6 +224,7 @@ class Indexes:
         self._known: OrderedDict[str, tuple[Version, RecordIndex]] = OrderedDict()
         self._distrusted: dict[str, Version | None] = {}
         self._bytes = 0
+        renew_lock(self)
 
     @property
     def nbytes(self) -> int:
@@ -381,7 +385,10 @@ def _save(target: str, version: Version, index: RecordIndex) -> None:
 
 def _load(source: str, path: str, version: Version) -> RecordIndex | None:
     """Read a saved index. One that is damaged or belongs to another state of the file is not used."""
-    found = _saved(source, version)
+    try:
+        found = bounded(source, _saved, source, version)
+    except DataError as error:
+        found = str(error)
     if isinstance(found, str):
         logger.info("the index %s is built anew from %s: %s", source, path, found)
         return None
@@ -391,7 +398,10 @@ def _load(source: str, path: str, version: Version) -> RecordIndex | None:
 def _saved(source: str, version: Version) -> RecordIndex | str | None:
     """Read a saved index; say why it cannot be used, None where there is none."""
     try:
-        size = os.stat(source).st_size
+        status = os.stat(source)
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            return "it is no regular file"
         most = _LAYOUT.size + 8 * (version.size // OVERHEAD + 1)
         if size < _LAYOUT.size + 8 or size > most or (size - _LAYOUT.size) % 8:
             return "its size does not fit"

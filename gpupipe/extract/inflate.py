@@ -9,12 +9,23 @@ from gpupipe.extract.compression import Compression
 from gpupipe.extract.framing import sniff
 from gpupipe.extract.storage import Storage
 
-__all__ = ["Inflater"]
+__all__ = ["Inflater", "longest_record"]
 
 # A byte of deflate stands for 1032 bytes at most: the longest a stream can get.
 MOST = 1032
 _CHUNK = 256 << 10
+_AT_ONCE = 1 << 20  # bytes that one call makes of them
+_PLAUSIBLE, _ANYWAY, _EVER = 100, 256 << 20, 2 << 30
 _WINDOW = {"GZIP": 31, "ZLIB": 15}
+
+
+def longest_record(size: int) -> int:
+    """Bytes that one record of a compressed file of `size` bytes may have: a record is held in memory as a whole.
+
+    A megabyte of deflate can say that it is one record of a gigabyte. 256 MiB are allowed anyway, more where the file
+    is large enough for it at a hundredth, and never more than 2 GiB, the most that a `tf.train.Example` can have.
+    """
+    return max(_ANYWAY, min(_PLAUSIBLE * size, _EVER))
 
 
 class Inflater:
@@ -43,12 +54,12 @@ class Inflater:
 
     def read(self, n: int) -> bytes:
         """Decompress at most `n` bytes (> 0); none at the end of a whole file."""
+        n = min(n, _AT_ONCE)  # what is asked for may be a length out of the file
         while True:
             if self._stream.eof and not self._begin_member():
                 return b""
             if not self._rest:
-                self._rest = self._storage.read(self._path, self._at, min(_CHUNK, self.size - self._at), self._tag)
-                self._at += len(self._rest)
+                self._more()
             if self._damage is not None:
                 raise self._damage
             before = self._stream.copy()  # 10 us for the 5 ms that a megabyte takes
@@ -70,6 +81,11 @@ class Inflater:
                     return b""  # an empty file has no records, compressed or not
                 raise self._error(f"the {self._name} stream ends without its last bytes; the file is cut")
 
+    def _more(self) -> None:
+        """Read the next compressed bytes; none at the end of the file."""
+        self._rest = self._storage.read(self._path, self._at, min(_CHUNK, self.size - self._at), self._tag)
+        self._at += len(self._rest)
+
     def _salvaged(self, before: zlib._Decompress, n: int) -> bytes:
         """Decompress what comes before the damage: zlib keeps nothing of a call that fails."""
         data = b""
@@ -85,6 +101,11 @@ class Inflater:
 
     def _begin_member(self) -> bool:
         """Go on behind the end of a stream; False at the end of the file."""
+        if self._name == "GZIP":  # zeros fill up a block of a tape: gzip and Python pass over them, too
+            self._rest = self._rest.lstrip(b"\0")
+            while not self._rest and self._at < self.size:
+                self._more()
+                self._rest = self._rest.lstrip(b"\0")
         if not self._rest and self._at >= self.size:
             return False
         if self._name == "ZLIB":
@@ -100,6 +121,9 @@ class Inflater:
         if "incorrect header check" in str(error) and not self._members:
             looks = f"it looks like {known}" if known else "is it not compressed?"
             return self._error(f"{self._name} data is needed, the file does not begin as such; {looks}")
+        if "incorrect header check" in str(error):
+            left = len(self._rest) + self.size - self._at
+            return self._error(f"{left} bytes that are no {self._name} data follow the end of the stream")
         return self._error(f"the {self._name} data is damaged: {error}")
 
     def _error(self, reason: str) -> RecordError:

@@ -30,6 +30,7 @@ class LineReader(BlockReader):
         block: bytes read at once.
         readers: a pool whose threads read one block ahead.
         storage: where the file is.
+        start: offset of the line to begin with.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class LineReader(BlockReader):
         block: int = BLOCK,
         readers: Pool | None = None,
         storage: Storage | None = None,
+        start: int = 0,
     ) -> None:
-        super().__init__(path, compression=compression, readers=readers, storage=storage)
+        super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
         self.longest = longest
         self.block = block
 
@@ -57,7 +59,8 @@ class _Lines:
         self._bytes = ByteSource(reader)
         self._begun: list[bytes] = []  # pieces of a line whose end is not read yet
         self._length = 0
-        self._at = 0  # offset of that line
+        self._at = reader.start  # offset of that line
+        self._begin = reader.start  # bytes that are passed over first
         self._too_long = False  # it is passed over, not kept
         self._done = False
 
@@ -65,6 +68,9 @@ class _Lines:
         out: list[Item] = []
         while not out and not self._done:
             try:
+                if self._begin:
+                    self._bytes.skip(self._begin)
+                    self._begin = 0
                 piece = self._bytes.read(self._reader.block)
             except DataError as error:
                 error.offset = self._at

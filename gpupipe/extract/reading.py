@@ -53,6 +53,7 @@ class BlockReader(ABC):
         compression: "", "GZIP" or "ZLIB".
         readers: a pool whose threads read one block ahead; None reads where the items are asked for.
         storage: where the file is; None finds it by the path.
+        start: offset of the item to begin with, in the decompressed stream if the file is compressed.
 
     Raises:
         PlanError: an unknown compression.
@@ -65,8 +66,10 @@ class BlockReader(ABC):
         compression: str | None = "",
         readers: Pool | None = None,
         storage: Storage | None = None,
+        start: int = 0,
     ) -> None:
         self.path = path
+        self.start = start
         self.compression: Compression = checked_compression(compression)
         self.storage: Storage = storage_of(path) if storage is None else storage
         self._readers = readers
@@ -84,7 +87,7 @@ class BlockReader(ABC):
     @property
     def first_offset(self) -> int:
         """Where the first item is expected: the place of an error to open the file."""
-        return 0
+        return self.start
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -171,6 +174,17 @@ class ByteSource:
         else:
             self._end, self._tag = self._storage.size(reader.path)
             self.size = self._end
+
+    def skip(self, n: int) -> None:
+        """Pass over the next `n` bytes, or what there is of them; those of a compressed file are decompressed."""
+        if self._inflater is None:
+            self._at = min(self._at + n, self._end)
+            return
+        while n > 0:
+            data = self._inflater.read(min(n, BLOCK))
+            if not data:
+                return
+            n -= len(data)
 
     def read(self, n: int) -> bytes:
         """Read at most `n` bytes (> 0); none at the end."""

@@ -32,7 +32,7 @@ from gpupipe.extract.index import (
 )
 from gpupipe.extract.storage import LOCAL, LocalStorage
 
-__all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many"]
+__all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
 
 _header = struct.Struct("<QI").unpack_from
 _footer = struct.Struct("<I").unpack_from
@@ -73,6 +73,22 @@ class Reference(NamedTuple):
         if masked_crc32c(payload) != _footer(footer)[0]:
             raise _damaged(self, storage)
         return payload
+
+
+def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Reference:
+    """The record whose header is at `offset`; those 12 bytes are read.
+
+    Raises:
+        RecordError: no record begins there: the CRC of its length does not fit, or it ends behind the file.
+        MissingFileError: the file is gone.
+    """
+    head = storage.read(path, offset, HEADER)
+    length, stored = _header(head)
+    if masked_crc32c(head[:8]) != stored:
+        reason = "no record begins here: the CRC of its length does not fit"
+        raise RecordError(reason, file=path, offset=offset, stage="read")
+    storage.check(path, offset + HEADER, length + FOOTER)
+    return Reference(path, offset, length)
 
 
 def read_many(
@@ -166,7 +182,7 @@ class HeaderWalker:
         known = find_index(self.path, version, self._where)
         if known is None:
             return (((item,), stream, offset) for offset, item in self._walked(version))
-        return indexed_elements(known, self.path, stream)
+        return indexed_elements(known, self.path, stream, known.number(self.start) if self.start else 0)
 
     def _version(self) -> Version | None:
         """The present state of the file, as the storage sees it: it drops what it had open of an earlier one."""

@@ -12,7 +12,9 @@ from collections import OrderedDict
 from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.patterns import alternatives, matches, wild_at
+from gpupipe.extract.waiting import bounded
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage"]
 
@@ -51,6 +53,7 @@ class RemoteStorage:
             raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        renew_lock(self)
 
     def list(self, pattern: Any) -> list[tuple[str, str]]:
         """List (URL, stable name) of all files that match."""
@@ -65,8 +68,9 @@ class RemoteStorage:
         """
         path = self._path(name)
         try:
-            self._files.invalidate_cache(path)  # asking begins a new look at the file
-            info = self._files.info(path)
+            info = bounded(name, self._info, path)
+        except DataError:
+            raise
         except Exception as error:  # each file system raises what its client library raises
             raise _translated(error, name) from error
         if info.get("type") == "directory":
@@ -108,7 +112,9 @@ class RemoteStorage:
         if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
             raise _short(name, offset, n, max(known[0] - offset, 0))
         try:
-            data: bytes = self._files.cat_file(self._path(name), start=offset, end=offset + n)
+            data: bytes = bounded(name, self._range, self._path(name), offset, n)
+        except DataError:
+            raise
         except Exception as error:  # as above
             raise _translated(error, name, offset) from error
         if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
@@ -120,6 +126,13 @@ class RemoteStorage:
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`, with the same errors."""
         out[:] = self.read(name, offset, len(out), tag)
+
+    def _info(self, path: str) -> Any:
+        self._files.invalidate_cache(path)  # asking begins a new look at the file
+        return self._files.info(path)
+
+    def _range(self, path: str, offset: int, n: int) -> Any:
+        return self._files.cat_file(path, start=offset, end=offset + n)
 
     def _path(self, name: str) -> str:
         try:

@@ -2,6 +2,9 @@
 
 No memory maps: a cold page would stop every Python thread, and a file truncated under a map kills the process. A
 range is one `pread`; open descriptors are an LRU, since a data set has more shards than a process may have files.
+
+Only regular files are read: opening a FIFO waits for a writer, perhaps for ever, and a device may have no end. Every
+request goes through `waiting.bounded`: it is not begun for a run that is closed, and may be given up (`read_timeout`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from collections import OrderedDict
 from typing import Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.patterns import expand, is_url
+from gpupipe.extract.waiting import LIMITS, bounded
 
 __all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand", "storage_of"]
 
@@ -47,6 +52,10 @@ class Storage(Protocol):
         ...
 
 
+# Whatever it is that was put in place of a file a moment ago, opening it must not wait or take over a terminal.
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
 class _Descriptor:
     """An open file. It is closed when the last user drops it, so never under a reader."""
 
@@ -54,14 +63,12 @@ class _Descriptor:
 
     def __init__(self, name: str) -> None:
         self.fd = -1
-        flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
         try:
-            self.fd = os.open(name, flags)
+            self.fd = os.open(name, _FLAGS)
             status = os.fstat(self.fd)
         except (OSError, ValueError) as error:
             raise _translated(error, name) from error
-        if stat.S_ISDIR(status.st_mode):
-            raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+        _check_regular(status, name)
         self.size, self.tag = status.st_size, _tag(status)
 
     def __del__(self) -> None:
@@ -83,6 +90,7 @@ class LocalStorage:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Descriptor] = OrderedDict()
         self._tags: OrderedDict[str, str] = OrderedDict()
+        renew_lock(self)
 
     def list(self, pattern: str | os.PathLike[str]) -> Listing:
         """List (path, stable name) of all files that match; see `expand`."""
@@ -95,11 +103,13 @@ class LocalStorage:
 
         Raises:
             MissingFileError, DirectoryError: the path is no file.
+            RecordError: it cannot be read, or is no regular file.
         """
         try:
-            status = os.stat(name)
+            status = bounded(name, os.stat, name)
         except (OSError, ValueError) as error:
             raise _translated(error, name) from error
+        _check_regular(status, name)
         tag = _tag(status)
         with self._lock:
             known = self._open.get(name)
@@ -122,19 +132,22 @@ class LocalStorage:
         if offset + n > found.size:  # before allocating: a wrong length must not cost its bytes
             raise _short(name, offset, n, max(found.size - offset, 0))
         try:
-            data = _pread(found.fd, n, offset)
-            while len(data) < n:  # a signal or a network file system may cut a read
-                more = _pread(found.fd, n - len(data), offset + len(data))
-                if not more:
-                    raise _short(name, offset, n, len(data))
-                data += more
+            data = bounded(name, _read, found, n, offset)
         except OSError as error:
             raise _translated(error, name, offset) from error
+        if len(data) < n:
+            raise _short(name, offset, n, len(data))
         return data
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
+        limits = LIMITS.get()
+        if limits is not None and limits.seconds is not None:  # a read that is given up must not write to `out` later
+            out[:] = self.read(name, offset, len(out), tag)
+            return
         found = self._descriptor(name, tag)
+        if limits is not None:
+            limits.check(name)
         done, n = 0, len(out)
         try:
             while done < n:
@@ -178,7 +191,7 @@ class LocalStorage:
         return found
 
     def _opened(self, name: str) -> _Descriptor:
-        fresh = _Descriptor(name)  # outside the lock: opening may wait for a network
+        fresh = bounded(name, _Descriptor, name)  # outside the lock: opening may wait for a network
         with self._lock:
             expected = self._tags.pop(name, fresh.tag)
             found = self._open.setdefault(name, fresh)
@@ -194,6 +207,40 @@ class LocalStorage:
                 stage="read",
             )
         return found
+
+
+def _read(found: _Descriptor, n: int, offset: int) -> bytes:
+    """At most `n` bytes; fewer at the end of the file only. It keeps the descriptor open."""
+    data = _pread(found.fd, n, offset)
+    while len(data) < n:  # a signal or a network file system may cut a read
+        more = _pread(found.fd, n - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _check_regular(status: os.stat_result, name: str) -> None:
+    """Check that a path is a file with bytes at offsets.
+
+    Raises:
+        DirectoryError, RecordError: it is something else.
+    """
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    kind = next((kind for test, kind in _KINDS if test(mode)), "something else")
+    raise RecordError(f"a regular file is needed, got {kind}; copy its data to a file", file=name, stage="read")
+
+
+_KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
 
 
 def _tag(status: os.stat_result) -> str:

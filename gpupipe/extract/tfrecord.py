@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
-from gpupipe.extract.inflate import Inflater
+from gpupipe.extract.inflate import Inflater, longest_record
 from gpupipe.extract.reading import BlockReader, Pool, Source
 from gpupipe.extract.reference import HeaderWalker, Reference
 from gpupipe.extract.storage import Storage
@@ -18,6 +18,7 @@ from gpupipe.extract.writer import TFRecordWriter
 __all__ = ["BLOCK", "HeaderWalker", "Item", "Pool", "RecordReader", "Reference", "TFRecordWriter"]
 
 BLOCK = 1 << 20
+_MOST = 4096  # items behind which a block of much damage ends: whoever closes the reader waits for no more than that
 _ring = Blocks(BLOCK)
 
 
@@ -54,15 +55,9 @@ class RecordReader(BlockReader):
         start: int = 0,
         storage: Storage | None = None,
     ) -> None:
-        super().__init__(path, compression=compression, readers=readers, storage=storage)
+        super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
         self.check_crc = check_crc
-        self.start = start
         self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
-
-    @property
-    def first_offset(self) -> int:
-        """Where reading begins."""
-        return self.start
 
     def source(self) -> Source:
         """Open the file."""
@@ -131,6 +126,8 @@ class _Plain:
                 return at, 0
             out.append((base + at, self._framer.damaged(base + at, head, found - at)))
             at = found
+            if len(out) > _MOST:
+                return at, HEADER
 
     def _seek(self, out: list[Item], seen: int) -> None:
         """Go to the next good header, which lies not before `seen`, behind the damaged one at `_at`."""
@@ -159,6 +156,7 @@ class _Compressed:
         self._framer = Framer(reader.path, check_crc=reader.check_crc, counted=reader.start == 0)
         self._inflater = Inflater(reader.path, reader.compression, reader.storage)
         self._limit = self._inflater.limit  # of the stream: a bound until its end is seen
+        self._longest = longest_record(self._inflater.size)
         self._piece = reader.ring.size
         self._start = reader.start
         self._base = 0  # offset in the stream of `_data`
@@ -186,6 +184,17 @@ class _Compressed:
             self._seek(out)
         elif want < 0 or self._ended:
             self._finish(out)
+        elif want - OVERHEAD > self._longest:
+            out.append((self._base, self._framer.too_long(self._base, want - OVERHEAD, self._longest)))
+            self._pass_over(want)
+
+    def _pass_over(self, n: int) -> None:
+        """Go on behind the next `n` bytes, or at the end of the stream."""
+        while n > 0 and not (self._ended and not self._data):
+            self._grow(min(n, self._piece))
+            gone = min(n, len(self._data))
+            self._drop(gone)
+            n -= gone
 
     def _finish(self, out: list[Item]) -> None:
         """End behind the last good record, with an error if anything is left."""
@@ -231,7 +240,8 @@ class _Compressed:
         start, head, place = self._base, self._data[:HEADER], 1
         foreign = start == 0 and sniff(head)
         found = None if foreign else find_header(memoryview(self._data), start, self._limit, place)
-        while found is None and not foreign and not self._ended:
+        # Nothing is longer than the longest record, so behind the damaged one the next begins within that.
+        while found is None and not foreign and not self._ended and self._base - start <= self._longest:
             self._drop(max(len(self._data) - HEADER + 1, 0))
             self._grow(self._piece)
             found = find_header(memoryview(self._data), self._base, self._limit)

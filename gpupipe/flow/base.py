@@ -13,13 +13,29 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import BadRecord, DataError
+from ..extract.forking import keep_for_ever, renew_lock
+from ..extract.waiting import Limits
 from ..op import Array
 from ..options import Settings, cpu_count
 from ..random import ROOT, mix64, mix64_array
+from .bad_records import REASON, Action, BadRecords, KnownBad
 from .threads import DaemonPool
 
-__all__ = ["RUNNING", "Context", "Element", "Flow", "Hole", "Run", "Stream", "element_keys", "locate"]
+__all__ = [
+    "RUNNING",
+    "Context",
+    "Element",
+    "Flow",
+    "Hole",
+    "Run",
+    "StandIn",
+    "Stream",
+    "element_keys",
+    "locate",
+    "stand_in",
+    "stands_in",
+]
 
 logger = logging.getLogger("gpupipe")
 
@@ -76,21 +92,45 @@ class BatchStream(Stream):
         return list(zip(self.streams, self.positions, strict=True))
 
 
+class StandIn(Stream):
+    """The stream of a row that `on_error="replace"` gave the contents of another: the identity is the bad row's."""
+
+    __slots__ = ()
+
+
+def stand_in(element: Any, hole: Element) -> Element:
+    """The columns of a good element in the place of a bad one, and under its identity."""
+    return element, _standing_in(hole[1]), hole[2]
+
+
+def _standing_in(stream: Stream) -> Stream:
+    if isinstance(stream, BatchStream):
+        return BatchStream([(_standing_in(row), position) for row, position in stream.rows])
+    return StandIn(stream.key, stream.name, stream.unit)
+
+
+def stands_in(stream: Stream) -> bool:
+    """Whether an element, or a row of a batch, is not what was read in its place."""
+    return any(map(stands_in, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is StandIn
+
+
 class Hole:
     """Stands for an element that failed. It keeps the element's place and identity.
 
     Attributes:
         error: what failed.
-        noted: it is counted among those that are left out or replaced.
+        noted: it is counted, and listed among the bad records.
+        known: a manifest said so before the run began.
         raised: a batch was waiting for it and decided to raise: it is no element any more, only its error travels on.
     """
 
-    __slots__ = ("error", "noted", "raised")
+    __slots__ = ("error", "known", "noted", "raised")
 
-    def __init__(self, error: DataError) -> None:
+    def __init__(self, error: DataError, known: bool = False) -> None:
         self.error = error
         self.raised = False
         self.noted = False
+        self.known = known
 
 
 Element = tuple[Any, Stream, int]
@@ -100,8 +140,11 @@ Element = tuple[Any, Stream, int]
 class Flow(Protocol):
     """A step of a running chain, before it runs."""
 
-    def open(self, at: Context) -> Iterator[Element]:
-        """Begin a pass. An iterator may have `close()`."""
+    def open(self, at: Context, state: Any = None) -> Iterator[Element]:
+        """Begin a pass, or go on behind a state that the iterator's `snapshot()` gave.
+
+        An iterator has `snapshot()` and may have `close()`.
+        """
         ...
 
 
@@ -157,12 +200,17 @@ class Run:
 
     Attributes:
         idle: worker processes that wait for the next pass, by what they run.
+        epoch: that is being run, for reports.
+        bad: the bad elements so far.
+        limits: what ends its reads; each of its threads is told of them (`LIMITS`).
     """
 
     settings: Settings
     stopped: threading.Event = field(default_factory=threading.Event)
     counters: dict[str, Counters] = field(default_factory=dict)
-    left_out: int = 0
+    epoch: int = 0
+    bad: BadRecords = field(init=False)
+    limits: Limits = field(init=False)
     idle: dict[Any, list[Any]] = field(default_factory=dict)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
@@ -171,6 +219,11 @@ class Run:
     _remote: DaemonPool | None = None
     # Reentrant: the garbage collector may close a run in a thread that is just here.
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.bad = BadRecords(self.settings)
+        self.limits = Limits(self.settings.read_timeout, self.stopped)
+        renew_lock(self.bad)
 
     @property
     def readers(self) -> DaemonPool | None:
@@ -222,25 +275,44 @@ class Run:
             found[step] = before[0] + now[0], before[1] + now[1]
         return found
 
-    def leave_out(self, hole: Hole, verb: str | None = None, always: bool = False) -> None:
-        """Note an element that is skipped or replaced: counted, and logged so that nothing is lost silently.
+    @property
+    def left_out(self) -> int:
+        """How many bad elements were left out or replaced so far."""
+        return self.bad.left_out
 
-        The first ten are logged one by one, then every tenfold.
+    @property
+    def known(self) -> KnownBad:
+        """What `Options.bad_records` lists."""
+        return self.bad.known
+
+    def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
+        """Note an element that is skipped or replaced: counted, listed and logged, so that nothing is lost silently.
+
+        Each is noted once, however often its batch is formed. The first ten are logged one by one, then every tenfold.
+        What is made again behind a restored state was noted before.
 
         Args:
-            hole: the element.
+            element: a hole with its identity.
             verb: what was done with it; what `on_error` says unless given.
             always: log it, whatever its number.
+
+        Raises:
+            TooManyBadError: there are more than `Options.max_bad`.
         """
-        if hole.noted:
-            return
+        verb = verb or ("replaced" if self.settings.on_error == "replace" else "left out")
+        count = self.note(element, verb)
+        if count and (always or count <= 10 or str(count).strip("0") == "1"):
+            logger.warning("%s: %s (%d so far)", verb, element[0].error, count)
+
+    def note(self, element: Element, verb: Action) -> int:
+        """List a bad element; answer how many were left out so far, 0 if this one was noted before."""
+        from .state import REPLAYING
+
+        hole = element[0]
+        if hole.noted or self.stopped.is_set():  # what a run that ends breaks off is not bad
+            return 0
         hole.noted = True
-        with self._lock:
-            self.left_out += 1
-            count = self.left_out
-        if always or count <= 10 or str(count).strip("0") == "1":
-            verb = verb or ("replaced" if self.settings.on_error == "replace" else "left out")
-            logger.warning("%s: %s (%d so far)", verb, hole.error, count)
+        return 0 if REPLAYING.get() else self.bad.add(bad_record(element, verb, self.epoch), hole.known)
 
     def count(self, stage: str) -> Counters:
         """The counters of a stage."""
@@ -248,11 +320,20 @@ class Run:
 
     def abandon(self) -> None:
         """Forget everything without waiting for anybody: in a forked child, where the threads do not exist."""
+        # A thread that is not there may have held any lock, and what it worked with waits for it when it is destroyed.
+        keep_for_ever(self.stopped, self.limits, self._closers, self._readers, self._remote, self.idle)
         self._lock = threading.RLock()
         self._closers = {}
         self._readers = self._remote = None
         self.idle = {}
+        self.stopped = threading.Event()
         self.stopped.set()
+        self.limits = Limits(None, self.stopped)
+
+    def stop(self) -> None:
+        """Tell every thread to stop, and wait for none. Safe to call twice."""
+        self.stopped.set()
+        self.limits.close()
 
     def close(self, wait: bool = True) -> None:
         """Stop every thread and give everything back. Safe to call twice, and from any thread.
@@ -261,7 +342,7 @@ class Run:
             wait: whether to wait until the threads have ended. The garbage collector may run in one of them, holding
                 what another waits for: it only tells them to stop.
         """
-        self.stopped.set()
+        self.stop()
         with self._lock:
             closers = list(self._closers.values())
             self._closers.clear()
@@ -278,6 +359,21 @@ def element_keys(streams: list[Stream], positions: list[int]) -> Array:
     n = len(streams)
     keys = np.fromiter((stream.key for stream in streams), np.uint64, n)
     return mix64_array(keys, np.fromiter(positions, np.uint64, n))
+
+
+def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
+    """A hole as it is listed: where its error says, with the identity of the element, or of the row of a batch."""
+    hole, stream, position = element
+    error = hole.error
+    if isinstance(stream, BatchStream):
+        rows = stream.rows
+        of_file = [row for row in rows if row[0].name == error.file] or rows
+        stream, position = next((row for row in of_file if row[1] == error.offset), of_file[0])
+    file, offset, unit = stream.name, position, stream.unit
+    if error.file is not None:
+        file, offset, unit = error.file, error.offset, error.unit
+    key = mix64(stream.key, position)
+    return BadRecord(file, offset, unit, key, error.stage, error.reason[:REASON], action, epoch)
 
 
 def locate(error: DataError, stream: Stream, position: int, stage: str = "") -> DataError:

@@ -6,22 +6,29 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import length_hint
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
 from ..extract.decode import MOST_PIXELS
+from ..extract.waiting import LIMITS
 from ..options import Settings
 from ..random import ROOT, mix64
 from ..spec import read_only
 from .base import RUNNING, BatchStream, Context, Element, Flow, Hole, Stream
 from .channel import Channel, Closed
 from .elements import close
+from .formed import INLINE, Forming
 from .forming import BatchFormer, Group, unstack
 from .memory import bytes_of_all
 from .shuffle import keep
 from .stack import pad_rows
+from .state import State, below, drop, number, snapshot
+from .tape import SHARE, Tape
 from .threads import join
 
 __all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
@@ -33,7 +40,8 @@ CacheKey = tuple[Any, ...]
 def cache_key(settings: Settings) -> CacheKey:
     """What the contents of a cache depend on: the seed, what bad elements do, and whose pixels they are."""
     s = settings
-    return s.seed, s.on_error, s.max_pixels, s.device, s.backend, s.disabled_rules
+    known = () if s.bad_records is None else (s.bad_records,)
+    return s.seed, s.on_error, s.max_pixels, s.device, s.backend, s.disabled_rules, *known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,10 +82,10 @@ class CacheFlow:
     store: CacheStore
     element: Any
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         if cache_key(at.run.settings) in self.store.filled:
-            return FilledFlow(self.store).open(at)
-        return _Filling(self, at, Rekey(at.key))
+            return FilledFlow(self.store).open(at, state)
+        return _Filling(self, at, Rekey(at.key), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,29 @@ class FilledFlow:
 
     store: CacheStore
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return map(Rekey(at.key), self.store.filled[cache_key(at.run.settings)].elements)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        elements = self.store.filled[cache_key(at.run.settings)].elements
+        return _Replaying(elements, Rekey(at.key), 0 if state is None else number(state, "n"))
+
+
+class _Replaying(Iterator[Element]):
+    """The elements of a full cache, from a place on."""
+
+    def __init__(self, elements: list[Element], rekey: Rekey, done: int) -> None:
+        self._size = len(elements)
+        self._kept = iter(elements)
+        next(islice(self._kept, done, done), None)
+        self._items = map(rekey, self._kept)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """How many elements were given."""
+        return {"n": self._size - length_hint(self._kept), "source": None}
 
 
 def key_in(context: int, key: int) -> int:
@@ -111,6 +140,8 @@ class Rekey:
         if type(value) is not Hole:
             own = _copied if isinstance(stream, BatchStream) else read_only
             value = tuple([own(column) for column in value])
+        elif not value.raised:
+            value = Hole(value.error, value.known)  # of this pass: it is counted in each of them
         return value, self._stream(stream), position
 
     def _stream(self, stream: Stream) -> Stream:
@@ -120,7 +151,7 @@ class Rekey:
             return BatchStream([(self._stream(row), position) for row, position in stream.rows])
         found = self._streams.get(id(stream))
         if found is None:
-            found = stream, Stream(key_in(self._key, stream.key), stream.name, stream.unit)
+            found = stream, type(stream)(key_in(self._key, stream.key), stream.name, stream.unit)
             self._streams[id(stream)] = found
         return found[1]
 
@@ -132,15 +163,26 @@ def _copied(column: Any) -> Any:
 class _Filling:
     """A pass that fills the cache; only one that reaches the end counts."""
 
-    def __init__(self, flow: CacheFlow, at: Context, rekey: Rekey) -> None:
+    def __init__(self, flow: CacheFlow, at: Context, rekey: Rekey, state: State) -> None:
         self._store = flow.store
         self._key = cache_key(at.run.settings)
         self._element = flow.element
-        self._inner = flow.source.open(at.neutral())
+        place = below(state)
+        self._inner = flow.source.open(at.neutral()) if place is None else flow.source.open(at.neutral(), place)
         self._stopped = at.run.stopped
         self._rekey = rekey
-        self._kept: list[Element] | None = []
+        # A pass that goes on in the middle is no full pass. One over a full cache, which is empty now, begins anew.
+        self._kept: list[Element] | None = None if place is not None else []
+        self._given = 0
         at.run.holds(self, "cache()")
+        if state is not None:
+            if place is None:
+                drop(self, number(state, "n"), at)
+            self._given = number(state, "n")
+
+    def snapshot(self) -> State:
+        """How many elements were given, and where the input stands: what is kept is not part of a state."""
+        return {"n": self._given, "source": snapshot(self._inner)}
 
     def held(self) -> tuple[int, int]:
         """Elements of the pass so far, and their bytes."""
@@ -163,6 +205,7 @@ class _Filling:
             self._kept = None  # a batch was lost on the way: the next pass tries again
         if self._kept is not None:
             self._kept.append(element)
+        self._given += 1
         return self._rekey(element)
 
     def close(self) -> None:
@@ -178,19 +221,23 @@ class PrefetchFlow:
     source: Flow
     size: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _Prefetching(self, at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Prefetching(self, at, state)
 
 
 class _Prefetching:
     ahead = True
     """Elements come without being asked for, once the thread has started."""
 
-    def __init__(self, flow: PrefetchFlow, at: Context) -> None:
+    def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
         at.run.holds(self._channel, f"prefetch({flow.size})")
+        self._marks = Marks(state)
         self._thread = threading.Thread(
-            target=_pump, args=(flow.source, at, self._channel), name="gpupipe-prefetch", daemon=True
+            target=_pump,
+            args=(flow.source, at, self._channel, self._marks, state),
+            name="gpupipe-prefetch",
+            daemon=True,
         )
         self._started = False
         self._forget = at.run.on_close(self.close)
@@ -211,10 +258,16 @@ class _Prefetching:
     def __next__(self) -> Element:
         self._start()
         try:
-            return self._channel.get()
+            element = self._channel.get()
         except Closed:
             self.close()
             raise StopIteration from None
+        self._marks.given += 1
+        return element
+
+    def snapshot(self) -> State:
+        """Where the input stood at the last mark, and how many elements were given since."""
+        return self._marks.state()
 
     def close(self, wait: bool = True) -> None:
         """Stop the thread and wait for it."""
@@ -224,14 +277,57 @@ class _Prefetching:
             join([self._thread])
 
 
-def _pump(source: Flow, at: Context, channel: Channel[Element]) -> None:
+class Marks:
+    """States of an input that a thread reads ahead, by how many elements it had given. Two threads work with it."""
+
+    def __init__(self, state: State) -> None:
+        first = (0, below(state, "input"), 0 if state is None else number(state, "drop"))
+        self._marks: deque[tuple[int, State, int]] = deque([first])
+        self.given = 0  # elements taken from the channel; one thread counts, both read
+        self._time = perf_counter()
+        self._cost = 0.0
+        self._lock = threading.Lock()
+
+    def due(self) -> bool:
+        """Whether the reading thread takes another state."""
+        return perf_counter() - self._time > SHARE * self._cost
+
+    def mark(self, inner: Any, count: int) -> None:
+        """Take the state of the input; it has given `count` elements here."""
+        begun = perf_counter()
+        state = snapshot(inner)
+        self._time = perf_counter()
+        self._cost = self._time - begun
+        with self._lock:
+            self._marks.append((count, state, 0))
+            while len(self._marks) > 1 and self._marks[1][0] <= self.given:
+                self._marks.popleft()
+
+    def state(self) -> State:
+        """The state behind the elements that were taken from the channel."""
+        with self._lock:
+            while len(self._marks) > 1 and self._marks[1][0] <= self.given:
+                self._marks.popleft()
+            count, state, dropped = self._marks[0]
+        return {"input": state, "drop": dropped + self.given - count}
+
+
+def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, state: State) -> None:
     """What the prefetch thread runs. It knows the channel, never the iterator."""
     inner: Any = None
     MOST_PIXELS.set(at.run.settings.max_pixels)
+    LIMITS.set(at.run.limits)
     RUNNING.set(at.run)
+    count = 0
     try:
-        inner = source.open(at)
-        for element in inner:
+        inner = source.open(at) if state is None else source.open(at, below(state, "input"))
+        items = iter(inner)
+        if state is not None:
+            drop(items, number(state, "drop"), at)
+        for element in items:
+            count += 1
+            if marks.due():
+                marks.mark(inner, count)
             value = element[0]
             size = 0 if type(value) is Hole else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
             channel.put(element, size)
@@ -256,22 +352,30 @@ class UnbatchFlow:
     source: Flow
     names: tuple[str, ...]
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _Unbatched(self, self.source.open(at))
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Unbatched(self, at, state)
 
 
 class _Unbatched:
-    def __init__(self, flow: UnbatchFlow, inner: Iterator[Element]) -> None:
+    def __init__(self, flow: UnbatchFlow, at: Context, state: State) -> None:
         self._names = flow.names
-        self._inner = inner
+        self._tape = Tape(flow.source, at, below(state))
         self._rows: deque[Element] = deque()
+        self._given = 0  # of the rows of the last element
+        if state is not None:
+            drop(self, number(state, "given"), at)
 
     def __iter__(self) -> Iterator[Element]:
         return self
 
     def __next__(self) -> Element:
+        tape = self._tape
         while not self._rows:
-            element = next(self._inner)
+            if tape.due():
+                tape.mark()
+                tape.forget(tape.count)
+            self._given = 0
+            element = next(tape.items)
             if type(element[0]) is Hole:
                 if not isinstance(element[1], BatchStream) or element[0].raised:
                     return element
@@ -285,11 +389,18 @@ class _Unbatched:
                 return Hole(error.at(element[1].name, element[2], "unbatch", element[1].unit)), *element[1:]
             if sizes[0]:
                 self._rows.extend(unstack(element))
+        self._given += 1
         return self._rows.popleft()
+
+    def snapshot(self) -> State:
+        """Where the input stood before the element in hand, and how many of its rows were given."""
+        if not self._rows:
+            return {"source": self._tape.state(), "given": 0}
+        return {"source": self._tape.state(self._tape.count - 1), "given": self._given}
 
     def close(self) -> None:
         """Close the input."""
-        close(self._inner)
+        close(self._tape.inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,23 +415,23 @@ class PaddedBatchFlow:
     names: tuple[str, ...]
     aligned: bool = False
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        former = BatchFormer(inner, self.size, self.drop, at.run, self.aligned)
-        return _Padded(self, former, inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        def former(source: Iterator[Element]) -> BatchFormer:
+            return BatchFormer(source, self.size, self.drop, at.run, self.aligned)
+
+        return _Padded(self, Forming(self.source, at, state, former, INLINE))
 
 
 class _Padded:
-    def __init__(self, flow: PaddedBatchFlow, former: BatchFormer, inner: Iterator[Element]) -> None:
+    def __init__(self, flow: PaddedBatchFlow, forming: Forming) -> None:
         self._flow = flow
-        self._former = former
-        self._inner = inner
+        self._forming = forming
 
     def __iter__(self) -> Iterator[Element]:
         return self
 
     def __next__(self) -> Element:
-        group = self._former.next()
+        group = self._forming.next()
         if group is None:
             raise StopIteration
         if not isinstance(group, Group):
@@ -337,6 +448,10 @@ class _Padded:
             return Hole(error), rows[0][1], rows[0][2]
         return leaves, stream, rows[0][2]
 
+    def snapshot(self) -> State:
+        """Where the former stands."""
+        return self._forming.exact().state()
+
     def close(self) -> None:
         """Close the input."""
-        close(self._inner)
+        close(self._forming.source)

@@ -48,6 +48,7 @@ from .buffers import Rekey, cache_key, key_in
 from .elements import close
 from .interleave import Inner, InterleaveFlow
 from .shuffle import keep
+from .state import Counted, State, below, drop, number, replayed, snapshot
 
 __all__ = [
     "FileCacheFlow",
@@ -324,36 +325,68 @@ class FileCacheFlow:
     store: FileStore
     element: ElementType
 
-    def open(self, at: Context) -> Iterator[Element]:
-        settings = at.run.settings
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        path = self._whole(at.run.settings)
+        if path is None:
+            assert self.source is not None
+            return _Filling(self.source, self, at, state)
+        store, numbered = self.store, None if state is None else {"n": number(state, "n")}
+        return _Reading(lambda: read_elements(path, store.compression, at, store.spoil, store.method), at, numbered)
+
+    def _whole(self, settings: Settings) -> str | None:
+        """The file to read, None where it has to be written first."""
         found = self.store.find(settings)
         if found is not None:
-            return read_elements(found[0], self.store.compression, at, self.store.spoil, self.store.method)
-        if self.source is None:
-            path = self.store.file(settings)
-            if os.path.exists(path):  # a later pass over a file that the first has found damaged: most of it is there
-                return read_elements(path, self.store.compression, at, self.store.spoil, self.store.method)
-            raise MissingFileError("the file was there a moment ago; start again", file=path, stage=self.store.method)
-        return _Filling(self.source, self, at)
+            return found[0]
+        if self.source is not None:
+            return None
+        path = self.store.file(settings)
+        if os.path.exists(path):  # a later pass over a file that the first has found damaged: most of it is there
+            return path
+        raise MissingFileError("the file was there a moment ago; start again", file=path, stage=self.store.method)
+
+
+class _Reading(Counted):
+    """The elements of a file, from a place on."""
+
+    def __init__(self, opened: Callable[[], Iterator[Element]], at: Context, state: State) -> None:
+        super().__init__(opened())
+        if state is not None:
+            drop(iter(self), number(state, "n"), at)
+
+    def snapshot(self) -> State:
+        """How many elements were given."""
+        return {**super().snapshot(), "source": None}
 
 
 class _Filling:
     """A pass that writes the file; only one that reaches the end puts it in place."""
 
-    def __init__(self, source: Flow, flow: FileCacheFlow, at: Context) -> None:
+    def __init__(self, source: Flow, flow: FileCacheFlow, at: Context, state: State = None) -> None:
         self._store = flow.store
+        self._given = 0
+        place = below(state)
         self._path = flow.store.file(at.run.settings)
         self._stopped = at.run.stopped
         self._rekey = Rekey(at.key)
         self._writer: ElementsWriter | None = None
         try:
-            self._writer = flow.store.begin(at.run.settings, flow.element)
+            if place is None:  # a pass that goes on in the middle is no full pass
+                self._writer = flow.store.begin(at.run.settings, flow.element)
         except OSError as error:
             if isinstance(error, DataError):
                 raise
             self._give_up(error)
         self._forget = at.run.on_close(self._closed)
-        self._inner = source.open(at.neutral())
+        self._inner = source.open(at.neutral()) if place is None else source.open(at.neutral(), place)
+        if state is not None:
+            if place is None:
+                drop(self, number(state, "n"), at)
+            self._given = number(state, "n")
+
+    def snapshot(self) -> State:
+        """How many elements were given, and where the input stands: a file half written is not part of a state."""
+        return {"n": self._given, "source": snapshot(self._inner)}
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -369,6 +402,7 @@ class _Filling:
                 self._discard()  # a batch was lost on the way: the next pass tries again
             else:
                 self._write(self._writer, element)
+        self._given += 1
         return self._rekey(element)
 
     def _write(self, writer: ElementsWriter, element: Element) -> None:
@@ -485,27 +519,27 @@ class SavedFlow:
     compression: str = ""
     cycle: int = 16
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         if len(self.paths) == 1:
-            return self._one(self.paths[0], at)
+            return self._one(self.paths[0], at, state)
 
-        def inner(_: Context, outer: Element) -> Iterator[Element]:
+        def inner(_at: Context, outer: Element, state: State = None) -> Iterator[Element]:
             # In the context of the whole, so that no key depends on which file an element was put into.
-            return self._one(outer[0][0], at)
+            return self._one(outer[0][0], at, state)
 
-        return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at)
+        return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at, state)
 
-    def _one(self, path: str, at: Context) -> Iterator[Element]:
-        return read_elements(path, self.compression, at, None, "load")
+    def _one(self, path: str, at: Context, state: State) -> Iterator[Element]:
+        return replayed(lambda: read_elements(path, self.compression, at, None, "load"), at, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
     paths: tuple[str, ...]
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         stream = Stream(at.key, "load")
-        return (((path,), stream, i) for i, path in enumerate(self.paths))
+        return replayed(lambda: (((path,), stream, i) for i, path in enumerate(self.paths)), at, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,6 +549,6 @@ class SavedFilesFlow:
     files: tuple[Node, ...]
     make: Callable[[Node], Any]
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         stream = Stream(mix64(at.key, hash64("load")), "load")
-        return (((self.make(file),), stream, i) for i, file in enumerate(self.files))
+        return replayed(lambda: (((self.make(file),), stream, i) for i, file in enumerate(self.files)), at, state)

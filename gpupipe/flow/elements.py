@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from .base import Context, Element, Flow, Hole
+from .state import State, below, number, parts_of, snapshot
+from .tape import Tape
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipFlow", "TakeFlow", "ZipFlow", "close"]
@@ -41,14 +42,21 @@ def counts(element: Element) -> bool:
 class Wrapped:
     """An iterator over another one, that closes it too.
 
-    `iter` gives the items themselves: a loop over them does not pass through here for every element.
+    `iter` gives the items themselves: a loop over them does not pass through here for every element. Between two items
+    nothing is held, so its state is that of the input, and what the step counts.
+
+    Args:
+        items: the elements.
+        inner: what they are made of.
+        own: what the step counts, for its state.
     """
 
-    __slots__ = ("_inner", "_items")
+    __slots__ = ("_inner", "_items", "_own")
 
-    def __init__(self, items: Iterator[Element], inner: Any) -> None:
+    def __init__(self, items: Iterator[Element], inner: Any, own: Callable[[], dict[str, State]] | None = None) -> None:
         self._items = items
         self._inner = inner
+        self._own = own
 
     def __iter__(self) -> Iterator[Element]:
         return self._items
@@ -56,8 +64,27 @@ class Wrapped:
     def __next__(self) -> Element:
         return next(self._items)
 
+    def snapshot(self) -> State:
+        """The state of the input, and what the step counts."""
+        source = None if self._inner is None else snapshot(self._inner)
+        return {"source": source, **(self._own() if self._own is not None else {})}
+
     def close(self) -> None:
         close(self._inner)
+
+
+class Cell:
+    """A number that a generator counts and a state shows."""
+
+    __slots__ = ("n",)
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    @classmethod
+    def of(cls, state: State, name: str, first: int) -> Cell:
+        """The number in a state; `first` where there is none."""
+        return cls(first if state is None else number(state, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +94,44 @@ class TakeFlow:
     source: Flow
     count: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        if self.count == 0:
-            return iter(())
-        inner = self.source.open(at)
-        return Wrapped(self._taken(inner), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Taken(self, at, state)
+
+
+class _Taken:
+    def __init__(self, flow: TakeFlow, at: Context, state: State) -> None:
+        self._left = flow.count if state is None or flow.count < 0 else number(state, "left")
+        self._inner: Any = None
+        if self._left:
+            self._inner = flow.source.open(at, below(state))
+            self._items = self._taken(self._inner)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items if self._inner is not None else iter(())
+
+    def __next__(self) -> Element:
+        if self._inner is None:
+            raise StopIteration
+        return next(self._items)
 
     def _taken(self, inner: Iterator[Element]) -> Iterator[Element]:
-        left = self.count
         for element in inner:
-            yield element
             if type(element[0]) is not Hole or counts(element):
-                left -= 1
-            if not left:
+                self._left -= 1
+            yield element
+            if not self._left:
                 break
         close(inner)  # what reads ahead stops now, not when the pipeline ends
+
+    def snapshot(self) -> State:
+        """How many are left; behind the last one the input does not matter."""
+        if not self._left:
+            return {"left": 0, "source": None}
+        return {"left": max(self._left, 0), "source": snapshot(self._inner)}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +142,22 @@ class SkipFlow:
     count: int
     where: Where = SOMEWHERE
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._skipped(inner, at.run.stopped), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        left = Cell.of(state, "left", self.count)
+        return Wrapped(self._skipped(inner, at, left), inner, lambda: {"left": left.n})
 
-    def _skipped(self, inner: Iterator[Element], stopped: threading.Event) -> Iterator[Element]:
-        left, watch = self.count, Watch(self.where)
+    def _skipped(self, inner: Iterator[Element], at: Context, left: Cell) -> Iterator[Element]:
+        watch, stopped = Watch(self.where), at.run.stopped
         for element in inner:
             if stopped.is_set():
                 return
-            if not left:
+            if not left.n:
                 yield element
                 break
             if counts(element):
-                left -= 1
-                watch.nothing(self.count - left)
+                left.n -= 1
+                watch.nothing(self.count - left.n)
             else:
                 yield element
         yield from inner
@@ -120,20 +171,20 @@ class ShardFlow:
     shards: int
     index: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._chosen(inner), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        place = Cell.of(state, "place", self.shards - self.index)
+        return Wrapped(self._chosen(inner, place), inner, lambda: {"place": place.n})
 
-    def _chosen(self, inner: Iterator[Element]) -> Iterator[Element]:
-        at = self.shards - self.index
+    def _chosen(self, inner: Iterator[Element], place: Cell) -> Iterator[Element]:
         for element in inner:
             if type(element[0]) is Hole and not counts(element):
                 yield element
-            elif at == self.shards:
+            elif place.n == self.shards:
+                place.n = 1
                 yield element
-                at = 1
             else:
-                at += 1
+                place.n += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +194,22 @@ class EnumerateFlow:
     source: Flow
     start: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._numbered(inner), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        done = Cell.of(state, "n", 0)
+        return Wrapped(self._numbered(inner, done), inner, lambda: {"n": done.n})
 
-    def _numbered(self, inner: Iterator[Element]) -> Iterator[Element]:
-        i = self.start
+    def _numbered(self, inner: Iterator[Element], done: Cell) -> Iterator[Element]:
+        start = self.start
         for element in inner:
             value, stream, position = element
             if type(value) is Hole:
+                done.n += counts(element)
                 yield element
-                i += counts(element)
                 continue
-            yield (np.int64(i), *value), stream, position
-            i += 1
+            i = done.n
+            done.n = i + 1
+            yield (np.int64(start + i), *value), stream, position
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,25 +220,55 @@ class RepeatFlow:
     count: int
     number: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        passes = Passes(self, at)
-        return Wrapped(chain.from_iterable(passes), passes)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        passes = Passes(self, at, state)
+        return Repeated(passes)
+
+
+class Repeated:
+    """The running repeat."""
+
+    __slots__ = ("_items", "_passes")
+
+    def __init__(self, passes: Passes) -> None:
+        self._passes = passes
+        self._items = chain.from_iterable(passes)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Which pass it is, and where that stands."""
+        return self._passes.snapshot()
+
+    def close(self) -> None:
+        """End the pass at hand."""
+        self._passes.close()
 
 
 class Passes:
     """The passes of a repeat, one iterator each."""
 
-    def __init__(self, flow: RepeatFlow, at: Context) -> None:
+    def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
-        self._done = 0
-        self._seen = True
+        self._state = state
+        self._done = 0 if state is None else number(state, "pass")
+        self._seen = True if state is None else bool(below(state, "seen"))
         self._inner: Iterator[Element] | None = None
 
     def __iter__(self) -> Iterator[Iterator[Element]]:
         return self
 
     def __next__(self) -> Iterator[Element]:
+        state, self._state = self._state, None
+        if state is not None and self._done:
+            inner = below(state, "source")
+            self._inner = self._flow.source.open(self._at.under(self._flow.number, self._done - 1), inner)
+            return self._noted(self._inner)
         close(self._inner)
         if self._done == self._flow.count or not self._seen or self._at.run.stopped.is_set():
             raise StopIteration
@@ -201,6 +284,13 @@ class Passes:
             break
         yield from inner
 
+    def snapshot(self) -> State:
+        """Which pass it is, whether it had an element, and where its input stands."""
+        if self._state is not None:
+            return self._state
+        inner = None if self._inner is None else snapshot(self._inner)
+        return {"pass": self._done, "seen": self._seen, "source": inner}
+
     def close(self) -> None:
         """End the pass at hand."""
         close(self._inner)
@@ -213,13 +303,48 @@ class ConcatenateFlow:
     inputs: Sequence[Flow]
     number: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        for i, source in enumerate(self.inputs):
-            inner = source.open(at.under(self.number, i))
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Concatenated(self, at, state)
+
+
+class _Concatenated:
+    def __init__(self, flow: ConcatenateFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._at = at
+        self._state = state
+        self._number = 0 if state is None else number(state, "input")
+        self._inner: Iterator[Element] | None = None
+        self._items = self._in_turn()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _in_turn(self) -> Iterator[Element]:
+        inputs = self._flow.inputs
+        while self._number < len(inputs):
+            state, self._state = self._state, None
+            at = self._at.under(self._flow.number, self._number)
+            inner = self._inner = inputs[self._number].open(at, below(state))
             try:
                 yield from inner
             finally:
                 close(inner)
+            self._inner = None
+            self._number += 1
+
+    def snapshot(self) -> State:
+        """Which input it is, and where that stands."""
+        if self._inner is None:
+            return {"input": self._number, "source": below(self._state)}
+        return {"input": self._number, "source": snapshot(self._inner)}
+
+    def close(self) -> None:
+        """Close the input at hand."""
+        close(self._inner)
+        close(self._items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +357,30 @@ class ZipFlow:
     inputs: Sequence[Flow]
     number: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        opened = [source.open(at.under(self.number, i)) for i, source in enumerate(self.inputs)]
-        first, *others = [iter(inner) for inner in opened]
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        states = [None] * len(self.inputs) if state is None else parts_of(state, "inputs", len(self.inputs))
+        return _Zipped(
+            [
+                Tape(source, at.under(self.number, i), part)
+                for i, (source, part) in enumerate(zip(self.inputs, states, strict=True))
+            ]
+        )
+
+
+class _Zipped:
+    def __init__(self, tapes: list[Tape]) -> None:
+        self._tapes = tapes
+        self._held = 0  # inputs of which the element of an unfinished pair was taken
+        self._items = self._pairs()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _pairs(self) -> Iterator[Element]:
+        first, *others = [tape.items for tape in self._tapes]
         try:
             for element in first:
                 value, stream, position = element
@@ -261,8 +407,22 @@ class ZipFlow:
                         if not more.raised:
                             hole = hole or more
                             break
+                        self._held = others.index(other) + 1
                         yield part
+                        self._held = 0
                 yield ((*columns, *identities) if hole is None else hole), stream, position
         finally:
-            for inner in opened:
-                close(inner)
+            for tape in self._tapes:
+                close(tape.inner)
+
+    def snapshot(self) -> State:
+        """Where the inputs stand; behind an error in the middle of a pair, those in front of it one element back."""
+        return {
+            "inputs": [tape.state(tape.count - 1 if j < self._held else None) for j, tape in enumerate(self._tapes)]
+        }
+
+    def close(self) -> None:
+        """Close the inputs."""
+        close(self._items)
+        for tape in self._tapes:
+            close(tape.inner)

@@ -11,6 +11,8 @@ from ..errors import DataError
 from ..extract.reference import Reference, read_many
 from .base import Context, Element, Flow, Hole
 from .elements import close
+from .state import State, below
+from .tape import Tape
 from .threads import DaemonPool
 
 __all__ = ["FetchFlow"]
@@ -28,15 +30,17 @@ class FetchFlow:
     source: Flow
     columns: tuple[int, ...]
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _Fetching(self, at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Fetching(self, at, state)
 
 
 class _Fetching:
-    def __init__(self, flow: FetchFlow, at: Context) -> None:
+    def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
-        self._inner = flow.source.open(at)
+        self._tape = Tape(flow.source, at, below(state))
+        self._inner = self._tape.items
         self._run = at.run
+        self._given = self._tape.count
         self._jobs: deque[Future[list[Element]]] = deque()
         self._ready: deque[Element] = deque()
         self._more = True
@@ -56,7 +60,12 @@ class _Fetching:
                 self._ask(readers)
             if not self._ready and not self._jobs:
                 raise StopIteration
+        self._given += 1
         return self._ready.popleft()
+
+    def snapshot(self) -> State:
+        """Where the input was when it gave what was given here last: the payloads behind it are not held."""
+        return {"source": self._tape.state(self._given)}
 
     def _ask(self, readers: DaemonPool) -> None:
         while len(self._jobs) < JOBS and (elements := self._some()):
@@ -64,6 +73,9 @@ class _Fetching:
 
     def _some(self) -> list[Element]:
         """The next elements, empty at the end."""
+        if self._tape.due():
+            self._tape.mark()
+            self._tape.forget(self._given)
         elements: list[Element] = []
         while self._more and len(elements) < AT_ONCE:
             element = next(self._inner, None)
@@ -96,4 +108,4 @@ class _Fetching:
         for job in self._jobs:
             job.cancel()
         self._jobs.clear()
-        close(self._inner)
+        close(self._tape.inner)

@@ -14,6 +14,7 @@ from ..extract.patterns import is_url
 from ..extract.reading import BLOCK, BlockReader, Pool
 from ..random import hash64, mix64
 from .base import Context, Element, Hole, Stream
+from .state import Counted, State, drop, number, start_of
 
 __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "opened", "reader_pool"]
 
@@ -51,12 +52,13 @@ class LinesFlow:
     compression: str = ""
     ahead: bool = False
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         for path, stream in opened(at, self.source, self.column, "lines"):
             readers = reader_pool(at, path, self.ahead)
             block = REMOTE_BLOCK if is_url(path) else BLOCK
-            return ReaderIterator(LineReader(path, compression=self.compression, block=block, readers=readers), stream)
-        return iter(())
+            reader = LineReader(path, compression=self.compression, block=block, readers=readers, start=start_of(state))
+            return ReaderIterator(reader, stream, at, state)
+        return Counted(iter(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class FixedRecordsFlow:
     compression: str = ""
     ahead: bool = False
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         for path, stream in opened(at, self.source, self.column, "fixed"):
             reader = FixedReader(
                 path,
@@ -91,21 +93,35 @@ class FixedRecordsFlow:
                 compression=self.compression,
                 block=REMOTE_BLOCK if is_url(path) else BLOCK,
                 readers=reader_pool(at, path, self.ahead),
+                start=start_of(state),
             )
-            return ReaderIterator(reader, stream)
-        return iter(())
+            return ReaderIterator(reader, stream, at, state)
+        return Counted(iter(()))
 
 
 class ReaderIterator:
-    """What a file holds as elements, damage as holes; reads block by block."""
+    """What a file holds as elements, damage as holes; reads block by block.
 
-    __slots__ = ("_blocks", "_items", "_reader", "_stream")
+    Its state is the offset at which the present block begins, and how many items of it were given.
 
-    def __init__(self, reader: BlockReader, stream: Stream) -> None:
+    Args:
+        reader: begins at the offset of `state`.
+        stream: of the elements.
+        at: where it is opened.
+        state: where to go on.
+    """
+
+    __slots__ = ("_begin", "_blocks", "_items", "_reader", "_size", "_stream")
+
+    def __init__(self, reader: BlockReader, stream: Stream, at: Context, state: State = None) -> None:
         self._reader = reader
         self._blocks = reader.blocks()
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._stream = stream
+        self._begin = reader.start
+        self._size = 0
+        if state is not None:
+            drop(self, number(state, "given"), at)
 
     def __iter__(self) -> ReaderIterator:
         return self
@@ -113,9 +129,15 @@ class ReaderIterator:
     def __next__(self) -> Element:
         item = next(self._items, None)
         if item is None:
-            self._items = iter(next(self._blocks))
+            block = next(self._blocks)
+            self._begin, self._size = block[0][0], len(block)
+            self._items = iter(block)
             item = next(self._items)
         return element_of(item, self._stream)
+
+    def snapshot(self) -> State:
+        """The offset of the block, and how many of its items were given."""
+        return {"block": self._begin, "given": self._size - length_hint(self._items)}
 
     def ready(self) -> bool:
         """Whether the next item is there without waiting."""

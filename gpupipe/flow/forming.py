@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import DataError, ShapeError
 from ..random import mix64
-from .base import BatchStream, Element, Hole, Run, Stream
+from .base import BatchStream, Element, Hole, Run, Stream, stand_in
 
 __all__ = ["BatchFormer", "Former", "Group", "RowFormer", "UnstackFormer", "raised"]
 
@@ -102,12 +102,12 @@ class BatchFormer:
             if self._taken is None:
                 self._taken = self._rows.copy()
             if self._ignores is not None:
-                self._run.leave_out(value, "left out", self._ignores)
+                self._run.leave_out(element, "left out", self._ignores)
                 continue
             if value.raised or self._on_error == "raise":
                 self._taken.append(element if value.raised else raised(element))
                 return self._taken[-1]
-            self._run.leave_out(value)
+            self._run.leave_out(element)
             if self._on_error == "replace":
                 self._replace(element)
         rows = self._rows
@@ -128,7 +128,7 @@ class BatchFormer:
 
     def _add(self, element: Element) -> None:
         """A good element, which also stands in for the holes before the first one."""
-        self._rows.extend((element[0], stream, position) for _, stream, position in self._early)
+        self._rows.extend(stand_in(element[0], hole) for hole in self._early)
         self._rows.append(element)
         if self._taken is not None:
             self._taken += [*self._early, element]
@@ -141,7 +141,7 @@ class BatchFormer:
         if last is None:
             self._early.append(hole)
         else:
-            self._rows.append((last, hole[1], hole[2]))
+            self._rows.append(stand_in(last, hole))
             self._taken.append(hole)
 
     def _cut(self) -> Group:
@@ -171,6 +171,16 @@ class BatchFormer:
         bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
         return Group(rows) if bad is None else batch_of_holes(rows, bad)
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is held that belongs to groups to come."""
+        return not (self._pending or self._rows or self._taken or self._early)
+
+    @property
+    def lags(self) -> bool:
+        """Whether groups to come need an element of those before: the last good one, to stand in."""
+        return self._on_error == "replace" and self.reforms and self._ignores is None
+
     def take_back(self) -> list[Element]:
         """Everything taken that is in no group yet, as it came; it is forgotten here."""
         taken = [*(self._rows if self._taken is None else self._taken), *self._early]
@@ -192,6 +202,8 @@ class RowFormer:
     """Elements into groups that keep their places: the rows become elements again, holes stay."""
 
     reforms = False
+    clean = True
+    lags = False
 
     def __init__(self, source: Iterator[Element], size: int, run: Run) -> None:
         self._source = source
@@ -226,6 +238,7 @@ class UnstackFormer:
     """
 
     reforms = False
+    lags = False
 
     def __init__(
         self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run, whole: bool = False
@@ -249,13 +262,18 @@ class UnstackFormer:
                 return Hole(error.at(element[1].name, element[2], "map", element[1].unit)), *element[1:]
         return self._ready.popleft()
 
+    @property
+    def clean(self) -> bool:
+        """Whether everything that a batch became was given."""
+        return not self._ready
+
     def _group(self, element: Element) -> Iterator[Group | Element]:
         rows: list[Element] = []
-        early: list[tuple[Stream, int]] = []
+        early: list[Element] = []
         for columns, stream, position in unstack(element):
             try:
                 made = self._compute(columns, stream, position)
-                rows.extend((made, *where) for where in early)
+                rows.extend(stand_in(made, hole) for hole in early)
                 early.clear()
                 rows.append((made, stream, position))
             except DataError as error:
@@ -266,12 +284,12 @@ class UnstackFormer:
                 if self._on_error == "raise":
                     yield raised(hole)
                     continue
-                self._run.leave_out(hole[0])
+                self._run.leave_out(hole)
                 if self._on_error == "replace":
                     if rows:
-                        rows.append((rows[-1][0], stream, position))
+                        rows.append(stand_in(rows[-1][0], hole))
                     else:
-                        early.append((stream, position))
+                        early.append(hole)
         if rows:
             yield Group(rows, whole=element)
 

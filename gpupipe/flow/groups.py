@@ -13,7 +13,7 @@ from ..evaluate import BatchValues, is_batchwise
 from ..graph import Apply, Item, Value
 from ..transform.array import run_array
 from ..transform.program import Executor, Program
-from .base import BatchStream, Context, Element, Flow, Hole, element_keys, locate
+from .base import BatchStream, Context, Element, Flow, Hole, StandIn, element_keys, locate
 from .forming import Group
 from .host import HostProgram
 from .stack import mismatch, stack_rows
@@ -124,7 +124,8 @@ class Assembler:
             if self.flow.to_device is not None and isinstance(leaf, np.ndarray) and leaf.dtype != object:
                 leaf = self.flow.to_device(leaf)
             leaves.append(leaf)
-        if group.whole is not None and len(rows) == len(group.whole[0][0]):
+        replaced = any(type(row[1]) is StandIn for row in rows)
+        if group.whole is not None and len(rows) == len(group.whole[0][0]) and not replaced:
             return tuple(leaves), group.whole[1], group.whole[2]
         return tuple(leaves), BatchStream.of(rows), rows[0][2]
 

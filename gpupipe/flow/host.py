@@ -17,6 +17,7 @@ from ..extract.tfrecord import Reference
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .base import Context, Element, Flow, Hole, element_keys
 from .elements import Wrapped
+from .state import State, below
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["FilterFlow", "HeaderCheck", "HostFlow", "HostProgram"]
@@ -107,8 +108,8 @@ class HostProgram:
         if self.outputs != self._order[-1:] or not isinstance(first, Input):
             return None
         calls = []
-        for below, value in pairwise(self._order):
-            if not isinstance(value, Apply) or tuple(value.inputs) != (below,):
+        for lower, value in pairwise(self._order):
+            if not isinstance(value, Apply) or tuple(value.inputs) != (lower,):
                 return None
             calls.append((value.op.compiled(), value.op.name))
         index = first.index
@@ -204,8 +205,8 @@ class HostFlow:
     source: Flow
     program: HostProgram
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         return Wrapped(self._computed(inner, self.program.compile(at)), inner)
 
     def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
@@ -228,8 +229,8 @@ class FilterFlow:
     program: HostProgram
     where: Where = SOMEWHERE
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         return Wrapped(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
 
     def _kept(

@@ -8,14 +8,14 @@ record files that have no index yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, GpupipeError, PlanError
+from ..errors import DataError, GpupipeError, PlanError, StateError
 from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.patterns import is_url
 from ..extract.reference import Reference, indexed_elements
@@ -39,6 +39,7 @@ from .elements import (
 from .fetch import FetchFlow
 from .host import HostFlow
 from .interleave import FlatMapFlow, Inner, InterleaveFlow, open_inner
+from .known_bad import KnownBadFlow
 from .permutation import Permutation
 from .prime import PrimedFlow
 from .process_map import ProcessMapFlow
@@ -46,6 +47,8 @@ from .python_map import PythonMapFlow
 from .shuffle import ShuffleFlow
 from .sources import FilesFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, named_stream
 from .stage import StageFlow
+from .state import Counted, State, drop
+from .state import number as number_of
 from .watch import Where
 
 __all__ = ["Access", "ItemsFlow", "SelectFlow", "StridedFlow", "access", "shards_of", "skipping"]
@@ -136,13 +139,14 @@ class ItemsFlow:
 
     count: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return self.chosen(at, range(self.count))
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return self.chosen(at, range(self.count), state)
 
-    def chosen(self, at: Context, places: Iterable[int]) -> Iterator[Element]:
+    def chosen(self, at: Context, places: range, state: State = None) -> Iterator[Element]:
         """The elements at some places."""
         stream = Stream(mix64(at.key, hash64("indexable")), "from_indexable")
-        return (((i,), stream, i) for i in places)
+        done = 0 if state is None else number_of(state, "n")
+        return Counted((((i,), stream, i) for i in places[done:]), done=done)
 
 
 @_opens(ItemsFlow)
@@ -290,8 +294,10 @@ class _Picked:
     source: Access
     blocks: Iterator[Array]
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return self.source.pick(self.blocks)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if state is not None:
+            raise StateError("places that were chosen have no state of their own; please report it")
+        return Counted(self.source.pick(self.blocks))
 
 
 class _Through(Access):
@@ -308,7 +314,7 @@ class _Through(Access):
         return made
 
 
-@_opens(FetchFlow, HostFlow, PythonMapFlow, ProcessMapFlow)
+@_opens(FetchFlow, HostFlow, KnownBadFlow, PythonMapFlow, ProcessMapFlow)
 def _through(flow: Flow, at: Context) -> Access:
     return _Through(flow, at)
 
@@ -453,22 +459,53 @@ class SelectFlow:
     source: Flow
     order: Order
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _selected(self, at, 0, 1)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Selected(self, at, 0, 1, state)
 
 
-def _selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
-    """Every `step`-th element of the order from `start` on. Nothing happens before the first is asked for."""
-    chosen = access(flow, at)
-    found = chosen.pick(_blocks(start, chosen.size, step))
-    stopped = at.run.stopped
-    try:
-        for element in found:
-            yield element
-            if stopped.is_set():
-                return
-    finally:
-        close(found)
+class _Selected(Iterator[Element]):
+    """Every `step`-th element of the order from `start` on. Nothing happens before the first is asked for.
+
+    Its state is how many elements were given, and how many errors behind the last of them.
+    """
+
+    def __init__(self, flow: SelectFlow, at: Context, start: int, step: int, state: State = None) -> None:
+        self._given = 0 if state is None else number_of(state, "n")
+        self._errors = 0
+        self._items = self._elements(flow, at, start + self._given * step, step)
+        if state is not None:
+            drop(self._items, number_of(state, "errors"), at)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _elements(self, flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
+        chosen = access(flow, at)
+        found = chosen.pick(_blocks(start, chosen.size, step))
+        stopped = at.run.stopped
+        try:
+            for element in found:
+                if type(element[0]) is not Hole or counts(element):
+                    self._given += 1
+                    self._errors = 0
+                else:
+                    self._errors += 1
+                yield element
+                if stopped.is_set():
+                    return
+        finally:
+            close(found)
+
+    def snapshot(self) -> State:
+        """How many elements were given, and how many errors since."""
+        return {"n": self._given, "errors": self._errors}
+
+    def close(self) -> None:
+        """Close what the elements come from."""
+        close(self._items)
 
 
 @_opens(SelectFlow)
@@ -715,8 +752,43 @@ class StridedFlow:
     start: int
     step: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _begun(self.source, at, self.start, self.step)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Strided(self, at, state)
+
+
+class _Strided(Iterator[Element]):
+    """The running stride. Its state is how many elements were given, and how many errors behind the last of them."""
+
+    def __init__(self, flow: StridedFlow, at: Context, state: State) -> None:
+        self._given = 0 if state is None else number_of(state, "n")
+        self._errors = 0
+        self._inner = _begun(flow.source, at, flow.start + self._given * flow.step, flow.step)
+        self._items = self._elements()
+        if state is not None:
+            drop(self._items, number_of(state, "errors"), at)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _elements(self) -> Iterator[Element]:
+        for element in self._inner:
+            if type(element[0]) is not Hole or counts(element):
+                self._given += 1
+                self._errors = 0
+            else:
+                self._errors += 1
+            yield element
+
+    def snapshot(self) -> State:
+        """How many elements were given, and how many errors since."""
+        return {"n": self._given, "errors": self._errors}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
 
 
 @_opens(StridedFlow)
@@ -757,7 +829,7 @@ def _begun(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
         case PrimedFlow():
             return _begun(flow.flow, at, start, step)
         case SelectFlow():
-            return _selected(flow, at, start, step)
+            return _Selected(flow, at, start, step)
         case PythonMapFlow(source=ItemsFlow() as items):
             return replace(flow, source=StridedFlow(items, start, step)).open(at)
         case ItemsFlow():

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from ..errors import DataError
+from ..errors import DataError, StateError
 from ..random import mix64
 from .base import Context, Element, Flow, Hole
 from .elements import close
+from .state import Counted, State, below, number, parts_of, snapshot
+from .tape import Tape, chosen
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["FlatMapFlow", "Inner", "InterleaveFlow"]
+
+
+class Opener(Protocol):
+    """Gives the elements of the dataset that belongs to an outer element."""
+
+    def __call__(self, at: Context, outer: Element, /, state: State = None) -> Iterator[Element]:
+        """Open it in a context, or go on behind a state."""
+        ...
 
 
 @dataclass(slots=True)
@@ -23,18 +33,25 @@ class Inner:
         open: gives the elements of that dataset, for the context it is opened in and the outer element.
     """
 
-    open: Callable[[Context, Element], Iterator[Element]]
+    open: Opener
 
 
-def open_inner(inner: Inner, at: Context, outer: Element) -> Iterator[Element]:
+def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Iterator[Element]:
     """Open the dataset of an outer element, keyed by it. A hole gives a dataset of that one hole."""
     value, stream, position = outer
     if type(value) is Hole:
-        return iter([outer])
+        return alone(outer, state)
     try:
-        return inner.open(at.inside(mix64(stream.key, position)), outer)
+        return inner.open(at.inside(mix64(stream.key, position)), outer, state)
     except DataError as error:
-        return iter([(Hole(error.at(stream.name, position, "interleave", stream.unit)), stream, position)])
+        hole = Hole(error.at(stream.name, position, "interleave", stream.unit))
+        return alone((hole, stream, position), state)
+
+
+def alone(element: Element, state: State) -> Iterator[Element]:
+    """One element, unless it was given before."""
+    given = 0 if state is None else number(state, "n")
+    return Counted(iter(() if given else (element,)), done=given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +62,32 @@ class FlatMapFlow:
     inner: Inner
     where: Where = SOMEWHERE
 
-    def open(self, at: Context) -> Iterator[Element]:
-        outer = self.source.open(at)
-        watch, empty = Watch(self.where), 0
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _FlatMapped(self, at, state)
+
+
+class _FlatMapped:
+    def __init__(self, flow: FlatMapFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._at = at
+        self._tape = Tape(flow.source, at, below(state, "outer"))
+        self._state = below(state, "inner")
+        self._opened: Any = None
+        self._items = self._elements()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _elements(self) -> Iterator[Element]:
+        tape, at = self._tape, self._at
+        watch, empty = Watch(self._flow.where), 0
         try:
-            for element in outer:
-                opened = open_inner(self.inner, at, element)
+            for element in tape.items:
+                state, self._state = self._state, None
+                opened = self._opened = open_inner(self._flow.inner, at, element, state)
                 items = iter(opened)
                 try:
                     empty += 1
@@ -60,12 +97,28 @@ class FlatMapFlow:
                         yield from items
                 finally:
                     close(opened)
+                self._opened = None
+                if tape.due():
+                    tape.mark()
+                    tape.forget(tape.count)
                 if empty:
                     watch.nothing(empty)
                     if at.run.stopped.is_set():
                         return
         finally:
-            close(outer)
+            close(tape.inner)
+
+    def snapshot(self) -> State:
+        """The place of the outer element in hand, and where its dataset stands."""
+        if self._opened is None:
+            return {"outer": self._tape.state(), "inner": self._state}
+        return {"outer": self._tape.state(self._tape.count - 1), "inner": snapshot(self._opened)}
+
+    def close(self) -> None:
+        """Close the dataset at hand and the outer elements."""
+        close(self._items)
+        close(self._opened)
+        close(self._tape.inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +136,71 @@ class InterleaveFlow:
     deterministic: bool = True
     where: Where = SOMEWHERE
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return Interleaved(self, at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return Interleaved(self, at, state)
 
 
 class Interleaved:
     """The running interleave (the algorithm of tf.data, checked against it in 100 configurations)."""
 
-    def __init__(self, flow: InterleaveFlow, at: Context) -> None:
+    def __init__(self, flow: InterleaveFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._context = at
-        self._outer: Any = flow.source.open(at)
+        self._tape = Tape(flow.source, at, below(state, "outer"))
+        self._outer: Any = self._tape.items
         self._slots: list[Any] = [None] * flow.cycle
         self._items: list[Any] = [None] * flow.cycle  # what to take from: `iter` of the slot
+        self._numbers: list[int] = [0] * flow.cycle  # of the outer elements that the slots belong to
         self._at = 0
         self._run = 0
         self._more = True
         self._open = 0
         self._watch = Watch(flow.where)
+        if state is not None:
+            self._resume(state)
+
+    def _resume(self, state: State) -> None:
+        """Open what was open. Its outer elements are taken once more."""
+        self._at, self._run = number(state, "at") % self._flow.cycle, number(state, "run")
+        begin, slots = self._tape.count, parts_of(state, "slots", self._flow.cycle)
+        wanted = {i: begin + number(slot, "outer") for i, slot in enumerate(slots) if slot is not None}
+        end = begin + number(state, "taken")
+        if any(place >= end for place in wanted.values()):
+            raise StateError("load_state_dict needs a state of this chain, got one whose interleave is ahead of itself")
+        outers = chosen(self._outer, list(wanted.values()), begin, end, self._context)
+        self._more = bool(below(state, "more"))
+        for i, place in wanted.items():
+            if place not in outers:  # stopped
+                return
+            self._put(i, outers[place], place, below(slots[i], "inner"))
+
+    def _put(self, i: int, outer: Element, place: int, state: State = None) -> None:
+        slot = self._slots[i] = open_inner(self._flow.inner, self._context, outer, state)
+        self._items[i] = iter(slot)
+        self._numbers[i] = place
+        self._open += 1
+
+    def snapshot(self) -> State:
+        """The places of the outer elements that are open, where their datasets stand, and whose turn it is."""
+        begin = self._oldest()
+        taken = self._tape.count - begin
+        slots = [
+            None if slot is None else {"outer": place - begin, "inner": snapshot(slot)}
+            for slot, place in zip(self._slots, self._numbers, strict=True)
+        ]
+        return {
+            "outer": self._tape.state(begin),
+            "taken": taken,
+            "slots": slots,
+            "at": self._at,
+            "run": self._run,
+            "more": self._more,
+        }
+
+    def _oldest(self) -> int:
+        """The first outer element that is still open."""
+        places = [place for slot, place in zip(self._slots, self._numbers, strict=True) if slot is not None]
+        return min(places, default=self._tape.count)
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -133,15 +233,16 @@ class Interleaved:
                 if self._context.run.stopped.is_set():
                     break
             elif self._more:
+                if self._tape.due():
+                    self._tape.mark()
+                    self._tape.forget(self._oldest())
                 outer = next(self._outer, None)
                 if outer is None:
                     self._more = False
                 elif type(outer[0]) is Hole and outer[0].raised:
                     return outer  # type: ignore[no-any-return]
                 else:
-                    slot = self._slots[at] = open_inner(flow.inner, self._context, outer)
-                    self._items[at] = iter(slot)
-                    self._open += 1
+                    self._put(at, outer, self._tape.count - 1)
             else:
                 self._advance(cycle)
         raise StopIteration
@@ -175,7 +276,7 @@ class Interleaved:
         self._items = [None] * self._flow.cycle
         self._open = 0
         self._more = False
-        close(self._outer)
+        close(self._tape.inner)
 
 
 def _always() -> bool:

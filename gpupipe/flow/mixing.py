@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from ..random import BatchRng, hash64, mix64
 from ..spec import spec_of
 from .base import Context, Element, Flow, Hole, Stream, locate
 from .elements import close, counts
+from .sources import Numbered
+from .state import State, as_number, below, number, parts_of, snapshot
 from .watch import Watch, Where
 
 __all__ = ["ChooseFlow", "CounterFlow", "RandomFlow", "SampleFlow"]
@@ -41,6 +43,21 @@ class Numbers:
         self._site = hash64(site)
         self._at = 0
         self._left: list[int] = []
+
+    def snapshot(self) -> State:
+        """How many blocks were drawn, and how many words of the last one are left."""
+        return {"blocks": self._at, "left": len(self._left)}
+
+    def resume(self, state: State) -> None:
+        """Go on behind that many words."""
+        blocks, left = number(state, "blocks"), number(state, "left")
+        if blocks:
+            self._at = blocks - 1
+            self._left = self.block().tolist()[::-1][:left]
+
+    def skip(self, blocks: int) -> None:
+        """Pass over so many blocks."""
+        self._at += blocks
 
     def block(self) -> Any:
         """The next words, uint64[1024]."""
@@ -79,13 +96,16 @@ class SampleFlow:
     anew: bool
     where: Where
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets#{self.number}")
+        picks = below(state, "picks")
+        if picks is not None:
+            numbers.resume(below(picks, "numbers"))
         if self.by is None:
             assert self.weights is not None
-            return _Mixed(self, at, _ByWeight(self.weights, numbers))
-        picks = self.by.open(at.under(self.number, len(self.inputs)))
-        return _Mixed(self, at, _ByWeights(len(self.inputs), picks, numbers))
+            return _Mixed(self, at, _ByWeight(self.weights, numbers), state)
+        by = self.by.open(at.under(self.number, len(self.inputs)), below(picks))
+        return _Mixed(self, at, _ByWeights(len(self.inputs), by, numbers), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +126,9 @@ class ChooseFlow:
     choice: Flow
     where: Where
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _Mixed(self, at, _ByChoice(len(self.inputs), self.choice.open(at.under(self.number, len(self.inputs)))))
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        choice = self.choice.open(at.under(self.number, len(self.inputs)), below(below(state, "picks")))
+        return _Mixed(self, at, _ByChoice(len(self.inputs), choice), state)
 
 
 class _ByWeight:
@@ -130,6 +151,10 @@ class _ByWeight:
         """An input is empty: drawing again until another one comes is drawing among the others."""
         self._weights[index] = 0.0
         self._sums = list(accumulate(self._weights))
+
+    def snapshot(self) -> State:
+        """Where the numbers stand."""
+        return {"numbers": self._numbers.snapshot()}
 
     def close(self) -> None:
         """Nothing is open."""
@@ -160,6 +185,10 @@ class _Picks(ABC):
         """An input is empty; what picks it is told by whoever asks."""
         return
 
+    def snapshot(self) -> State:
+        """Where the flow of picks stands."""
+        return {"source": snapshot(self._inner)}
+
     def close(self) -> None:
         """Close the flow of picks."""
         close(self._inner)
@@ -171,6 +200,10 @@ class _ByWeights(_Picks):
     def __init__(self, count: int, inner: Iterator[Element], numbers: Numbers) -> None:
         super().__init__(count, inner)
         self._numbers = numbers
+
+    def snapshot(self) -> State:
+        """The same, and where the numbers stand."""
+        return {**super().snapshot(), "numbers": self._numbers.snapshot()}
 
     def _pick(self, columns: tuple[Any, ...]) -> int:
         weights = np.asarray(columns[0] if len(columns) == 1 else columns)
@@ -205,13 +238,26 @@ class _ByChoice(_Picks):
 class _Mixed:
     """The running mixture."""
 
-    def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks) -> None:
+    def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks, state: State) -> None:
         self._picks = picks
         self._stop = flow.stop
         self._stopped = at.run.stopped
-        self._inputs: list[Any] = [source.open(at.under(flow.number, j)) for j, source in enumerate(flow.inputs)]
-        self._left = len(self._inputs)
+        self._inputs: list[Any] = []
         self._picked: int | None = None  # an error that travels on from there used up no pick
+        self._ended = False
+        parts = [[None]] * len(flow.inputs) if state is None else parts_of(state, "inputs", len(flow.inputs))
+        for j, (source, part) in enumerate(zip(flow.inputs, parts, strict=True)):
+            if part is None:  # it was empty
+                self._inputs.append(None)
+                picks.ended(j)
+            else:
+                self._inputs.append(source.open(at.under(flow.number, j), part[0]))
+        self._left = sum(inner is not None for inner in self._inputs)
+        if state is not None:
+            picked = below(state, "picked")
+            self._picked = None if picked is None else as_number(picked, "picked") % len(flow.inputs)
+            if below(state, "ended"):
+                self.close()
         self._watch = Watch(flow.where)
         self._passed_over = 0
 
@@ -245,9 +291,15 @@ class _Mixed:
         self.close()
         raise StopIteration
 
+    def snapshot(self) -> State:
+        """Where the inputs stand that are not empty, what picks among them, and what was picked already."""
+        inputs = [None if inner is None else [snapshot(inner)] for inner in self._inputs]
+        return {"inputs": inputs, "picks": self._picks.snapshot(), "picked": self._picked, "ended": self._ended}
+
     def close(self) -> None:
         """Close every input, and what picks them."""
         self._left = 0
+        self._ended = True
         for inner in self._inputs:
             close(inner)
         self._inputs = [None] * len(self._inputs)
@@ -262,19 +314,23 @@ class CounterFlow:
     step: Any
     dtype: np.dtype[Any]
 
-    def open(self, at: Context) -> Iterator[Element]:
-        stream = Stream(mix64(at.key, hash64("counter")), "counter")
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        done = 0 if state is None else number(state, "n")
+        # Blocks of sums: a float is rounded in each, so those before are made again.
+        blocks = islice(self._blocks(), done // _BLOCK, None)
+        numbers = islice(zip(chain.from_iterable(blocks)), done % _BLOCK, None)
+        return Numbered(numbers, Stream(mix64(at.key, hash64("counter")), "counter"), done)
+
+    def _blocks(self) -> Iterator[Any]:
         step = np.full(1, self.step, self.dtype)
-        following, position = np.full(1, self.start, self.dtype), 0
+        following = np.full(1, self.start, self.dtype)
         while True:
             block = np.repeat(step, _BLOCK)
             block[0] = following[0]
             with np.errstate(over="ignore", invalid="ignore"):
                 block = np.add.accumulate(block, dtype=self.dtype)
                 following = block[-1:] + step
-            for number in block:
-                yield (number,), stream, position
-                position += 1
+            yield block
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +340,13 @@ class RandomFlow:
     seed: int | None
     anew: bool
 
-    def open(self, at: Context) -> Iterator[Element]:
-        stream = Stream(mix64(at.key, hash64("random")), "random")
-        numbers, position = Numbers(at, self.seed, self.anew, "random"), 0
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        done = 0 if state is None else number(state, "n")
+        words = Numbers(at, self.seed, self.anew, "random")
+        words.skip(done // _BLOCK)
+        numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % _BLOCK, None)
+        return Numbered(numbers, Stream(mix64(at.key, hash64("random")), "random"), done)
+
+    def _blocks(self, words: Numbers) -> Iterator[Any]:
         while True:
-            for number in numbers.block().astype(np.int64):
-                yield (number,), stream, position
-                position += 1
+            yield words.block().astype(np.int64)

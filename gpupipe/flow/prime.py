@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import chain
+from operator import length_hint
 from typing import Any
 
 from ..errors import DataError
 from ..spec import TensorSpec, spec_of
 from .base import Context, Element, Flow, Hole
-from .elements import Wrapped, close
+from .elements import close
+from .state import State, drop, number, snapshot
 
 __all__ = ["PrimedFlow"]
 
@@ -59,24 +61,59 @@ class PrimedFlow:
     def _nothing_good(self) -> DataError:
         error: DataError = self._head[0][0].error.again()
         count = len(self._head)
+        if self._at is not None:
+            for element in self._head:
+                self._at.run.note(element, "raised")
         if count > 1:
             error.reason += f" (and so did the next {count - 1} elements; none says what the elements are)"
             error.args = (error.reason,)
         self._close()
         return error
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         """The pass that was looked at if it is the one asked for, else a new one."""
         rest, head = self._rest, self._head
-        if rest is not None and self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch):
+        same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
+        if state is None and rest is not None and same:
             self._rest, self._head = None, []
-            return Wrapped(chain(head, rest), rest)
+            return _Primed(head, rest)
         self._close()
-        return self.flow.open(at)
+        if isinstance(state, dict) and "looked_at" in state:
+            items = self.flow.open(at)
+            drop(items, number(state, "looked_at"), at)
+            return items
+        return self.flow.open(at, state)
 
     def _close(self) -> None:
         rest, self._rest, self._head = self._rest, None, []
         close(rest)
+
+
+class _Primed(Iterator[Element]):
+    """The elements that were looked at, and the rest of their pass."""
+
+    def __init__(self, head: list[Element], rest: Iterator[Element]) -> None:
+        self._head = iter(head)
+        self._looked_at = len(head)
+        self._rest = rest
+        self._items = chain(self._head, rest)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Where the rest stands; while there are elements in front of it, how many of them were given."""
+        left = length_hint(self._head)
+        if not left:
+            return snapshot(self._rest)
+        return {"looked_at": self._looked_at - left} if left < self._looked_at else None
+
+    def close(self) -> None:
+        """Close the pass."""
+        close(self._rest)
 
 
 def loose(spec: TensorSpec) -> TensorSpec:

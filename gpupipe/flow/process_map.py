@@ -12,6 +12,8 @@ from .base import Context, Element, Flow, Hole
 from .elements import close
 from .python_map import PythonFunction, SameSpecs
 from .sources import same_structure
+from .state import State
+from .tape import Ahead
 
 if TYPE_CHECKING:
     from .workers import Task, Workers
@@ -36,16 +38,17 @@ class ProcessMapFlow:
     deterministic: bool = True
     line: str = ""
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _Mapped(self, self.source.open(at), at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Mapped(self, at, state)
 
 
 class _Mapped:
     """One pass. At most twice as many elements as there are workers are in work."""
 
-    def __init__(self, flow: ProcessMapFlow, inner: Iterator[Element], at: Context) -> None:
+    def __init__(self, flow: ProcessMapFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = inner
+        self._ahead = Ahead(flow.source, at, state)
+        self._again = deque(self._ahead.again)
         self._at = at
         self._check = SameSpecs(flow.function)
         self._workers: Workers | None = None
@@ -85,11 +88,12 @@ class _Mapped:
         from .workers import Task  # multiprocessing is imported by the chain that needs it
 
         while self._more and len(self._work) < 2 * self._flow.calls and not self._at.run.stopped.is_set():
-            element = next(self._inner, None)
-            if element is None:
+            pair = self._again.popleft() if self._again else self._ahead.next(task.place for task in self._work)
+            if pair is None:
                 self._more = False
                 return
-            task = Task(element, self._at.epoch)
+            element, place = pair
+            task = Task(element, self._at.epoch, place)
             if type(element[0]) is Hole:
                 task.result, task.done = element[0], True
             else:
@@ -113,6 +117,10 @@ class _Mapped:
                 return Hole(error.at(stream.name, position, who, stream.unit)), stream, position
         return self._check((value, stream, position))
 
+    def snapshot(self) -> State:
+        """Where the input stands, and which elements are in work."""
+        return self._ahead.state([task.place for task in self._work] + [place for _, place in self._again])
+
     def _give_back(self) -> None:
         """Leave the workers to the next pass; what they still compute is forgotten."""
         workers, self._workers = self._workers, None
@@ -126,4 +134,4 @@ class _Mapped:
     def close(self) -> None:
         """End the pass."""
         self._give_back()
-        close(self._inner)
+        close(self._ahead.tape.inner)

@@ -20,6 +20,8 @@ from .base import RUNNING, Context, Element, Flow, Hole
 from .elements import close
 from .host import own_bytes, truth
 from .sources import conform, failed, same_structure
+from .state import State, below, snapshot
+from .tape import Ahead
 from .threads import DaemonPool
 from .watch import SOMEWHERE, Watch, Where
 
@@ -179,9 +181,10 @@ class PythonMapFlow:
     calls: int = 0
     deterministic: bool = True
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return _Inline(self, inner, at) if self.calls == 0 else _Pool(self, inner, at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if self.calls:
+            return _Pool(self, at, state)
+        return _Inline(self, self.source.open(at, below(state)), at)
 
 
 class _Inline:
@@ -199,6 +202,10 @@ class _Inline:
     def __next__(self) -> Element:
         element = next(self._items)
         return element if type(element[0]) is Hole else self._check(self._call(element))
+
+    def snapshot(self) -> State:
+        """Where the input stands."""
+        return {"source": snapshot(self._inner)}
 
     def close(self) -> None:
         """Close the input."""
@@ -249,16 +256,18 @@ def kind_of(column: Any) -> Any:
 class _Pool:
     """Runs the function in threads. At most twice as many elements as threads are in work."""
 
-    def __init__(self, flow: PythonMapFlow, inner: Iterator[Element], at: Context) -> None:
+    def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = inner
         self._at = at
         self._check = SameSpecs(flow.function)
         self._pool = DaemonPool(flow.calls, "gpupipe-map")
-        self._work: deque[Future[Element]] = deque()
+        self._work: deque[tuple[Future[Element], int]] = deque()
         self._more = True
         self._end: Future[Any] = Future()
         self._forget = at.run.on_close(self.close)
+        self._ahead = Ahead(flow.source, at, state)
+        for element, place in self._ahead.again:
+            self._put(element, place)
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -269,28 +278,37 @@ class _Pool:
             self.close()
             raise StopIteration
         work = list(self._work)
-        candidates: list[Future[Any]] = work[:1] if self._flow.deterministic else work
-        if not any(future.done() for future in candidates):
-            wait([*candidates, self._end], return_when=FIRST_COMPLETED)
-        first = next((future for future in candidates if future.done()), None)
+        candidates = work[:1] if self._flow.deterministic else work
+        if not any(future.done() for future, _ in candidates):
+            waited: list[Future[Any]] = [self._end, *(future for future, _ in candidates)]
+            wait(waited, return_when=FIRST_COMPLETED)
+        first = next((one for one in candidates if one[0].done()), None)
         if first is None or self._end.done():  # closed by another thread, perhaps while a function never comes back
             raise StopIteration
         self._work.remove(first)
-        result = first.result()
+        result = first[0].result()
         self._fill()
         return self._check(result)
 
     def _fill(self) -> None:
         while self._more and len(self._work) < 2 * self._flow.calls:
-            element = next(self._inner, None)
-            if element is None:
+            pair = self._ahead.next(place for _, place in self._work)
+            if pair is None:
                 self._more = False
-            elif type(element[0]) is Hole:
-                passed: Future[Element] = Future()
-                passed.set_result(element)
-                self._work.append(passed)
             else:
-                self._work.append(self._pool.submit(_apart, self._flow.function, element, self._at))
+                self._put(*pair)
+
+    def _put(self, element: Element, place: int) -> None:
+        if type(element[0]) is Hole:
+            passed: Future[Element] = Future()
+            passed.set_result(element)
+            self._work.append((passed, place))
+        else:
+            self._work.append((self._pool.submit(_apart, self._flow.function, element, self._at), place))
+
+    def snapshot(self) -> State:
+        """Where the input stands, and which elements are in work."""
+        return self._ahead.state([place for _, place in self._work])
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
@@ -301,7 +319,7 @@ class _Pool:
         self._work.clear()
         self._pool.close(wait)
         if wait:
-            close(self._inner)
+            close(self._ahead.tape.inner)
 
 
 def _apart(function: PythonFunction, element: Element, at: Context) -> Element:
@@ -318,8 +336,8 @@ class PythonFilterFlow:
     function: PythonFunction
     where: Where = SOMEWHERE
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         return _Filtered(self, inner, at)
 
 
@@ -354,6 +372,10 @@ class _Filtered:
             if dropped < 64 or not dropped & 1023:
                 self._watch.nothing(dropped)
         raise StopIteration
+
+    def snapshot(self) -> State:
+        """Where the input stands."""
+        return {"source": snapshot(self._inner)}
 
     def close(self) -> None:
         """Close the input."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +12,19 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, FunctionError, PlanError, PlanTypeError
+from ..extract.columns import Cursor, add_column, read_column
+from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..plan.node import INFINITE
 from ..plan.scanning import acceptance
 from ..ragged import Ragged, RaggedSpec
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_declared, as_leaf, byte_array, flatten_like, own, spec_of
 from .base import Context, Element, Flow, Hole, Stream, locate
-from .elements import Wrapped, close, counts
+from .elements import Cell, Wrapped, close, counts
 from .host import HostProgram, truth
 from .python_map import Calls, PythonFunction, SameSpecs
 from .sources import exact_cast
+from .state import State, as_number, below, damaged, drop, number, parts_of, replayed, snapshot
 from .windows import sifted
 
 __all__ = [
@@ -74,11 +78,15 @@ class TakeWhileFlow:
     source: Flow
     predicate: Question
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._taken(inner, asked(self.predicate, at, "take_while")), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        ended = Cell.of(state, "ended", 0)
+        if ended.n:
+            return Wrapped(iter(()), None, lambda: {"ended": 1})
+        inner = self.source.open(at, below(state))
+        items = self._taken(inner, asked(self.predicate, at, "take_while"), ended)
+        return Wrapped(items, inner, lambda: {"ended": ended.n})
 
-    def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any]) -> Iterator[Element]:
+    def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Cell) -> Iterator[Element]:
         for element in inner:
             value, stream, position = element
             answer = value if type(value) is Hole else ask(element)
@@ -92,6 +100,7 @@ class TakeWhileFlow:
                 yield Hole(locate(error, stream, position, "take_while")), stream, position
                 continue
             yield element
+        ended.n = 1
         close(inner)  # what reads ahead stops now, not when the pipeline ends
 
 
@@ -112,15 +121,22 @@ class ScanFlow:
     structure: Structure
     line: str
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return _Scanned(self, self.source.open(at), at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if isinstance(state, dict) and "n" in state:  # a state too large to be written down
+            items = _Scanned(self, at, None)
+            drop(items, number(state, "n"), at)
+            return items
+        return _Scanned(self, at, state)
 
 
 class _Scanned:
-    def __init__(self, flow: ScanFlow, inner: Iterator[Element], at: Context) -> None:
+    def __init__(self, flow: ScanFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = inner
+        self._inner = flow.source.open(at, below(state))
+        self._given = 0 if state is None else number(state, "given")
         self._state: Sequence[Any] = [own(leaf) for leaf in flow.leaves]
+        if state is not None:
+            self._state = leaves_from_json(below(state, "state"), len(flow.leaves))
         self._specs = tuple(map(spec_of, flow.leaves))
         self._call = Calls(replace(flow.function, fn=self._step), at).run
         self._check = SameSpecs(flow.function)
@@ -131,6 +147,7 @@ class _Scanned:
 
     def __next__(self) -> Element:
         element = next(self._inner)
+        self._given += 1
         if type(element[0]) is Hole:
             return element
         made = self._call(element)
@@ -157,9 +174,51 @@ class _Scanned:
         self._state = state
         return output
 
+    def snapshot(self) -> State:
+        """Where the input stands, and the running state; a large one is made again by going through all elements."""
+        leaves = leaves_to_json(self._state)
+        if leaves is None:
+            return {"n": self._given}
+        return {"source": snapshot(self._inner), "given": self._given, "state": leaves}
+
     def close(self) -> None:
         """Close the input."""
         close(self._inner)
+
+
+LARGEST = 4096
+"""Bytes of a running state that a `state_dict` holds."""
+
+
+def leaves_to_json(leaves: Sequence[Any]) -> State:
+    """Leaves as text; None where they are large, or nothing that files hold."""
+    out: list[Any] = []
+    try:
+        for leaf in leaves:
+            add_column(leaf, out)
+    except PlanError:
+        return None
+    if sum(memoryview(part).nbytes for part in out) > LARGEST:
+        return None
+    return base64.b64encode(b"".join(out)).decode()
+
+
+def leaves_from_json(state: State, count: int) -> list[Any]:
+    """Read them back.
+
+    Raises:
+        StateError: these are no leaves, or not as many.
+    """
+    if not isinstance(state, str) or len(state) > 2 * LARGEST:
+        raise damaged()
+    try:
+        cursor = Cursor(memoryview(base64.b64decode(state.encode("ascii"), validate=True)))
+        leaves = [read_column(cursor) for _ in range(count)]
+        if cursor.left:
+            raise damaged()
+    except (ValueError, Malformed) as error:
+        raise damaged() from error
+    return leaves
 
 
 def next_state(who: str, value: Any, structure: Structure, specs: Sequence[TensorSpec]) -> list[Any]:
@@ -198,9 +257,13 @@ class UniqueFlow:
 
     source: Flow
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._first(inner, at), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # What was seen may be large: it is gathered again by going through the elements.
+        def items() -> Iterator[Element]:
+            inner = self.source.open(at)
+            return Wrapped(self._first(inner, at), inner)
+
+        return replayed(items, at, state)
 
     def _first(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         seen: set[Any] = set()
@@ -254,8 +317,8 @@ class IgnoreErrorsFlow:
     source: Flow
     log: bool = False
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         return Wrapped(self._good(inner, at), inner)
 
     def _good(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
@@ -264,7 +327,7 @@ class IgnoreErrorsFlow:
                 return
             value = element[0]
             if type(value) is Hole:
-                at.run.leave_out(value, "left out", self.log)
+                at.run.leave_out(element, "left out", self.log)
             else:
                 yield element
 
@@ -280,22 +343,26 @@ class AssertCardinalityFlow:
     source: Flow
     count: int
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._checked(inner, at), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        seen, told = Cell.of(state, "seen", 0), Cell.of(state, "told", 0)
+        if told.n:
+            return Wrapped(iter(()), None, lambda: {"seen": seen.n, "told": 1})
+        inner = self.source.open(at, below(state))
+        return Wrapped(self._checked(inner, at, seen, told), inner, lambda: {"seen": seen.n, "told": told.n})
 
-    def _checked(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
-        seen = 0
+    def _checked(self, inner: Iterator[Element], at: Context, seen: Cell, told: Cell) -> Iterator[Element]:
         for element in sifted(inner, at.run) if at.run.settings.on_error == "skip" else inner:
             if counts(element):
-                if seen == self.count:
+                if seen.n == self.count:
                     close(inner)
-                    yield self._wrong(f"at least {seen + 1}", at)
+                    told.n = 1
+                    yield self._wrong(f"at least {seen.n + 1}", at)
                     return
-                seen += 1
+                seen.n += 1
             yield element
-        if seen != self.count and not at.run.stopped.is_set():
-            yield self._wrong(f"only {seen}", at)
+        if seen.n != self.count and not at.run.stopped.is_set():
+            told.n = 1
+            yield self._wrong(f"only {seen.n}", at)
 
     def _wrong(self, found: str, at: Context) -> Element:
         wanted = "an infinite number of" if self.count == INFINITE else str(self.count)
@@ -320,36 +387,90 @@ class PadToCardinalityFlow:
     count: int
     specs: tuple[TensorSpec, ...]
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._padded(inner, at), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # Under "replace" the last good element may be needed, which no state holds.
+        if at.run.settings.on_error == "replace":
+            return replayed(lambda: _Padded(self, at, None), at, state)
+        return _Padded(self, at, state)
+
+
+class _Padded(Iterator[Element]):
+    def __init__(self, flow: PadToCardinalityFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._inner = flow.source.open(at, below(state))
+        self._seen = self._fakes = 0
+        self._told = False
+        self._last: tuple[TensorSpec, ...] | None = None
+        self._value: Any = None
+        if state is not None:
+            self._seen, self._fakes = number(state, "seen"), number(state, "fakes")
+            self._told = bool(below(state, "told"))
+            last = below(state, "last")
+            try:
+                self._last = None if last is None else tuple(map(spec_from_json, last))
+            except (Malformed, TypeError) as error:
+                raise damaged() from error
+        self._items = self._padded(self._inner, at)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Where the input stands, what was counted, and the type of the last good element."""
+        specs = self._specs()
+        last = None if specs is None else [spec_to_json(spec) for spec in specs]
+        return {
+            "source": snapshot(self._inner),
+            "seen": self._seen,
+            "fakes": self._fakes,
+            "told": self._told,
+            "last": last,
+        }
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
+
+    def _specs(self) -> tuple[TensorSpec, ...] | None:
+        """The type of the last good element."""
+        return self._last if self._value is None else tuple(map(spec_of, self._value))
 
     def _padded(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
+        flow = self._flow
         real, fake = np.True_, np.False_
         stream = Stream(mix64(at.key, hash64("pad_to_cardinality")), "pad_to_cardinality")
-        seen, last = 0, None
-        for element in sifted(inner, at.run):
+        last = None
+        for element in sifted(inner, at.run) if not self._fakes and not self._told else ():
             value, source, position = element
             if not counts(element):
                 yield element
                 continue
-            if seen == self.count:
+            if self._seen == flow.count:
                 close(inner)
+                self._told = True
+                seen = self._seen
                 yield self._failed(f"needs at most {seen} elements, got at least {seen + 1}", stream)
                 return
-            seen += 1
+            self._seen += 1
             shared, last = value is last, value
+            self._value = value
             yield (*(map(own, value) if shared else value), real), source, position
-        if seen == self.count or at.run.stopped.is_set():
+        if self._told or self._seen == flow.count or at.run.stopped.is_set():
             return
         try:
-            specs = self.specs if last is None else tuple(map(spec_of, last))
-            zeros = tuple(map(zero, map(_filled, self.specs, specs)))
+            last = self._specs()
+            specs = flow.specs if last is None else last
+            zeros = tuple(map(zero, map(_filled, flow.specs, specs)))
         except DataError as error:
+            self._told = True
             yield self._failed(error.reason, stream)
             return
-        for i in range(seen, self.count):
-            yield (*map(own, zeros), fake), stream, i
+        while self._seen + self._fakes < flow.count:
+            self._fakes += 1
+            yield (*map(own, zeros), fake), stream, self._seen + self._fakes - 1
 
     def _failed(self, text: str, stream: Stream) -> Element:
         hole = Hole(DataError(text, stage="pad_to_cardinality"))
@@ -411,12 +532,18 @@ class ResampleFlow:
     initial: tuple[float, ...] | None
     site: str
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._kept(inner, asked(self.classes, at, "rejection_resample"), at), inner)
-
-    def _kept(self, inner: Iterator[Element], ask: Callable[[Element], Any], at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         seen = [SMOOTHING] * len(self.target)
+        if state is not None:
+            counted = parts_of(state, "seen", len(seen))
+            seen = [as_number(count, "seen") for count in counted]
+        ask = asked(self.classes, at, "rejection_resample")
+        return Wrapped(self._kept(inner, ask, at, seen), inner, lambda: {"seen": seen.copy()})
+
+    def _kept(
+        self, inner: Iterator[Element], ask: Callable[[Element], Any], at: Context, seen: list[int]
+    ) -> Iterator[Element]:
         chances = None if self.initial is None else acceptance(self.target, self.initial)
         draws = _Draws(at, self.site)
         for element in inner:

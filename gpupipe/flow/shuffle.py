@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import StateError
 from ..random import BatchRng, hash64, mix64
 from .base import Context, Element, Flow, Hole
 from .elements import close
+from .held import Held, held_json, is_record
 from .memory import bytes_of_all
+from .state import Late, State, below, integers_json, number, parts_of, these_integers
+from .tape import Place, Tape, chosen
 
 __all__ = ["ShuffleFlow", "shuffled_order"]
 
@@ -45,8 +49,8 @@ class ShuffleFlow:
     repeat: int = 1
     number: int = 0
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return Shuffled(self, at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return Shuffled(self, at, state)
 
 
 class Draws:
@@ -67,6 +71,17 @@ class Draws:
         self._at = 0
         self.left: list[int] = []
 
+    def snapshot(self) -> State:
+        """How many blocks were drawn, and how many words of the last ones are left."""
+        return {"blocks": self._at, "left": len(self.left)}
+
+    def resume(self, state: State) -> None:
+        """Go on behind that many words."""
+        blocks, left = number(state, "blocks"), number(state, "left")
+        if blocks:
+            self._at = max(blocks - _BLOCKS, 0) if blocks > 1 else 0
+            self.left = self.more()[:left]
+
     def more(self) -> list[int]:
         """Draw the next words, when none are left."""
         blocks = range(self._at, self._at + (_BLOCKS if self._at else 1))
@@ -81,17 +96,19 @@ class Pass:
     """The buffer of one pass and where it is filled from.
 
     Attributes:
-        ring: the buffer; element i of it is at (start + i) % size.
+        ring: the buffer, of elements with their numbers in the input; element i of it is at (start + i) % size.
         start: below `size`.
         steady: the ring has its full size and one free slot, the one before `start`: each element that comes sends one
             away, see `Shuffled`.
     """
 
-    __slots__ = ("count", "draws", "input", "items", "more", "passing", "ring", "size", "start", "steady", "stopped")
+    __slots__ = (
+        "_pruned", "at", "count", "draws", "items", "more", "passing", "ring", "size", "start", "steady", "stopped",
+        "tape",
+    )  # fmt: skip
 
-    def __init__(self, flow: ShuffleFlow, at: Context) -> None:
-        self.input = flow.source.open(at)
-        self.items = iter(self.input)
+    def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
+        self.at = at
         self.stopped = at.run.stopped.is_set
         self.draws = Draws(flow, at)
         self.size = flow.size
@@ -101,44 +118,125 @@ class Pass:
         self.count = 0
         self.more = True
         self.steady = False
-        self.passing: list[Element] = []  # errors on their way to the user: never part of the buffer
+        self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
+        self._pruned = 16
+        self.tape = Tape(flow.source, at, below(state, "input"))
+        self.items = self.tape.pairs
+        if state is not None:
+            self._resume(state)
+
+    def _resume(self, state: State) -> None:
+        """Fill the buffer with what it held: records by their places, others by reading the input once more."""
+        self.draws.resume(below(state, "draws"))
+        self.more = bool(below(state, "more"))
+        held, passing = Held.of(below(state, "held")), these_integers(below(state, "passing"))
+        begin, end = self.tape.count, self.tape.count + number(state, "taken")
+        wanted = [begin + place for place in (*held.others.values(), *passing)]
+        if any(place >= end for place in wanted):
+            raise StateError("load_state_dict needs a state of this chain, got one whose shuffle is ahead of itself")
+        found = chosen(self.tape.items, wanted, begin, end, self.at)
+        if len(found) < len(set(wanted)):  # stopped
+            return
+        others = {place: (keep(found[begin + place]), begin + place) for place in held.others.values()}
+        self.ring = list(held.elements(others, self.at))
+        self.passing = [(found[begin + place], begin + place) for place in passing]
+        if len(self.ring) > self.size:
+            raise StateError(f"load_state_dict needs a state of a buffer of {self.size}, got {len(self.ring)} elements")
+        self.count = len(self.ring)
+        if self.more and self.count == self.size - 1:
+            self.ring.append(None)
+            self.steady = self.count > 0
+        if not self.more:
+            self.end()
+
+    def snapshot(self) -> State:
+        """What the buffer holds, by the places of records or by numbers in the input; written down when asked."""
+        ring, start = self.ring, self.start
+        entries = [*ring[start:], *ring[:start]]
+        return _Held(entries[: self.count], list(self.passing), self.tape.here(not self.more), self.draws.snapshot())
+
+    def mark(self) -> None:
+        """Mark the place in the input, from time to time, so that not everything has to be read again."""
+        tape = self.tape
+        if not self.more or not tape.due():
+            return
+        tape.mark()
+        if tape.marks > self._pruned:
+            tape.forget(
+                min((entry[1] for entry in self.ring if entry is not None and entry[1] >= 0), default=tape.count)
+            )
+            self._pruned = max(16, 2 * tape.marks)
 
     def fill(self, limit: int) -> None:
         """Take at most `limit` elements from the input, as many as there is room for."""
         items, ring, size, stopped = self.items, self.ring, self.size, self.stopped
         while limit > 0 and self.more and self.count < size:
-            element = None if stopped() else next(items, None)
-            if element is None:
+            pair = None if stopped() else next(items, None)
+            if pair is None:
                 self.end()
                 return
+            element = pair[0]
             if type(element[0]) is Hole and element[0].raised:
-                self.passing.append(element)
+                self.passing.append(pair)
                 return
             slot = (self.start + self.count) % size
+            kept = keep(element)
+            if kept is not element:
+                pair = kept, pair[1]
             if slot == len(ring):
-                ring.append(keep(element))
+                ring.append(pair)
             else:
-                ring[slot] = keep(element)
+                ring[slot] = pair
             self.count += 1
             limit -= 1
 
     def pop(self) -> Element:
         """Choose one of the elements in the buffer."""
         ring, start, size = self.ring, self.start, self.size
-        word = (self.draws.left or self.draws.more()).pop()
-        chosen = (start + word % self.count) % size
-        element: Element = ring[chosen]
-        ring[chosen] = ring[start]
+        word = (self.draws.left or self.draw()).pop()
+        chosen_slot = (start + word % self.count) % size
+        element: Element = ring[chosen_slot][0]
+        ring[chosen_slot] = ring[start]
         ring[start] = None
         self.start = (start + 1) % size
         self.count -= 1
         self.steady = self.more and self.count == size - 1
         return element
 
+    def draw(self) -> list[int]:
+        """More words, and perhaps a mark: this is called once in some thousand elements."""
+        self.mark()
+        return self.draws.more()
+
     def end(self) -> None:
         """There is nothing more to fill from."""
         self.more = self.steady = False
-        close(self.input)
+        close(self.tape.inner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Late):
+    """A buffer as it was."""
+
+    entries: list[tuple[Element, int]]
+    passing: list[tuple[Element, int]]
+    place: Place
+    draws: State
+
+    def json(self) -> State:
+        numbers = [place for element, place in self.entries if not is_record(element)]
+        passing = [place for _, place in self.passing]
+        count, more = self.place.count, self.place.now is not None
+        begin = min((*numbers, *passing), default=count)
+        source = self.place.state(begin) if more or begin < count else {"at": count, "mark": None, "drop": 0}
+        return {
+            "input": source,
+            "taken": count - begin,
+            "held": held_json(self.entries, begin),
+            "passing": integers_json([place - begin for place in passing]),
+            "draws": self.draws,
+            "more": more,
+        }
 
 
 def keep(element: Element) -> Element:
@@ -152,21 +250,34 @@ def keep(element: Element) -> Element:
 class Shuffled:
     """The running shuffle. With a fused repeat the next pass fills while the last one drains; passes never mix."""
 
-    def __init__(self, flow: ShuffleFlow, at: Context) -> None:
+    def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
-        self._opened = 0
-        self._pass = self._next_pass()
         self._ahead: Pass | None = None
-        self._any = False
+        self._pass: Pass | None = None
+        if state is None:
+            self._opened = 0
+            self._any = False
+            self._pass = self._next_pass()
+        else:
+            now, ahead = parts_of(state, "passes", 2)
+            self._opened = number(state, "opened") - (now is not None) - (ahead is not None)
+            self._any = bool(below(state, "any"))
+            self._pass = None if now is None else self._next_pass(now)
+            self._ahead = None if ahead is None else self._next_pass(ahead)
         at.run.holds(self, f"shuffle({flow.size})")
 
-    def _next_pass(self) -> Pass | None:
+    def _next_pass(self, state: State = None) -> Pass | None:
         if self._opened == self._flow.repeat:
             return None
         at = self._at.under(self._flow.number, self._opened)
         self._opened += 1
-        return Pass(self._flow, at)
+        return Pass(self._flow, at, state)
+
+    def snapshot(self) -> State:
+        """The buffers of this pass and of the one that is being filled."""
+        passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
+        return {"opened": self._opened, "any": self._any, "passes": passes}
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -174,10 +285,11 @@ class Shuffled:
     def __next__(self) -> Element:
         now = self._pass
         if now is not None and now.steady:  # what the loop below does, for one that comes and one that leaves
-            element = None if now.stopped() else next(now.items, None)
-            if element is None:
+            pair = None if now.stopped() else next(now.items, None)
+            if pair is None:
                 now.end()
             else:
+                element = pair[0]
                 value = element[0]
                 if type(value) is Hole:
                     if value.raised:
@@ -185,15 +297,15 @@ class Shuffled:
                 else:
                     for column in value:
                         if type(column) is memoryview:
-                            element = keep(element)
+                            pair = keep(element), pair[1]
                             break
                 ring, start, size, draws = now.ring, now.start, now.size, now.draws
-                ring[start - 1] = element
-                chosen = start + (draws.left or draws.more()).pop() % size
-                if chosen >= size:
-                    chosen -= size
-                leaving: Element = ring[chosen]
-                ring[chosen] = ring[start]
+                ring[start - 1] = pair
+                chosen_slot = start + (draws.left or now.draw()).pop() % size
+                if chosen_slot >= size:
+                    chosen_slot -= size
+                leaving: Element = ring[chosen_slot][0]
+                ring[chosen_slot] = ring[start]
                 ring[start] = None
                 now.start = start + 1 if start + 1 < size else 0
                 return leaving
@@ -201,7 +313,7 @@ class Shuffled:
             if now.more and now.count < now.size:
                 now.fill(now.size)
             if now.passing:
-                return now.passing.pop(0)
+                return now.passing.pop(0)[0]
             if now.count:
                 self._any = True
                 if not now.more:
@@ -216,7 +328,8 @@ class Shuffled:
 
     def held(self) -> tuple[int, int]:
         """Elements in the buffer, and their bytes."""
-        return bytes_of_all(slot for one in (self._pass, self._ahead) if one is not None for slot in list(one.ring))
+        slots = [slot for one in (self._pass, self._ahead) if one is not None for slot in list(one.ring)]
+        return bytes_of_all(slot[0] for slot in slots if slot is not None)
 
     def _fill_ahead(self) -> None:
         if self._ahead is None:
@@ -228,7 +341,7 @@ class Shuffled:
         """Close the inputs."""
         for one in (self._pass, self._ahead):
             if one is not None:
-                close(one.input)
+                close(one.tape.inner)
         self._pass = self._ahead = None
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, repeat
+from itertools import chain, islice, repeat
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..random import hash64, mix64
 from ..spec import Compound, Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from .base import Context, Element, Hole, Stream
 from .files import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
+from .state import ENDLESS, Counted, State, as_number, below, number, replayed, start_of
 
 __all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "RangeFlow", "RecordsFlow", "SlicesFlow"]
 
@@ -30,11 +32,12 @@ class RangeFlow:
     numbers: range
     dtype: np.dtype[Any]
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         stream = Stream(mix64(at.key, hash64("range")), "range")
-        starts = range(0, len(self.numbers), _BLOCK)
+        done = 0 if state is None else number(state, "n")
+        starts = range(done, len(self.numbers), _BLOCK)
         scalars = chain.from_iterable(self._block(self.numbers[start : start + _BLOCK]) for start in starts)
-        return numbered(zip(scalars), stream)
+        return Numbered(zip(scalars), stream, done)
 
     def _block(self, numbers: range) -> Iterable[Any]:
         """Some of the numbers as scalars, one by one where they may not fit: the error comes where the number is."""
@@ -52,9 +55,30 @@ class RangeFlow:
         return block.astype(kind, copy=False)
 
 
-def numbered(rows: Iterable[Any], stream: Stream) -> Iterator[Element]:
-    """Rows of one stream as elements, their positions counted from 0."""
-    return zip(rows, repeat(stream), count())
+class Numbered(Iterator[Element]):
+    """Rows of one stream as elements, their positions counted in C.
+
+    Args:
+        rows: the columns of each element.
+        stream: of all of them.
+        done: the first position.
+    """
+
+    __slots__ = ("_items", "_positions")
+
+    def __init__(self, rows: Iterable[Any], stream: Stream, done: int = 0) -> None:
+        self._positions = iter(range(done, ENDLESS))
+        self._items: Iterator[Element] = zip(rows, repeat(stream), self._positions)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """The next position."""
+        return {"n": ENDLESS - length_hint(self._positions)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +96,21 @@ class SlicesFlow:
     whole: bool = False
     names: tuple[str, ...] | None = None
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         stream = Stream(mix64(at.key, hash64("slices")), "from_tensor_slices")
         if self.whole:
-            return iter([(self.leaves, stream, 0)])
+            return replayed(lambda: iter([(self.leaves, stream, 0)]), at, state)
         rows = zip(*self.leaves, strict=True)
-        if self.names is None:
-            return numbered(rows, stream)
+        names = self.names
+        if names is None:
+            done = 0 if state is None else number(state, "n")
+            return Numbered(islice(rows, done, None) if done else rows, stream, done)
+        return replayed(lambda: self._named(at, rows, names), at, state)
+
+    def _named(self, at: Context, rows: Iterator[Any], names: Sequence[str]) -> Iterator[Element]:
         seen: dict[str, int] = {}
-        return (
-            (row, named_stream(at, row[0].decode(errors="surrogateescape"), name, seen), 0)
-            for row, name in zip(rows, self.names, strict=True)
-        )
+        for row, name in zip(rows, names, strict=True):
+            yield row, named_stream(at, row[0].decode(errors="surrogateescape"), name, seen), 0
 
 
 def named_stream(at: Context, shown: str, name: str, seen: dict[str, int]) -> Stream:
@@ -100,7 +127,10 @@ class FilesFlow:
     paths: tuple[str, ...]
     names: tuple[str, ...]
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return replayed(lambda: self._listed(at), at, state)
+
+    def _listed(self, at: Context) -> Iterator[Element]:
         seen: dict[str, int] = {}
         for path, name in zip(self.paths, self.names, strict=True):
             yield (path.encode(errors="surrogateescape"),), named_stream(at, path, name, seen), 0
@@ -110,8 +140,8 @@ class FilesFlow:
 class ParamFlow:
     """The one outer element of an inner dataset."""
 
-    def open(self, at: Context) -> Iterator[Element]:
-        return iter([(at.params[-1], Stream(at.key, "element"), 0)])
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element"), 0)]), at, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +159,10 @@ class GeneratorFlow:
         """The structure of the first element, once there was one."""
         return self.seen[0] if self.seen else None
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return replayed(lambda: self._elements(at), at, state)  # nobody knows how to begin in the middle
+
+    def _elements(self, at: Context) -> Iterator[Element]:
         stream = Stream(mix64(at.key, hash64("generator")), "from_generator")
         try:
             values = iter(self.generator(*self.args))
@@ -313,18 +346,48 @@ class RecordsFlow:
     ahead: bool = False
     index: str = "memory"
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
         for value, _, _ in self.source.open(at):
             path = value[self.column].decode(errors="surrogateescape")
             stream = Stream(mix64(at.key, hash64("records")), path, "offset")
             remote = is_url(path)
             if self.references and not self.compression and not remote:
-                rows = HeaderWalker(path, where=self.index).rows(stream)
-                return (
-                    row if type(row[0][0]) is Reference else element_of((row[2], row[0][0]), stream) for row in rows
-                )
+                return _References(path, stream, self.index, below(state, "offset"))
             readers = reader_pool(at, path, self.ahead)
             block = REMOTE_BLOCK if remote else BLOCK
-            reader = RecordReader(path, compression=self.compression, readers=readers, block=block)
-            return ReaderIterator(reader, stream)
-        return iter(())
+            reader = RecordReader(
+                path, compression=self.compression, readers=readers, block=block, start=start_of(state)
+            )
+            return ReaderIterator(reader, stream, at, state)
+        return Counted(iter(()))
+
+
+class _References(Iterator[Element]):
+    """References to the records of a file. Its state is the offset of the last one that was given."""
+
+    def __init__(self, path: str, stream: Stream, index: str, last: State) -> None:
+        start = 0 if last is None else as_number(last, "offset")
+        self._last: Any = (None, None, last)
+        self._items = self._elements(HeaderWalker(path, start=start, where=index).rows(stream), stream)
+        if last is not None:
+            next(self._items, None)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _elements(self, rows: Iterator[Any], stream: Stream) -> Generator[Element, None, None]:
+        for row in rows:
+            element = row if type(row[0][0]) is Reference else element_of((row[2], row[0][0]), stream)
+            self._last = element
+            yield element
+
+    def snapshot(self) -> State:
+        """The offset of the last record."""
+        return {"offset": self._last[2]}
+
+    def close(self) -> None:
+        """End the walk."""
+        self._items.close()

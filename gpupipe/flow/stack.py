@@ -126,7 +126,7 @@ def pad_rows(
         if any(n > m for n, m in zip(row.shape, target, strict=True)):
             raise mismatch(leaf, target, row.shape, elements[0], element, "padded_batch")
         inside: tuple[Any, ...] = (i, *(slice(n) for n in row.shape))
-        out[inside] = row
+        out[inside] = row[()]  # the byte string of an array of rank 0, else the array
     return out
 
 

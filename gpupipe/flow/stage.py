@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from .base import Context, Element
 from .channel import Channel, Closed
 from .elements import close
+from .formed import INLINE, Forming, Point
 from .forming import BatchFormer, Former, Group, RowFormer, UnstackFormer
 from .groups import Assembler, Stage
-from .work import Work
+from .state import State, below, drop, number
+from .work import Finished, Work
 
 __all__ = ["StageFlow"]
 
@@ -20,28 +22,37 @@ __all__ = ["StageFlow"]
 class StageFlow(Stage):
     """A stage as a flow."""
 
-    def open(self, at: Context) -> Iterator[Element]:
-        source = self.source.open(at)
-        former: Former
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        threaded = self.program is not None and self.executor is not None
+        forming = Forming(
+            self.source,
+            at,
+            below(state, "former"),
+            lambda source: self._former(source, at),
+            0.0 if threaded else INLINE,
+        )
+        given = 0 if state is None else number(state, "given")
+        items: _Threaded | _Inline = _Threaded(self, at, forming) if threaded else _Inline(self, at, forming)
+        drop(items, given, at)
+        return items
+
+    def _former(self, source: Iterator[Element], at: Context) -> Former:
         if self.how == "batch":
-            former = BatchFormer(source, self.size, self.drop, at.run, self.aligned, self.ignores)
-        elif self.how == "rows":
-            former = RowFormer(source, self.size, at.run)
-        else:
-            assert self.host is not None
-            former = UnstackFormer(source, self.host.compile(at), at.run, self.aligned)
-        if self.program is None or self.executor is None:
-            return _Inline(self, at, former, source)
-        return _Threaded(self, at, former, source)
+            return BatchFormer(source, self.size, self.drop, at.run, self.aligned, self.ignores)
+        if self.how == "rows":
+            return RowFormer(source, self.size, at.run)
+        assert self.host is not None
+        return UnstackFormer(source, self.host.compile(at), at.run, self.aligned)
 
 
 class _Inline:
     """A stage without images: runs where it is asked."""
 
-    def __init__(self, flow: StageFlow, at: Context, former: Former, source: Iterator[Element]) -> None:
+    def __init__(self, flow: StageFlow, at: Context, forming: Forming) -> None:
         self._assembler = Assembler(flow, at)
-        self._former = former
-        self._source = source
+        self._forming = forming
+        self._before: Point | None = None  # the item whose elements are given
+        self._given = 0
         self._ready: deque[Element] = deque()
 
     def __iter__(self) -> Iterator[Element]:
@@ -49,29 +60,46 @@ class _Inline:
 
     def __next__(self) -> Element:
         while not self._ready:
-            group = self._former.next()
+            before = self._forming.point()
+            group = self._forming.next()
             if group is None:
+                self._before = None
                 raise StopIteration
+            self._before, self._given = before, 0
             if not isinstance(group, Group):
+                self._before = None
                 return group
             self._ready.extend(self._assembler.deliver(group, None, ()))
-        return self._ready.popleft()
+        self._given += 1
+        element = self._ready.popleft()
+        if not self._ready:
+            self._before = None
+        return element
+
+    def snapshot(self) -> State:
+        """Where the former stands, and how many elements of the last group were given."""
+        if self._before is None:
+            return {"former": self._forming.exact().state(), "given": 0}
+        return {"former": self._before.state(), "given": self._given}
 
     def close(self) -> None:
         """Close the input."""
-        close(self._source)
+        close(self._forming.source)
 
 
 class _Threaded:
     """A stage with images: feeder and runner threads, a channel of what is finished."""
 
-    def __init__(self, flow: StageFlow, at: Context, former: Former, source: Iterator[Element]) -> None:
+    def __init__(self, flow: StageFlow, at: Context, forming: Forming) -> None:
         assert flow.program is not None and flow.executor is not None
         settings = at.run.settings
         self._items: deque[Element] = deque()
-        self._out: Channel[list[Element]] = Channel(max(1, flow.ready), settings.host_memory)
+        self._before = self._after = forming.point()
+        self._given = 0
+        self._whole = True
+        self._out: Channel[Finished] = Channel(max(1, flow.ready), settings.host_memory)
         at.run.holds(self._out, f"{flow.label}({flow.size})")
-        self._work = Work(flow, at, former, source, self._out)
+        self._work = Work(flow, at, forming, self._out)
         self._run = at.run
         self._forget = self._run.on_close(self.close)
         self._started = False
@@ -85,11 +113,24 @@ class _Threaded:
             self._work.start()
         while not self._items:
             try:
-                self._items.extend(self._out.get())
+                done = self._out.get()
             except Closed:
                 self.close()
                 raise StopIteration from None
+            if done.before is not self._before:
+                self._before, self._given = done.before, 0
+            self._items.extend(done.elements)
+            self._whole = done.after is not None
+            if done.after is not None:
+                self._after = done.after
+        self._given += 1
         return self._items.popleft()
+
+    def snapshot(self) -> State:
+        """Where the former stood before what was given last, and how much of it was given."""
+        if self._whole and not self._items:
+            return {"former": self._after.state(), "given": 0}
+        return {"former": self._before.state(), "given": self._given}
 
     def close(self, wait: bool = True) -> None:
         """Stop both threads and wait for them."""

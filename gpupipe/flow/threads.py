@@ -11,12 +11,13 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any
 
 __all__ = ["PATIENCE", "DaemonPool", "join"]
 
 PATIENCE = 2.0
-"""Seconds to wait for a thread at the end. Only a user's function can take that long."""
+"""Seconds to wait for a thread at the end. Only a user's function, or the system, can take that long."""
 
 logger = logging.getLogger("gpupipe")
 
@@ -28,11 +29,13 @@ def join(threads: Sequence[threading.Thread]) -> None:
             continue
         thread.join(PATIENCE)
         if thread.is_alive():
-            logger.warning("%s still runs a function of the chain after %.0f s", thread.name, PATIENCE)
+            logger.warning("%s still runs a function of the chain, or a read, after %.0f s", thread.name, PATIENCE)
 
 
 class DaemonPool:
     """Runs functions in a fixed number of daemon threads, in the order in which they were submitted.
+
+    Each runs in the context of whoever submitted it: under the limits of its run, for one.
 
     Args:
         count: how many threads; they start with the first function.
@@ -62,7 +65,7 @@ class DaemonPool:
             for thread in self._threads:
                 thread.start()
         future: Future[Any] = Future()
-        self._work.put((future, fn, args))
+        self._work.put((future, copy_context().run, (fn, *args)))
         return future
 
     def close(self, wait: bool = True) -> None:

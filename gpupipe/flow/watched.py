@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .base import Context, Element, Flow
 from .elements import Wrapped
+from .state import State, below
 from .watch import Watch
 
 __all__ = ["GivenFlow", "TakenFlow", "Watched"]
@@ -34,8 +35,8 @@ class TakenFlow:
     source: Flow
     watched: Watched
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         return Wrapped(self._taken(inner, at), inner)
 
     def _taken(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
@@ -56,8 +57,8 @@ class GivenFlow:
     source: Flow
     watched: Watched
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
         return Wrapped(self._given(inner), inner)
 
     def _given(self, inner: Iterator[Element]) -> Iterator[Element]:

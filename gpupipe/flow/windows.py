@@ -6,10 +6,11 @@ it out and fills up from what follows, "replace" lets the last good element stan
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from ..plan.windows import Held
 from ..ragged import stack_arrays
 from ..random import ROOT, mix64
 from ..spec import LEAF, read_only
-from .base import BatchStream, Context, Element, Flow, Hole, Run, Stream
-from .elements import Wrapped, counts
+from .base import BatchStream, Context, Element, Flow, Hole, Run, Stream, stand_in
+from .elements import close, counts
 from .forming import batch_of_holes, raised
 from .python_map import PythonFunction
 from .shuffle import keep
 from .stack import mismatch, one_dtype, pad_rows, stack_rows
+from .state import State, below, drop, number, replayed
+from .tape import Ahead, Tape
 
 __all__ = ["Buckets", "Datasets", "GroupFlow", "Groups", "HeldFlow", "RowsFlow", "WindowFlow", "int_of"]
 
@@ -40,22 +43,22 @@ def sifted(source: Iterator[Element], run: Run) -> Iterator[Element]:
     for element in source:
         if run.stopped.is_set():
             return
-        value, stream, position = element
+        value = element[0]
         if type(value) is not Hole:
             good = keep(element)
             if on_error == "replace":
                 last = good[0]
-                yield from ((last, where, at) for _, where, at in early)
+                yield from (stand_in(last, hole) for hole in early)
                 early.clear()
             yield good
         elif value.raised or on_error == "raise":
             yield element if value.raised else raised(element)
         else:
-            run.leave_out(value)
+            run.leave_out(element)
             if on_error == "replace" and last is None:
                 early.append(element)
             elif on_error == "replace":
-                yield last, stream, position
+                yield stand_in(last, element)
 
 
 def place_of(element: Element) -> tuple[Stream, int]:
@@ -114,7 +117,10 @@ class HeldFlow:
     elements: tuple[Element, ...]
     base: int
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return replayed(lambda: self._elements(at), at, state)
+
+    def _elements(self, at: Context) -> Iterator[Element]:
         own = at.key in (self.base, ROOT)
         streams: dict[int, Stream] = {}
 
@@ -156,40 +162,124 @@ class WindowFlow:
     datasets: Datasets
     aligned: bool = False
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        aligned = self.aligned and at.run.settings.on_error != "replace"
-        return Wrapped(self._windows(map(keep, inner) if aligned else sifted(inner, at.run), at), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # Under "replace" the last good element may be needed, which no state holds.
+        if at.run.settings.on_error == "replace":
+            return replayed(lambda: _Windows(self, at, None), at, state)
+        return _Windows(self, at, state)
 
-    def _windows(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
-        span = (self.size - 1) * self.stride + 1
-        held: list[Element] = []
-        first = start = number = 0  # input index of held[0], that of the window, how many windows there were
+    def window(self, rows: list[Element], at: Context, number: int) -> Element:
+        """The window of some elements."""
+        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
+        return (self.datasets.leaves(rows, at, number) if bad is None else bad, *place_of(rows[0]))
+
+
+class Gathering(Iterator[Element]):
+    """A step that gathers elements. Its state begins in front of the oldest one that it holds.
+
+    What is held is read once more, and so are errors that were passed on since: those are passed over.
+
+    Args:
+        source: the input.
+        at: where it is opened.
+        state: what `snapshot` gave.
+
+    Attributes:
+        tape: the input.
+    """
+
+    def __init__(self, source: Flow, at: Context, state: State) -> None:
+        self.tape = Tape(source, at, below(state, "input"))
+        self._errors: deque[int] = deque()  # numbers of the errors that were passed on
+        self._items = self.run(at)
+        if state is not None:
+            drop(self._items, number(state, "errors"), at)
+
+    @abstractmethod
+    def run(self, at: Context) -> Iterator[Element]:
+        """The elements."""
+
+    @abstractmethod
+    def oldest(self) -> int:
+        """The number of the first element that is held; that of the next one if none is."""
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def passed(self) -> None:
+        """Note that what was taken last is an error that is passed on."""
+        self._errors.append(self.tape.count - 1)
+
+    def mark(self) -> None:
+        """Mark a place to begin again, if it is time."""
+        oldest = self.oldest()
+        while self._errors and self._errors[0] < oldest:
+            self._errors.popleft()
+        if self.tape.due():
+            self.tape.mark()
+            self.tape.forget(oldest)
+
+    def snapshot(self) -> State:
+        """Where the input stood before the oldest element that is held, and how many errors were passed on since."""
+        oldest = self.oldest()
+        return {"input": self.tape.state(oldest), "errors": sum(place >= oldest for place in self._errors)}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._items)
+        close(self.tape.inner)
+
+
+class _Windows(Gathering):
+    def __init__(self, flow: WindowFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._held: list[tuple[Element, int]] = []
+        # Input index of held[0], that of the window, how many windows there were.
+        names = ("first", "start", "windows")
+        self._first, self._start, self._number = (0 if state is None else number(state, name) for name in names)
+        super().__init__(flow.source, at, state)
+
+    def oldest(self) -> int:
+        return self._held[0][1] if self._held else self.tape.count
+
+    def snapshot(self) -> State:
+        """The same, and which window is next."""
+        places = {"first": self._first, "start": self._start, "windows": self._number}
+        return {**super().snapshot(), **places}
+
+    def run(self, at: Context) -> Iterator[Element]:
+        flow, held = self._flow, self._held
+        aligned = flow.aligned and at.run.settings.on_error != "replace"
+        items = map(keep, self.tape.items) if aligned else sifted(self.tape.items, at.run)
+        span = (flow.size - 1) * flow.stride + 1
         more = True
         while more or held:
-            while more and first + len(held) < start + span:
+            while more and self._first + len(held) < self._start + span:
+                self.mark()
                 element = None if at.run.stopped.is_set() else next(items, None)
                 if element is None:
                     more = False
                 elif not counts(element):
+                    self.passed()
                     yield element
-                elif first < start and not held:  # between two windows
-                    first += 1
+                elif self._first < self._start and not held:  # between two windows
+                    self._first += 1
                 else:
-                    held.append(element)
-            rows = held[start - first : start - first + span : self.stride]
-            if not rows or (self.drop and first + len(held) < start + span):
+                    held.append((element, self.tape.count - 1))
+            begin = self._start - self._first
+            rows = [element for element, _ in held[begin : begin + span : flow.stride]]
+            if not rows or (flow.drop and self._first + len(held) < self._start + span) or at.run.stopped.is_set():
                 return
-            yield self._window(rows, at, number)
-            number += 1
-            start += self.shift
-            gone = min(self.shift, len(held))
+            window = flow.window(rows, at, self._number)
+            self._number += 1
+            self._start += flow.shift
+            gone = min(flow.shift, len(held))
             del held[:gone]
-            first += gone
-
-    def _window(self, rows: list[Element], at: Context, number: int) -> Element:
-        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
-        return (self.datasets.leaves(rows, at, number) if bad is None else bad, *place_of(rows[0]))
+            self._first += gone
+            yield window
 
 
 def int_of(who: str, what: str, element: Element) -> int:
@@ -326,59 +416,104 @@ class GroupFlow:
     source: Flow
     groups: Groups | Buckets
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        return Wrapped(self._grouped(sifted(self._keyed(inner, at), at.run), at), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if at.run.settings.on_error == "replace":  # as in `WindowFlow`
+            return replayed(lambda: _Grouped(self, at, None), at, state)
+        return _Grouped(self, at, state)
 
-    def _keyed(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
+    @property
+    def who(self) -> str:
+        """The method, for messages."""
+        return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
+
+
+class _Grouped(Iterator[Element]):
+    """The running grouping. Its state has the numbers of the elements that wait for their group to be full."""
+
+    def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._at = at
+        self._ahead = Ahead(flow.source, at, below(state, "ahead"))
+        self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
+        self._number = 0 if state is None else number(state, "groups")
+        items = sifted(self._keyed(self._ahead.tape.items), at.run)
+        for element, place in self._ahead.again:
+            for keyed in self._keyed(iter((element,))):
+                self._add(keyed, place)
+        self._items = self._groups(items)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Where the input stands, which elements wait, and how many groups there were."""
+        places = [place for _, rows in self._waiting.values() for _, place in rows]
+        return {"ahead": self._ahead.state(sorted(places)), "groups": self._number}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._items)
+        close(self._ahead.tape.inner)
+
+    def _keyed(self, items: Iterator[Element]) -> Iterator[Element]:
         """Elements with their key as a last column; holes where there is none."""
-        groups = self.groups
-        for element in inner:
+        groups, tape = self._flow.groups, self._ahead.tape
+        for element in items:
+            if tape.due():
+                tape.mark()
+                waiting = (rows[0][1] for _, rows in self._waiting.values() if rows)
+                tape.forget(min(waiting, default=tape.count - 1))
             columns, stream, position = element
             if type(columns) is Hole:
                 yield element
                 continue
             try:
-                key = groups.key_of(element, at)
+                key = groups.key_of(element, self._at)
             except DataError as error:
-                yield Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+                yield Hole(error.at(stream.name, position, self._flow.who, stream.unit)), stream, position
             else:
                 yield (*columns, key), stream, position
 
-    def _grouped(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
-        groups = self.groups
-        waiting: dict[Any, tuple[int, list[Element]]] = {}
-        number = 0
+    def _add(self, element: Element, place: int) -> Any:
+        """Put an element to its group; the answer is the key of the group if it is full, or a hole in its place."""
+        columns, stream, position = element
+        key = columns[-1]
+        row = (columns[:-1], stream, position)
+        if key not in self._waiting:
+            try:
+                self._waiting[key] = self._flow.groups.size_of(key, row, self._at), []
+            except DataError as error:
+                return Hole(error.at(stream.name, position, self._flow.who, stream.unit))
+        size, rows = self._waiting[key]
+        rows.append((row, place))
+        return (key,) if len(rows) == size else None
+
+    def _groups(self, items: Iterator[Element]) -> Iterator[Element]:
         for element in items:
             columns, stream, position = element
             if type(columns) is Hole:
                 yield element
                 continue
-            key = columns[-1]
-            row = (columns[:-1], stream, position)
-            if key not in waiting:
-                try:
-                    waiting[key] = groups.size_of(key, row, at), []
-                except DataError as error:
-                    yield Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
-                    continue
-            size, rows = waiting[key]
-            rows.append(row)
-            if len(rows) == size:
-                del waiting[key]
-                given = groups.give(key, rows, True, at, number)
-                number += 1
-                if given is not None:
-                    yield given
-        for key in sorted(waiting):
-            given = groups.give(key, waiting[key][1], False, at, number)
-            number += 1
-            if given is not None:
-                yield given
+            full = self._add(element, self._ahead.tape.count - 1)
+            if isinstance(full, Hole):
+                yield full, stream, position
+            elif full is not None:
+                yield from self._given(full[0], True)
+        if self._at.run.stopped.is_set():
+            return
+        for key in sorted(self._waiting):
+            yield from self._given(key, False)
 
-    @property
-    def _who(self) -> str:
-        return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
+    def _given(self, key: Any, full: bool) -> Iterator[Element]:
+        """What a group becomes."""
+        rows = [row for row, _ in self._waiting.pop(key)[1]]
+        made = self._flow.groups.give(key, rows, full, self._at, self._number)
+        self._number += 1
+        if made is not None:
+            yield made
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,28 +539,13 @@ class RowsFlow:
     who: str
     aligned: bool = False
 
-    def open(self, at: Context) -> Iterator[Element]:
-        inner = self.source.open(at)
-        aligned = self.aligned and at.run.settings.on_error != "replace"
-        return Wrapped(self._batches(inner if aligned else sifted(inner, at.run), at), inner)
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if at.run.settings.on_error == "replace":  # as in `WindowFlow`
+            return replayed(lambda: _Rows(self, at, None), at, state)
+        return _Rows(self, at, state)
 
-    def _batches(self, items: Iterator[Element], at: Context) -> Iterator[Element]:
-        sizes = cycle(self.sizes)
-        size, rows = next(sizes), list[Element]()
-        for element in items:
-            if at.run.stopped.is_set():
-                return
-            if not counts(element):
-                yield element
-                continue
-            rows.append(element)
-            if len(rows) == size:
-                yield self._batch(rows)
-                size, rows = next(sizes), []
-        if rows and not self.drop:
-            yield self._batch(rows)
-
-    def _batch(self, rows: list[Element]) -> Element:
+    def batch(self, rows: list[Element]) -> Element:
+        """A batch of some elements."""
         bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
         if bad is not None:
             return batch_of_holes(rows, bad)
@@ -449,3 +569,44 @@ class RowsFlow:
             return stack_arrays(column, rank, self.splits[i])
         except OverflowError as error:
             raise DataError(f"{error}; use row_splits_dtype='int64'", stage=self.who) from error
+
+
+class _Rows(Gathering):
+    def __init__(self, flow: RowsFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._rows: list[Element] = []
+        self._begin = 0  # number of the first of these rows
+        self._number = 0 if state is None else number(state, "batches")
+        super().__init__(flow.source, at, state)
+
+    def oldest(self) -> int:
+        return self._begin if self._rows else self.tape.count
+
+    def snapshot(self) -> State:
+        """The same, and how many batches there were."""
+        return {**super().snapshot(), "batches": self._number}
+
+    def run(self, at: Context) -> Iterator[Element]:
+        flow, tape = self._flow, self.tape
+        aligned = flow.aligned and at.run.settings.on_error != "replace"
+        sizes = flow.sizes
+        for element in tape.items if aligned else sifted(tape.items, at.run):
+            if at.run.stopped.is_set():
+                return
+            if not counts(element):
+                self.passed()
+                yield element
+                continue
+            if not self._rows:
+                self._begin = tape.count - 1
+            self._rows.append(element)
+            if len(self._rows) == sizes[self._number % len(sizes)]:
+                yield self._cut()
+                self.mark()
+        if self._rows and not flow.drop and not at.run.stopped.is_set():
+            yield self._cut()
+
+    def _cut(self) -> Element:
+        rows, self._rows = self._rows, []
+        self._number += 1
+        return self._flow.batch(rows)

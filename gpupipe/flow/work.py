@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,16 +22,18 @@ import numpy as np
 from ..errors import DataError, DecodeError, GpupipeError
 from ..evaluate import BatchValues
 from ..extract.decode import MOST_PIXELS
+from ..extract.waiting import LIMITS
 from ..graph import Apply
 from ..transform.program import BatchFailed, Executor, Feed
-from .base import RUNNING, Context, Element, Hole, locate
+from .base import RUNNING, Context, Element, Hole, locate, stand_in
 from .channel import Channel, Closed
 from .elements import close
-from .forming import BatchFormer, Former, Group, batch_of_holes, raised
+from .formed import Forming, Point
+from .forming import BatchFormer, Group, batch_of_holes, raised
 from .groups import Assembler, Stage, failed_batch
 from .threads import join
 
-__all__ = ["IN_FLIGHT", "Work"]
+__all__ = ["IN_FLIGHT", "Finished", "Work"]
 
 IN_FLIGHT = 2
 """Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
@@ -52,23 +54,46 @@ class Job:
     bad: dict[int, DataError] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Turn:
+    """Something that the former gave, or a part of what became of it.
+
+    Attributes:
+        item: what is next to be delivered.
+        before: where the former stood before it.
+        after: where it stood behind it; None where more comes of the same.
+    """
+
+    item: Job | Element
+    before: Point
+    after: Point | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Elements on their way to the user, with the places of a `Turn`."""
+
+    elements: list[Element]
+    before: Point
+    after: Point | None
+
+
 class Work:
     """The two threads of a stage. They know the run and the channel, never the iterator that the user holds."""
 
-    def __init__(
-        self, flow: Stage, at: Context, former: Former, source: Iterator[Element], out: Channel[list[Element]]
-    ) -> None:
+    def __init__(self, flow: Stage, at: Context, forming: Forming, out: Channel[Finished]) -> None:
         self._flow = flow
-        self._former = former
-        self._source = source
+        self._forming = forming
+        self._former = forming.former
+        self._source = forming.source
         self._out = out
         self._assembler = Assembler(flow, at)
         self._run = at.run
         self._settings = at.run.settings
         self._counters = at.run.count(flow.label)
-        self._forming = threading.Lock()
+        self._lock = threading.Lock()  # held by whoever works with the former
         self._changed = threading.Condition()
-        self._jobs: deque[Job | Element] = deque()
+        self._jobs: deque[Turn] = deque()
         self._finished = False
         self._stopped = False
         self._failure: BaseException | None = None
@@ -99,16 +124,18 @@ class Work:
     def _feed(self) -> None:
         MOST_PIXELS.set(self._settings.max_pixels)
         RUNNING.set(self._run)
+        LIMITS.set(self._run.limits)
         try:
             while self._wait_for_room():
-                with self._forming:
-                    item = self._former.next()
+                with self._lock:
+                    before = self._forming.point()
+                    item = self._forming.next()
                     job = self._prepare(item) if isinstance(item, Group) else item
                     with self._changed:
                         if job is None:
                             self._finished = True
                         else:
-                            self._jobs.append(job)
+                            self._jobs.append(Turn(job, before, self._forming.point()))
                         self._changed.notify_all()
         except BaseException as error:
             with self._changed:
@@ -166,20 +193,21 @@ class Work:
 
     def _execute(self) -> None:
         executor: Executor | None = None
-        flight: deque[Job | Element] = deque()
+        flight: deque[Turn] = deque()
         try:
             while True:
                 # A batch in parts runs alone, one part after the other: nothing is started behind it.
-                alone = bool(flight) and in_parts(flight[-1])
-                job = None if alone else self._take(wait=not flight)
-                if job is not None:
+                alone = bool(flight) and in_parts(flight[-1].item)
+                turn = None if alone else self._take(wait=not flight)
+                if turn is not None:
+                    job = turn.item
                     if isinstance(job, Job):
                         if executor is None:
                             assert self._flow.executor is not None and self._flow.program is not None
                             executor = self._flow.executor(self._flow.program, self._room or self._flow.size)
                         if len(job.feeds) == 1:
                             executor.submit(job.feeds[0])
-                    flight.append(job)
+                    flight.append(turn)
                     if len(flight) < IN_FLIGHT and not in_parts(job):
                         continue
                 if not flight:
@@ -197,7 +225,7 @@ class Work:
             if executor is not None:
                 executor.close()
 
-    def _take(self, wait: bool) -> Job | Element | None:
+    def _take(self, wait: bool) -> Turn | None:
         """The next job. Without `wait` only one that is there; None then, or at the end of the input."""
         with self._changed:
             while True:
@@ -213,21 +241,22 @@ class Work:
                     return None
                 self._changed.wait()
 
-    def _deliver(self, job: Job | Element, flight: deque[Job | Element], executor: Executor | None) -> None:
+    def _deliver(self, turn: Turn, flight: deque[Turn], executor: Executor | None) -> None:
+        job = turn.item
         if not isinstance(job, Job):
-            self._out.put([job])
+            self._out.put(Finished([job], turn.before, turn.after))
             return
         if job.bad:
-            self._repair(job, BatchFailed("", job.bad), flight, executor)
+            self._repair(turn, job, BatchFailed("", job.bad), flight, executor)
             return
         if job.error is not None:
-            self._out.put([failed_batch(job.group, job.error)])
+            self._out.put(Finished([failed_batch(job.group, job.error)], turn.before, turn.after))
             return
         try:
             results = self._collect(job, executor)
         except BatchFailed as failure:
             assert executor is not None
-            self._repair(job, failure, flight, executor)
+            self._repair(turn, job, failure, flight, executor)
             return
         if self._flow.to_host:
             results = [host_copy(result) for result in results]
@@ -237,7 +266,7 @@ class Work:
         size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is not Hole for leaf in value)
         self._counters.elements += len(job.group.rows)
         self._counters.bytes += size
-        self._out.put(elements, size)
+        self._out.put(Finished(elements, turn.before, turn.after), size)
 
     def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
         """The results of a job. All its parts run even if one fails, so that every bad row is known."""
@@ -260,46 +289,61 @@ class Work:
             return parts[0] if parts else []
         return [_joined(column) for column in zip(*parts, strict=True)]
 
-    def _repair(self, job: Job, failure: BatchFailed, flight: deque[Job | Element], executor: Executor | None) -> None:
+    def _repair(
+        self, turn: Turn, job: Job, failure: BatchFailed, flight: deque[Turn], executor: Executor | None
+    ) -> None:
         """Find the bad rows of a failed group, make them holes, and put everything that was not delivered back."""
         later = [self._dropped(other, executor) for other in flight]
         flight.clear()
         bad = failure.causes or self._find(job, 0, job.group.rows, executor)
         if not bad:  # a run that fails and then works: nothing says which row it was
             raise GpupipeError(f"the graph failed once and ran on the same batch again: {failure.text}")
-        with self._forming, self._changed:
+        with self._lock, self._changed:
             if not self._former.reforms:
                 again = self._without(job.group, bad)
-                self._jobs.extendleft(reversed([*again, *later]))
+                last = len(again) - 1
+                parts = [Turn(item, turn.before, turn.after if i == last else None) for i, item in enumerate(again)]
+                self._jobs.extendleft(reversed([*parts, *later]))
                 self._changed.notify_all()
                 return
             assert isinstance(self._former, BatchFormer)
-            back = self._returned(job, bad, [*later, *self._jobs], self._former.take_back())
+            waiting = [other.item for other in later] + [other.item for other in self._jobs]
+            back, found = self._returned(job, bad, waiting, self._former.take_back())
             self._jobs.clear()
             self._former.put_back(back, self._last)
+            self._forming.back(turn.before, found)
             self._finished = False
             self._changed.notify_all()
 
     def _returned(
         self, job: Job, bad: dict[int, DataError], later: Sequence[Job | Element], rest: Sequence[Element]
-    ) -> list[Element]:
-        """Everything that was not delivered, as it came, with new holes: what goes back in front of the former."""
+    ) -> tuple[list[Element], list[tuple[Element, DataError]]]:
+        """Everything that was not delivered, as it came, with new holes, and the elements that these were with errors.
+
+        The first goes back in front of the former.
+        """
         jobs = [job, *(other for other in later if isinstance(other, Job))]
         waiting = {id(other) for other in later}
         taken = [element for other in jobs for element in other.group.taken] + list(rest)
         # Bad is what a row was made of: a stand-in's own hole is known, what it stood in with is not.
         causes = {id(job.group.rows[i][0]): error for i, error in bad.items()}
         back: list[Element] = []
+        found: list[tuple[Element, DataError]] = []
         for element in taken:
             value, stream, position = element
             if type(value) is not Hole:
                 error = causes.get(id(value))
-                back.append(element if error is None else (Hole(self._blamed(element, error)), stream, position))
+                if error is None:
+                    back.append(element)
+                    continue
+                blamed = self._blamed(element, error)
+                found.append((element, blamed))
+                back.append((Hole(blamed), stream, position))
             elif not value.raised:
                 back.append(element)
             elif id(element) in waiting:  # the others were raised already
                 back.append(_unraised(element))
-        return back
+        return back, found
 
     def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
         """A group that keeps its places, to be run again without its bad rows."""
@@ -315,21 +359,22 @@ class Work:
         good = [i for i in range(len(rows)) if i not in bad]
         if self._settings.on_error == "replace" and good:
             group.rows = [
-                rows[i] if i not in bad else (rows[_before(good, i)][0], *rows[i][1:]) for i in range(len(rows))
+                rows[i] if i not in bad else stand_in(rows[_before(good, i)][0], rows[i]) for i in range(len(rows))
             ]
         else:
             group.rows = [rows[i] for i in good]
         loud: list[Job | Element] = [raised(hole) for hole in holes] if self._settings.on_error == "raise" else []
-        for hole, _, _ in holes if not loud else []:
+        for hole in holes if not loud else []:
             self._run.leave_out(hole)
         return [*loud, self._prepare(group)] if group.rows else loud
 
-    def _dropped(self, job: Job | Element, executor: Executor | None) -> Job | Element:
+    def _dropped(self, turn: Turn, executor: Executor | None) -> Turn:
         """A job whose results are thrown away; it has to be run again."""
+        job = turn.item
         if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:
             with contextlib.suppress(BatchFailed):  # it will fail again when its turn comes
                 executor.collect()
-        return job
+        return turn
 
     def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
         """The bad rows among rows[start...], by halving in the same executor; nothing else is in flight."""
@@ -356,7 +401,7 @@ class Work:
         program = self._flow.program
         assert program is not None
         stage = next(
-            (value.op.name for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform"
+            (value.op.stage for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform"
         )
         return locate(error, row[1], row[2], stage)
 

@@ -12,11 +12,13 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import current_process, get_context
+from multiprocessing import process as started
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
@@ -51,10 +53,11 @@ GUARD = (
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """An element on its way: what came in, and what became of it."""
+    """An element on its way: what came in, its number in the input, and what became of it."""
 
     element: Element
     epoch: int
+    place: int = 0
     result: Any = None
     structure: Structure | None = None
     done: bool = False
@@ -144,6 +147,7 @@ class Workers:
             raise
         finally:
             theirs.close()
+        _PROCESSES.add(made)
         return _Worker(made, ours)
 
     # ---- handing out
@@ -333,6 +337,19 @@ class Workers:
             _join(workers, GRACE)
             for worker in workers:
                 _release(worker)
+
+
+_PROCESSES: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _disown() -> None:
+    """In a forked child: the workers are not its own, and multiprocessing would end them all when the child ends."""
+    children: set[Any] = getattr(started, "_children", set())
+    children.difference_update(_PROCESSES)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
 
 
 def _join(workers: list[_Worker], seconds: float) -> None:

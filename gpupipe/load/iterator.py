@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ClosedError, PlanError, PlanTypeError
+import numpy as np
+
+from ..errors import BadRecord, ClosedError, DataError, PlanError, PlanTypeError, StateError, TooManyBadError
 from ..extract.decode import MOST_PIXELS
-from ..flow.base import RUNNING, Context, Hole, Run
+from ..extract.forking import keep_for_ever
+from ..extract.waiting import LIMITS
+from ..flow.base import RUNNING, BatchStream, Context, Element, Hole, Run, Stream, stand_in, stands_in
 from ..flow.elements import close
 from ..flow.host import own_bytes
+from ..flow.state import REPLAYING, State, as_number, below, late_json, number, snapshot
+from ..flow.tape import Tape
 from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.node import Node, walk
 from ..spec import Compound, DatasetSpec, Structure, map_structure
+from ..transform.pool import ENDINGS
+from .state import Chain
 
 if TYPE_CHECKING:
     from ..optimize.memory import MemoryReport
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["DatasetIterator", "HostIterator", "OwnedIterator"]
 
 _RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
-_FORKED: list[Any] = []
+_ITERATORS: weakref.WeakSet[DatasetIterator] = weakref.WeakSet()
 
 
 class DatasetIterator(Iterator[Any]):
@@ -40,18 +50,32 @@ class DatasetIterator(Iterator[Any]):
         epoch: the number that its random draws depend on; None before the first `next` unless it was given.
     """
 
-    def __init__(self, plan: Node, settings: Settings, epochs: Any) -> None:
+    def __init__(
+        self, plan: Node, settings: Settings, epochs: Any, resumed: Callable[[int], Any] | None = None
+    ) -> None:
         self._plan = plan
         self._settings = settings
         self._epochs = iter(epochs)
+        self._resumed = resumed  # the epochs from a number on, where any number will do
+        self._chain = Chain(plan, settings)
+        self._state: State = None  # where the flow goes on
+        self._tape: Tape | None = None  # of the flow, where its last good element stands in for bad ones
+        self._begin = 0  # number of the item on that tape from which the elements given since can be made again
+        self._since = 0  # elements given since
+        self._delivered = 0
+        self._left_before = 0  # bad elements that were left out before the state that was loaded
         self._run: Run | None = None
         self._items: Any = None
         self._structure: Structure | None = None
         self._last: Any = None
         self._batched = False
-        self._early = 0
-        self._ready: list[Any] = []
+        self._share = False  # of bad elements, which `Options.max_bad` limits: what is delivered is counted
+        self._early: list[Stream] = []
+        self._given: Stream | None = None
+        self._rows = 1
+        self._ready: list[tuple[Any, Stream]] = []
         self._done = False
+        self._ended = False
         self._busy = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -74,6 +98,7 @@ class DatasetIterator(Iterator[Any]):
         if self._done:
             raise StopIteration
         token = MOST_PIXELS.set(self._settings.max_pixels)
+        limits = LIMITS.set(None if self._run is None else self._run.limits)
         try:
             if self._run is not None and RUNNING.get() is self._run:
                 raise _inside()
@@ -82,13 +107,21 @@ class DatasetIterator(Iterator[Any]):
                     raise _inside()
                 self._busy = True
                 try:
-                    return self._next()
+                    element = self._next()
+                    self._delivered += 1
+                    self._since += 1
+                except DataError:
+                    self._since += 1
+                    raise
                 finally:
                     self._busy = False
+            if self._done:  # closed by another thread meanwhile: what was cut short is not delivered
+                raise StopIteration
+            return element
         except StopIteration:
             self.close()
             raise
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, TooManyBadError):
             self.close()
             raise
         except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls
@@ -97,42 +130,92 @@ class DatasetIterator(Iterator[Any]):
                 f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
                 f"{sys.getrecursionlimit()} calls; let one function do what several do"
             ) from error
+        except Exception:
+            if self._done:  # ... and what that broke off is no error
+                self.close()
+                raise StopIteration from None
+            raise
         finally:
             MOST_PIXELS.reset(token)
+            LIMITS.reset(limits)
 
     def _next(self) -> Any:
         while True:
+            if self._done:
+                raise StopIteration
             if self._ready:
-                return self._ready.pop()
+                value, self._given = self._ready.pop()
+                return value
             items = self._items if self._items is not None else self._open()
             element = next(items, None)
             if element is None:
                 close(self._items)
-                self._items, self._last, self._early = None, None, 0
+                self._items, self._last, self._early = None, None, []
                 continue
             value = element[0]
             if type(value) is not Hole:
                 assert self._structure is not None
                 value = own_bytes(value)
+                self._given = element[1]
+                if self._batched or isinstance(element[1], BatchStream):
+                    self._rows = _rows(value[0])
+                if self._share:
+                    assert self._run is not None
+                    self._run.bad.good += max(1, self._rows)
+                if self._tape is not None and not self._early:
+                    self._here(self._tape.count - 1)
                 if self._settings.on_error == "replace":  # a copy, as the user may change what was delivered
                     self._last = value if self._batched else own_copy(value)
-                if self._early:
-                    self._ready = [self._structure.unflatten(own_copy(value)) for _ in range(self._early)]
-                    self._early = 0
+                if self._early:  # what stands in for them comes first
+                    self._ready = [(self._structure.unflatten(own_copy(value)), self._given)]
+                    self._ready += [(self._structure.unflatten(own_copy(value)), hole) for hole in self._early[:0:-1]]
+                    self._given = self._early[0]
+                    self._early = []
                 return self._structure.unflatten(value)
-            if value.raised or self._settings.on_error == "raise":
-                raise value.error.again()
             assert self._run is not None
-            self._run.leave_out(value)
+            if value.raised or self._settings.on_error == "raise":
+                self._run.note(element, "raised")
+                raise value.error.again()
+            self._run.leave_out(element)
             if self._settings.on_error == "replace":
+                other = stand_in(None, element)[1]
                 if self._last is not None and self._structure is not None:
+                    self._given = other
                     return self._structure.unflatten(own_copy(self._last))
-                self._early += 1
+                self._early.append(other)
 
     @property
     def left_out(self) -> int:
         """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
-        return 0 if self._run is None else self._run.left_out
+        return self._left_before + (0 if self._run is None else self._run.left_out)
+
+    @property
+    def errors(self) -> tuple[BadRecord, ...]:
+        """The bad elements so far, each once: left out, replaced or raised. The last 10,000, oldest first.
+
+        Those of batches that wait to be taken are among them. `Options.error_manifest` keeps all.
+        """
+        return () if self._run is None else self._run.bad.kept
+
+    @property
+    def valid(self) -> Any:
+        """Which rows of the last batch are what was read in their place: bool[B]; of a single element, a bool.
+
+        False for those that stand in for a bad one under ``on_error="replace"``. A Python function that changes the
+        number of rows takes their places from them: then all are False if one of the batch was. What comes out of a
+        cache in a file, or of a saved dataset, is True.
+
+        Raises:
+            PlanError: nothing was delivered yet.
+        """
+        given, rows = self._given, self._rows
+        if given is None:
+            raise PlanError("iterator.valid speaks of the last element, and there is none yet; call next() first")
+        if isinstance(given, BatchStream) and len(given.streams) == rows:
+            return np.array([not stands_in(row) for row in given.streams], bool)
+        if rows < 0 or not (self._batched or isinstance(given, BatchStream)):
+            return not stands_in(given)
+        return np.full(rows, not stands_in(given))
 
     def memory_report(self) -> MemoryReport:
         """What the buffers of the chain hold at this moment, and may hold, by step. Any thread may ask.
@@ -143,21 +226,129 @@ class DatasetIterator(Iterator[Any]):
 
         return memory_report(self._plan, self._settings, self._run or Run(self._settings))
 
+    def _here(self, place: int) -> None:
+        """The elements from item `place` of the tape on are what a state needs."""
+        assert self._tape is not None
+        self._begin, self._since = place, 0
+        if self._tape.due():
+            self._tape.mark()
+            self._tape.forget(place)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this iterator stands, as JSON: behind the last element that `next` returned.
+
+        `load_state_dict` goes on there, in another process too: the same elements follow, the same random numbers
+        included. It holds no data, only places: what was read, which pass it is, what a shuffle buffer holds (at most
+        16 bytes an element). What cannot be told by a place is made again: a generator from its begin, a memory cache
+        by reading its input, `unique` by seeing the elements again; see `explain()`.
+
+        Raises:
+            ClosedError: the iterator was closed before its end.
+            StateError: a step that has no state.
+        """
+        if os.getpid() != self._pid:
+            raise ClosedError("this iterator was created before a fork; make a new one in this process")
+        with self._lock:
+            if self._busy:
+                raise _inside()
+            if self._done and not self._ended:
+                raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
+            return {
+                **self._chain.head(),
+                "epoch": self.epoch,
+                "ended": self._ended,
+                "delivered": self._delivered,
+                "left_out": self.left_out,
+                "flow": late_json(self._flow_state()),
+            }
+
+    def _flow_state(self) -> State:
+        if self._ended:
+            return None
+        if self._items is None:
+            return self._state
+        if self._tape is not None:
+            return {"tape": self._tape.state(self._begin), "since": self._since}
+        return snapshot(self._items)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was called. Before the first `next`.
+
+        Args:
+            state: what `state_dict` returned, also after a round trip through JSON.
+
+        Raises:
+            StateError: it belongs to another chain, to other files, options or another version; says what is another.
+            PlanError: this iterator has begun already.
+        """
+        with self._lock:
+            if self._run is not None or self._done or self._state is not None:
+                raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
+            given = self._chain.check(state)
+            epoch, ended = given.get("epoch"), bool(given.get("ended"))
+            counts = [as_number(given.get(name), name) for name in ("delivered", "left_out")]
+            if epoch is not None:
+                self._epochs = self._epochs_from(as_number(epoch, "epoch"))
+            self._delivered, self._left_before = counts
+            self._state = given.get("flow")
+            if ended:
+                self.epoch = next(self._epochs, None)
+                self._done = self._ended = True
+
+    def _epochs_from(self, epoch: int) -> Any:
+        """The epochs that are left, this one first."""
+        if self._resumed is not None:
+            return iter(self._resumed(epoch))
+        for left in self._epochs:
+            if left == epoch:
+                return chain((left,), self._epochs)
+        raise StateError(f"load_state_dict needs a state of an epoch that this iterator has, got epoch {epoch}")
+
     def _open(self) -> Any:
         """Start the next epoch and give its elements; StopIteration where there is none."""
-        self.epoch = next(self._epochs)
+        epoch = next(self._epochs, None)
+        if epoch is None:
+            self._ended = True
+            raise StopIteration
+        self.epoch = epoch
         if self._run is None:
-            self._run = Run(self._settings)
-            _RUNS.add(self._run)
-            weakref.finalize(self, _collected, self._run)
+            run = Run(self._settings)
+            run.bad.begin()
+            self._run = run
+            _RUNS.add(run)
+            _ITERATORS.add(self)
+            LIMITS.set(run.limits)
+            weakref.finalize(self, _collected, run)
+        self._run.epoch = self.epoch
+        self._share = self._run.bad.counts_good
         at = Context(self._run, self.epoch)
         lowered = lower(self._plan, self._settings, at)
         self._structure = lowered.element.structure or Structure()
         self._batched = lowered.element.batched
         if self._done:  # closed by another thread, while the first element was looked at
             raise StopIteration
-        self._items = lowered.flow.open(at)
+        state, self._state = self._state, None
+        self._tape = None
+        if self._settings.on_error != "replace":
+            self._items = lowered.flow.open(at, state)
+            return self._items
+        self._tape = Tape(lowered.flow, at, below(state, "tape"))
+        self._items = Delivered(self._tape)
+        self._begin, self._since = self._tape.count, 0
+        if state is not None:
+            self._again(number(state, "since"))
         return self._items
+
+    def _again(self, count: int) -> None:
+        """Make the last elements once more, so that what stands in for a bad one is there."""
+        token = REPLAYING.set(True)
+        try:
+            for _ in range(count):
+                with contextlib.suppress(DataError):  # it was raised before
+                    self._next()
+                self._since += 1
+        finally:
+            REPLAYING.reset(token)
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice."""
@@ -165,7 +356,7 @@ class DatasetIterator(Iterator[Any]):
         if os.getpid() != self._pid:
             return
         if self._run is not None:
-            self._run.stopped.set()  # first of all: whoever forms a long batch looks at it
+            self._run.stop()  # first of all: whoever forms a long batch looks at it
         if self._items is not None:
             close(self._items)
             self._items = None
@@ -173,11 +364,36 @@ class DatasetIterator(Iterator[Any]):
             self._run.close()
 
 
+class Delivered:
+    """The items of a tape, for whoever closes them."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._tape.items
+
+    def __next__(self) -> Element:
+        return next(self._tape.items)
+
+    def close(self) -> None:
+        """Close the flow."""
+        close(self._tape.inner)
+
+
 def _inside() -> PlanError:
     return PlanError(
         "next() needs to be called from outside, got a call by a function of the chain that the iterator runs; "
         "use another iterator there, or window, scan or zip"
     )
+
+
+def _rows(leaf: Any) -> int:
+    """How many rows a leaf of a batch has; -1 for what has none, as a Python function may make it."""
+    shape = getattr(leaf, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else -1
+    return len(leaf) if isinstance(leaf, Compound) else -1
 
 
 def own_copy(value: Any) -> tuple[Any, ...]:
@@ -236,12 +452,15 @@ def _close_all() -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child the parent's threads do not exist: keep the runs for ever, so that nothing waits for them."""
-    _FORKED.extend(_RUNS)
+    """In a forked child the parent's threads do not exist: keep for ever what would wait for them when destroyed."""
+    for iterator in list(_ITERATORS):
+        keep_for_ever(iterator._items)
     for run in list(_RUNS):
+        keep_for_ever(run)
         run.abandon()
 
 
 atexit.register(_close_all)
+ENDINGS.append(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -22,6 +22,7 @@ from ..errors import DataError, FunctionError, MissingFileError, RecordError
 from ..extract.decode import MOST_PIXELS
 from ..extract.element_json import Malformed
 from ..extract.elements_file import ElementsWriter
+from ..extract.waiting import LIMITS
 from ..flow.base import Context, Hole, Run
 from ..flow.base import Element as FlowElement
 from ..flow.disk import element_from_json, element_to_json, remove_stale, temporary, write_to
@@ -76,8 +77,10 @@ def save(
     """
     os.makedirs(folder, exist_ok=True)
     remove_stale(folder, "")
-    run = Run(settings)
+    run = Run(settings, epoch=epoch)
+    run.bad.begin()
     token = MOST_PIXELS.set(settings.max_pixels)
+    limits = LIMITS.set(run.limits)
     shards = _Shards(folder, compression)
     items: Any = None
     try:
@@ -98,8 +101,9 @@ def save(
             element: FlowElement = (value, stream, position)
             if type(value) is Hole:
                 if value.raised or settings.on_error == "raise":
+                    run.note(element, "raised")
                     raise value.error.again()
-                run.leave_out(value)
+                run.leave_out(element)
                 if settings.on_error == "skip":
                     continue
                 if last is None:
@@ -117,6 +121,7 @@ def save(
         run.close()
         shards.discard()
         MOST_PIXELS.reset(token)
+        LIMITS.reset(limits)
 
 
 def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: FlowElement) -> int:

@@ -44,6 +44,12 @@ def explain(root: Node, settings: Settings) -> Explanation:
         f"(DALI on CPU: {settings.dali_threads}), "
         f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
     )
+    if settings.bad_records is not None:
+        lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
+    if settings.error_manifest is not None:
+        lines.append(f"  bad records are appended to {settings.error_manifest}")
+    if settings.max_bad is not None:
+        lines.append(f"  max_bad={settings.max_bad}: more of them end the iterator")
     findings = check(root)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]

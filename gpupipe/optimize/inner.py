@@ -11,6 +11,7 @@ from ..errors import PlanTypeError
 from ..flow.base import Context, Flow
 from ..flow.base import Element as FlowElement
 from ..flow.sources import failed
+from ..flow.state import State
 from ..plan.node import Element, Node
 from ..plan.steps import FlatMap, refuse_options
 from ..plan.windows import GroupByWindow
@@ -28,8 +29,8 @@ class StaticInner:
 
     flow: Flow
 
-    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
-        return self.flow.open(at.with_param(outer[0]))
+    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
+        return self.flow.open(at.with_param(outer[0]), state)
 
 
 class DynamicInner:
@@ -43,7 +44,7 @@ class DynamicInner:
         self._structure = element.structure or LEAF
         self._element: Element | None = None
 
-    def __call__(self, at: Context, outer: FlowElement) -> Iterator[FlowElement]:
+    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
         name = self._node.name
         argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
         try:
@@ -59,7 +60,7 @@ class DynamicInner:
         refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
         if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
-            return pending.flow.open(at)
+            return pending.flow.open(at, state)
         if self._element is None:
             self._element = pending.element
         elif pending.element.structure != self._element.structure:
@@ -69,7 +70,7 @@ class DynamicInner:
             )
         else:
             self._one_dtype(pending.element.specs, self._element.specs)
-        return pending.flow.open(at)
+        return pending.flow.open(at, state)
 
     def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
         for a, b in zip(found, first, strict=True):

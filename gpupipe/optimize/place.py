@@ -11,6 +11,7 @@ from ..evaluate import is_image
 from ..flow.base import Flow
 from ..flow.fetch import FetchFlow
 from ..flow.host import HostFlow, HostProgram
+from ..flow.known_bad import KnownBadFlow
 from ..flow.stage import StageFlow
 from ..graph import Apply, Input, Value, topological
 from ..options import Settings, parse_device
@@ -64,6 +65,8 @@ class Placer:
             deliver: whether the results go to the user, who gets them where the images are; else host arrays.
             label: the node that needs the values.
         """
+        if self.settings.bad_records is not None:
+            pending = replace(pending, flow=KnownBadFlow(pending.flow))
         if pending.placed:
             return pending
         values, fired = optimize_values(pending.values, self.settings.disabled_rules)

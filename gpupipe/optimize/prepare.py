@@ -69,7 +69,7 @@ def prepare(values: tuple[Value, ...]) -> Prepared:
     for value in order:
         if isinstance(value, Apply) and value.op.decodes and value.x[0] not in late:
             oriented = bool(getattr(value.op, "exif_orientation", False))
-            checks.setdefault((value.x[0], oriented), HeaderCheck(value.x[0], oriented, value.op.name))
+            checks.setdefault((value.x[0], oriented), HeaderCheck(value.x[0], oriented, value.op.stage))
     new = replaced(values, moved, {}, identities)
     headers = []
     for (data, oriented), check in checks.items():

@@ -35,7 +35,7 @@ from ..graph import Apply, Const, Item, Value
 from ..op import Array
 from ..spec import TensorSpec
 from .array import to_device_array
-from .pool import PipelinePool
+from .pool import ENDINGS, PipelinePool
 from .program import BatchFailed, Feed, Program
 
 __all__ = ["DaliExecutor", "Lowering", "probe_region_decode", "release_memory", "wrap"]
@@ -106,8 +106,14 @@ def _import_dali() -> Any:
             f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
         ) from error
     # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
-    atexit.register(_POOL.clear)
+    atexit.register(_end)
     return _Dali(Pipeline, backend, fn, math, tensors, types)
+
+
+def _end() -> None:
+    for ending in ENDINGS:
+        ending()
+    _POOL.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +336,7 @@ class DaliExecutor:
         pipeline = dali.pipeline(
             batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
         )
+        _POOL.watch(pipeline)  # before it is built: a fork in between leaves the child one that it must not end
         with pipeline:
             nodes = _inputs(d, self._program, dict(zip(self._fed, entries, strict=True)))
             for n in self._fed:
@@ -343,7 +350,6 @@ class DaliExecutor:
             pipeline.build()
         except Exception as error:
             raise GpupipeError(f"{self.label} cannot build {self._names()}: {cause_of(str(error))}") from error
-        _POOL.watch(pipeline)
         return pipeline
 
 
@@ -356,11 +362,11 @@ def copy_to_gpu(array: Array, device_id: int) -> Any:
     if pipeline is None:
         d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
         pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
+        _POOL.watch(pipeline)
         with pipeline:
             source = dali.fn.external_source(name="input0", dtype=d.dtype(array.dtype), ndim=array.ndim)
             pipeline.set_outputs(source.gpu())
         pipeline.build()
-        _POOL.watch(pipeline)
     pipeline.feed_input("input0", [array])
     pipeline.schedule_run()
     (output,) = pipeline.share_outputs(0)

@@ -128,7 +128,7 @@ def _step(value: Value, slots: dict[Value, int], target: int | None, scratch: Sc
         function = partial(function, scratch=partial(scratch.take, place))
     return _call(
         function, [slots[v] for v in value.inputs], place, target if "out" in keywords else None
-    ), value.op.name
+    ), value.op.stage
 
 
 def _call(function: Callable[..., Any], arguments: list[int], place: int, target: int | None) -> Step:

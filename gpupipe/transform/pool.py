@@ -7,14 +7,18 @@ hangs for ever. So the child keeps a reference to each that is never given back,
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
-__all__ = ["PipelinePool"]
+from ..extract.forking import keep_for_ever
+
+__all__ = ["ENDINGS", "PipelinePool"]
+
+ENDINGS: list[Callable[[], None]] = []
+"""Called when the interpreter ends, before DALI shuts down every pipeline: what still uses one is to let go of it."""
 
 LIMIT = 8
 """Idle pipelines kept: the stages of a few chains. The one that waited longest goes first."""
@@ -73,7 +77,7 @@ class PipelinePool:
         for pipeline in list(self._alive):
             # DALI's Pipeline shuts its backend down when it is destroyed and at exit, unless it has none.
             inner = getattr(pipeline, "_pipe", None)
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipeline if inner is None else inner))
+            keep_for_ever(pipeline if inner is None else inner)
             pipeline._pipe = None
         self._idle = {}
         self._alive = weakref.WeakSet()

@@ -161,7 +161,7 @@ def test_an_entry_of_known_layout_may_not_go_beyond_its_message() -> None:
     payload = encode_example({"others": 5})
     assert parser.parse(payload) == (0,)  # now the layout of the entry is known
 
-    with pytest.raises(ParseError, match="a feature is 2 bytes longer than what holds it"):
+    with pytest.raises(ParseError, match="a feature of 15 bytes is longer than the 13 that are left"):
         parser.parse(wrap(1, payload[2:-2]))
 
 

@@ -27,6 +27,8 @@ from gpupipe.extract.example import (
 )
 from gpupipe.extract.headers import check_complete, read_header
 from gpupipe.extract.tfrecord import HeaderWalker, RecordReader
+from tests.fuzz.replay import target
+from tests.fuzz.seeds import SEEDS
 
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -53,6 +55,8 @@ def frame(record: bytes) -> bytes:
     length = struct.pack("<Q", len(record))
     return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
 
+
+DRAWN = {name: list(seeds()) for name, seeds in SEEDS.items()}
 
 RECORDS = [bytes([k]) * n for k, n in enumerate((0, 5, 100, 3000, 1, 70, 70, 900))]
 STREAM = b"".join(map(frame, RECORDS))
@@ -212,3 +216,22 @@ def test_any_bytes_may_be_called_an_image(magic: bytes, data: bytes) -> None:
         assert read_header(magic + data, orientation=True).height > 0
     except DecodeError as error:
         assert error.stage == "read_header"
+
+
+@FUZZ
+@pytest.mark.parametrize("name", SEEDS)
+@given(chosen=st.integers(0, 10_000), edits=st.lists(EDIT, max_size=4), more=st.integers(0, 10_000))
+def test_damaged_seeds_of_the_fuzz_targets_are_survived(name: str, chosen: int, edits: Any, more: int) -> None:
+    seeds = DRAWN[name]
+    data = damaged(seeds[chosen % len(seeds)], edits)
+    if more & 3 == 0:  # one behind the other
+        data += seeds[more % len(seeds)]
+
+    target(name)(data)
+
+
+@FUZZ
+@pytest.mark.parametrize("name", SEEDS)
+@given(head=st.binary(max_size=4), data=st.binary(max_size=100))
+def test_any_bytes_are_survived_by_the_fuzz_targets(name: str, head: bytes, data: bytes) -> None:
+    target(name)(head + data)

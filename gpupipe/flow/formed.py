@@ -1,0 +1,188 @@
+"""formed: what a stage is made of in turn, and the state behind each of it.
+
+A former holds nothing between two groups, as a rule. Then the state is that of its input, taken now and then; what was
+formed since is formed again and forgotten: host work, nothing is decoded. It is the same while a repair has put
+elements back, and under "replace", where a group needs the last good element before it: the state begins further back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from time import perf_counter
+
+from ..errors import DataError, DecodeError, FunctionError, ParseError, RecordError, ShapeError
+from .base import Context, Element, Flow, Hole, locate
+from .forming import Former, Group
+from .state import REPLAYING, State, below, damaged, number, snapshot
+from .tape import SHARE
+
+__all__ = ["INLINE", "Forming", "Point"]
+
+
+INLINE = 0.05
+"""Seconds between two states of the input where no thread takes them on its way: a state that is asked for is exact
+anyway, but for what lies between the groups of one batch and behind an error."""
+
+
+LONGEST = 300
+"""Letters of an error's reason that a state keeps."""
+
+Bad = dict[tuple[int, int], DataError]
+"""Errors of elements, by (stream key, position)."""
+
+_KINDS = {kind.__name__: kind for kind in (DecodeError, ShapeError, FunctionError, ParseError, RecordError)}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place between two items that a former gives.
+
+    Attributes:
+        base: the state of the input at an earlier place.
+        items: what the former gave since then.
+        bad: errors of elements since then that only an executor found to be bad, by (stream key, position).
+    """
+
+    base: State
+    items: int
+    bad: Bad
+
+    def state(self) -> State:
+        """As a part of a state."""
+        bad = [
+            [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
+            for (key, position), error in sorted(self.bad.items(), key=itemgetter(0))
+        ]
+        return {"base": self.base, "items": self.items, "bad": bad}
+
+
+class Forming:
+    """A former over an input, and where it stands.
+
+    Args:
+        flow: the input.
+        at: where it is opened.
+        state: of a `Point`.
+        make: makes the former.
+        pause: seconds between two states of the input at least.
+
+    Attributes:
+        former: makes groups of the input.
+        source: the input.
+    """
+
+    def __init__(
+        self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], Former], pause: float = 0.0
+    ) -> None:
+        self._base = below(state, "base")
+        self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
+        self._bad: Bad = {} if state is None else errors_of(below(state, "bad"))
+        self._known = _Known(self.source, self._bad)
+        self.former = make(self._known if self._bad else self.source)
+        self._items = 0
+        self._pause = pause
+        self._cost = 0.0
+        self._time = perf_counter()
+        self._before: State = None  # under "replace": the state of the input behind the last item, where there was one
+        if state is not None:
+            self._replay(number(state, "items"), at)
+
+    def _replay(self, items: int, at: Context) -> None:
+        """Form what was formed since the base, and forget it."""
+        token = REPLAYING.set(True)
+        try:
+            while self._items < items and not at.run.stopped.is_set():
+                if self.former.next() is None:
+                    break
+                self._items += 1
+        finally:
+            REPLAYING.reset(token)
+
+    def point(self) -> Point:
+        """The present place."""
+        return Point(self._base, self._items, self._bad)
+
+    def exact(self) -> Point:
+        """The present place, begun at the input's own present place if that is possible."""
+        if self.former.clean and not self.former.lags:
+            self._begin(snapshot(self.source))
+        return self.point()
+
+    def next(self) -> Group | Element | None:
+        """What the former gives next."""
+        item = self.former.next()
+        if item is None:
+            return None
+        self._items += 1
+        former = self.former
+        if former.lags:
+            if self._before is not None and isinstance(item, Group) and has_good(item):
+                self._begin(self._before, 1)
+            self._before = self._take() if former.clean and self._due() else None
+        elif former.clean and self._due():
+            self._begin(self._take())
+        return item
+
+    def _begin(self, base: State, items: int = 0) -> None:
+        self._base, self._items, self._bad = base, items, dict(self._known.bad)
+
+    def _due(self) -> bool:
+        return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
+
+    def _take(self) -> State:
+        begun = perf_counter()
+        state = snapshot(self.source)
+        self._time = perf_counter()
+        self._cost = self._time - begun
+        return state
+
+    def back(self, point: Point, bad: Iterable[tuple[Element, DataError]]) -> None:
+        """A repair has put everything behind a point back, with these elements as holes."""
+        found = {(stream.key, position): error for (_, stream, position), error in bad}
+        self._base, self._items, self._bad = point.base, point.items, {**point.bad, **found}
+        self._before = None
+
+
+class _Known(Iterator[Element]):
+    """An input some of whose elements are known to be bad.
+
+    Attributes:
+        bad: those that did not come yet.
+    """
+
+    def __init__(self, inner: Iterator[Element], bad: Bad) -> None:
+        self._items = iter(inner)
+        self.bad = dict(bad)
+
+    def __next__(self) -> Element:
+        element = next(self._items)
+        if not self.bad:
+            return element
+        value, stream, position = element
+        error = None if type(value) is Hole else self.bad.pop((stream.key, position), None)
+        return element if error is None else (Hole(locate(error, stream, position)), stream, position)
+
+
+def errors_of(state: State) -> Bad:
+    """Errors of elements out of a state.
+
+    Raises:
+        StateError: there are none.
+    """
+    if not isinstance(state, list):
+        raise damaged()
+    found: Bad = {}
+    for entry in state:
+        match entry:
+            case [int(key), int(position), str(kind), str(stage), str(reason)]:
+                found[key, position] = _KINDS.get(kind, DecodeError)(reason[:LONGEST], stage=stage)
+            case _:
+                raise damaged()
+    return found
+
+
+def has_good(group: Group) -> bool:
+    """Whether a group was made of an element that is good, not of stand-ins alone."""
+    return any(type(element[0]) is not Hole for element in group.taken)

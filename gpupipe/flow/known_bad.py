@@ -1,0 +1,51 @@
+"""known_bad: records that a manifest says are bad become holes before anything reads, parses or decodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import BadRecord, DataError
+from ..random import mix64
+from .bad_records import KnownBad
+from .base import BatchStream, Context, Element, Flow, Hole
+from .elements import Wrapped
+from .state import State, below
+
+__all__ = ["KnownBadFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBadFlow:
+    """The same elements; those that `Options.bad_records` lists are holes.
+
+    A step that looks at values has one of these below it, so that a shuffle or a skip below never waits for it.
+    """
+
+    source: Flow
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        return Wrapped(_checked(inner, at.run.known), inner)
+
+
+def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
+    """The elements, each looked up: by offset in a file, else by key."""
+    of_key = known.of_key
+    of_file: dict[int, BadRecord] = {}
+    last = None
+    for element in inner:
+        value, stream, position = element
+        if stream is not last:
+            last, of_file = stream, known.of_file(stream.name) if stream.unit == "offset" else {}
+        record = of_file.get(position) if of_file else None
+        if record is None and of_key and stream.unit != "offset":
+            record = of_key.get(mix64(stream.key, position))
+        if record is None or isinstance(stream, BatchStream):  # a batch has the identity of its first row
+            yield element
+        elif type(value) is Hole:  # reading it says so, too
+            value.known = True
+            yield element
+        else:
+            error = DataError(record.reason, file=stream.name, offset=position, stage=record.stage, unit=stream.unit)
+            yield Hole(error, known=True), stream, position

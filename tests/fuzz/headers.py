@@ -1,0 +1,132 @@
+"""Fuzz target: the headers of images. The first byte chooses how the bytes are handed over, and a low bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract import headers
+from gpupipe.extract.decode import MOST_PIXELS, decode
+from gpupipe.extract.headers import (
+    ImageHeader,
+    check_complete,
+    check_decodable,
+    first_marker_in_scan,
+    read_header,
+)
+from tests.fuzz.bounds import lowered
+
+LOW = 8
+LARGEST = {"jpeg": 0xFFFF, "png": 2**31 - 1, "gif": 0xFFFF, "webp": 2**24, "bmp": 2**31, "tiff": 2**32 - 1}
+
+
+def one(data: bytes, thorough: bool = True) -> None:
+    """Read a header and check what it says; if `thorough`, in every way. Nothing is ever decoded."""
+    if not data:
+        return
+    if data[0] & LOW:
+        with lowered(headers, _MOST_STEPS=6):
+            checked(data, thorough)
+    else:
+        checked(data, thorough)
+
+
+def checked(data: bytes, thorough: bool) -> None:
+    """Check one image."""
+    image: bytes | bytearray | memoryview = data[1:]
+    if data[0] & 1:
+        image = memoryview(image)
+    elif data[0] & 2:
+        image = bytearray(image)
+    turned = header(image, True)
+    plain = header(image, False) if thorough else turned and replace(turned, orientation=1)
+    if thorough and not data[0] & LOW and data[1:3] == b"\xff\xd8":
+        found = jpeg_slowly(data[1:])
+        assert found == (plain and (plain.height, plain.width, plain.channels, plain.progressive, plain.bits))
+    if plain is None or turned is None:
+        assert plain is turned is None
+        return
+    largest = LARGEST[plain.format]
+    assert 0 < plain.height <= largest
+    assert 0 < plain.width <= largest
+    assert plain.channels > 0
+    assert plain.bits > 0 or plain.format == "jpeg"
+    assert plain.orientation == 1 <= turned.orientation <= 8
+    assert plain.format == turned.format
+    assert turned.size in ((plain.height, plain.width), (plain.width, plain.height))
+    if turned.orientation <= 4:
+        assert turned.size == plain.size
+    if thorough:
+        assert header(bytes(image) + b"\0 more", False) == plain  # it is all in the bytes that are there
+    whole = True
+    try:
+        check_complete(image, plain)
+    except DecodeError as error:
+        assert "truncated" in explained(error)
+        whole = False
+    try:
+        check_decodable(plain.format, plain.bits)
+    except DecodeError as error:
+        assert plain.format == "gif" or plain.bits != 8, explained(error)
+    if plain.format == "jpeg":
+        cut = first_marker_in_scan(image, plain.channels)
+        if cut is not None:
+            after = bytes(image[cut:]).lstrip(b"\xff")[:1]
+            assert image[cut] == 0xFF
+            assert after
+            assert after not in b"\x00\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd9"
+    undecoded(image, whole)
+
+
+def header(image: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader | None:
+    """The header, None if there is none."""
+    try:
+        return read_header(image, orientation=orientation)
+    except DecodeError as error:
+        explained(error)
+        return None
+
+
+def explained(error: DecodeError) -> str:
+    """The reason of an error, of bounded length and from the right step."""
+    assert error.stage == "read_header"
+    assert len(str(error)) < 300
+    return error.reason
+
+
+def undecoded(image: bytes | bytearray | memoryview, whole: bool) -> None:
+    """Whoever decodes checks the header first, and the number of pixels before memory is taken for them."""
+    token = MOST_PIXELS.set(0)
+    try:
+        decode(image)
+    except DecodeError as error:
+        assert whole == ("max_pixels" in error.reason), error
+    else:
+        raise AssertionError("an image of more pixels than it may have is decoded")
+    finally:
+        MOST_PIXELS.reset(token)
+
+
+def jpeg_slowly(data: bytes) -> tuple[int, int, int, bool, int] | None:
+    """(height, width, channels, progressive, bits) of a JPEG, None if its frame header is not found or empty."""
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == 0xFF:
+            at += 1
+        elif marker == 1 or 0xD0 <= marker <= 0xD7:
+            at += 2
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            frame = data[at + 4 : at + 10]
+            if len(frame) < 6:
+                return None
+            height, width = frame[1] << 8 | frame[2], frame[3] << 8 | frame[4]
+            if not height or not width or not frame[5] or length < 8 + 3 * frame[5]:
+                return None
+            return height, width, frame[5], marker & 3 == 2, frame[0]
+        elif marker in (0, 0xD8, 0xD9, 0xDA) or length < 2:
+            return None
+        else:
+            at += 2 + length
+    return None

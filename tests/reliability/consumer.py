@@ -1,0 +1,143 @@
+"""A process that is killed: it consumes a chain, and writes down its state behind every batch.
+
+``python -m tests.reliability.consumer CHAIN DATA STATE`` prints ``begin``, then for each element its number and a
+digest of it; once its state is in place, ``state``, the bytes of it and the seconds from loading the last one to the
+first element.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpupipe as gp
+from gpupipe import ops
+from tests.chains import damage
+from tests.chains.data import parse
+from tests.reliability.resume import plain
+
+IMAGES, COUNT = 3, 48  # files, and images in all of them
+
+
+def write_data(folder: Path) -> None:
+    """Shards of small JPEG images: good ones, some damaged, and compressed ones."""
+    bad = {5: damage.bad_scan, 6: damage.cut, 21: damage.bad_tables, 22: damage.bomb, 37: damage.bad_scan}
+    for name, damaged, compression in (("good", {}, ""), ("bad", bad, ""), ("gzip", {}, "GZIP")):
+        (folder / name).mkdir()
+        for i in range(IMAGES):
+            numbers = range(i * COUNT // IMAGES, (i + 1) * COUNT // IMAGES)
+            with gp.io.TFRecordWriter(str(folder / name / f"{i}.tfrecord"), compression) as writer:
+                for n in numbers:
+                    image = damage.jpeg(n)
+                    writer.write(damage.example(n, damaged[n](image) if n in damaged else image))
+
+
+def crop(record: Any) -> Any:
+    encoded, label = parse(record)
+    image = ops.random_resized_crop(ops.decode_jpeg(encoded, channels=3), (16, 16))
+    return ops.random_flip_left_right(image), label
+
+
+def odd_label(image: Any, label: Any) -> Any:
+    return bool(int(label) % 2)
+
+
+def slow(x: Any) -> Any:
+    time.sleep(0.0005 * (int(x) % 3))
+    return np.asarray(x) * 3
+
+
+def numbers() -> Iterator[Any]:
+    for i in range(120):
+        yield np.int64(i)
+
+
+def files(folder: Path, kind: str = "good") -> gp.Dataset:
+    return gp.Dataset.list_files(str(folder / kind / "*"), seed=1)
+
+
+def images(folder: Path, kind: str = "good") -> gp.Dataset:
+    return files(folder, kind).interleave(gp.TFRecordDataset, cycle_length=2, num_parallel_calls=2)
+
+
+def gzip(path: Any) -> gp.Dataset:
+    return gp.TFRecordDataset(path, compression_type="GZIP")
+
+
+def options(backend: Any = "numpy", **more: Any) -> gp.Options:
+    return gp.Options(device="cpu", backend=backend, **more)
+
+
+CHAINS: dict[str, Callable[[Path], gp.Dataset]] = {
+    "shuffle before repeat": lambda p: (
+        images(p).shuffle(9, seed=1).repeat(2).map(crop).batch(8).with_options(options())
+    ),
+    "shuffle after repeat": lambda p: images(p).repeat(2).shuffle(9, seed=1).map(crop).batch(8).with_options(options()),
+    "readers ahead": lambda p: images(p).map(crop).batch(4).prefetch(2).with_options(options()),
+    "any order": lambda p: (
+        gp.Dataset.range(90)
+        .interleave(lambda x: gp.Dataset.from_tensors(x).repeat(2), cycle_length=4, num_parallel_calls=2)
+        .map(slow, num_parallel_calls=3, traced=False)
+        .with_options(options(deterministic=False))
+    ),
+    "gzip": lambda p: (
+        files(p, "gzip").interleave(gzip, cycle_length=2).shuffle(9).map(crop).batch(4).with_options(options())
+    ),
+    "filter in Python": lambda p: images(p).map(parse).filter(odd_label).shuffle(5).batch(2).with_options(options()),
+    "generator": lambda p: (
+        gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64")).shuffle(20).batch(5).prefetch(1)
+    ),
+    "skip": lambda p: images(p, "bad").shuffle(9).map(crop).batch(4).with_options(options(on_error="skip")),
+    "replace": lambda p: (
+        images(p, "bad").shuffle(9).map(crop).batch(4).repeat(2).with_options(options(on_error="replace"))
+    ),
+    "cache": lambda p: images(p).map(crop).cache().repeat(2).batch(8).with_options(options()),
+    "file cache": lambda p: images(p).map(parse).cache(str(p / "cache")).repeat(2).shuffle(9).batch(8),
+    "global shuffle": lambda p: (
+        gp.TFRecordDataset(files(p)).shuffle(gp.ALL).repeat(2).map(crop).batch(8).with_options(options())
+    ),
+    "windows": lambda p: gp.Dataset.range(60).window(4, shift=2).flat_map(lambda w: w.batch(4)).unbatch().batch(3),
+    "DALI": lambda p: (
+        images(p).shuffle(9, seed=1).map(crop).batch(8).repeat(2).prefetch(2).with_options(options("dali"))
+    ),
+    "DALI, skip": lambda p: (
+        images(p, "bad").shuffle(9).map(crop).batch(4).with_options(options("dali", on_error="skip"))
+    ),
+}
+ANY_ORDER = ("any order",)
+
+
+def digest(element: Any) -> str:
+    """A digest of an element."""
+    return hashlib.blake2b(repr(plain(element)).encode(), digest_size=12).hexdigest()
+
+
+def main(name: str, data: Path, place: Path) -> None:
+    with iter(CHAINS[name](data)) as items:
+        begun = time.perf_counter()
+        if place.exists():
+            items.load_state_dict(json.loads(place.read_text()))
+        print("begin", flush=True)
+        first: float | None = None
+        for element in items:
+            first = time.perf_counter() - begun if first is None else first
+            state = items.state_dict()
+            print(state["delivered"], digest(element), flush=True)
+            text = json.dumps(state)
+            part = place.with_suffix(".part")
+            part.write_text(text)
+            os.replace(part, place)
+            print("state", len(text), f"{first:.4f}", flush=True)
+        print("end", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

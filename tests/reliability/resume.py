@@ -1,0 +1,63 @@
+"""Chains whose state is taken and loaded, shared by the tests of `state_dict`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import gpupipe as gp
+from gpupipe.spec import flatten
+
+Build = Callable[[], Any]
+
+
+def plain(element: Any) -> Any:
+    """An element as something that `==` compares."""
+    leaves, structure = flatten(element)
+    return str(structure), [leaf_of(leaf) for leaf in leaves]
+
+
+def leaf_of(leaf: Any) -> Any:
+    if isinstance(leaf, gp.Dataset):
+        return [plain(element) for element in leaf]
+    if isinstance(leaf, gp.Ragged):
+        return "ragged", leaf.to_list()
+    if isinstance(leaf, (bytes, str)):
+        return leaf
+    array = np.asarray(leaf)
+    return array.dtype.str, array.shape, array.tolist() if array.dtype == object else array.tobytes()
+
+
+def taken(items: Iterator[Any], count: int | None = None) -> list[Any]:
+    """The next elements; an error that is raised is one of them, by its text."""
+    out: list[Any] = []
+    while count is None or len(out) < count:
+        try:
+            element = next(items)
+        except StopIteration:
+            break
+        except gp.DataError as error:
+            out.append(("error", str(error)))
+            continue
+        out.append(plain(element))
+    return out
+
+
+def through_json(state: Any) -> Any:
+    """A state as another process gets it."""
+    return json.loads(json.dumps(state))
+
+
+def resumed_after(
+    build: Build, count: int, again: Build | None = None, limit: int | None = None
+) -> tuple[list[Any], Any]:
+    """What follows behind `count` elements, by a state that was taken there; and the state."""
+    with iter(build()) as first:
+        taken(first, count)
+        state = through_json(first.state_dict())
+    with iter((again or build)()) as second:
+        second.load_state_dict(state)
+        return taken(second, limit), state

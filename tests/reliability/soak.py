@@ -1,0 +1,201 @@
+"""soak: what a process holds after very many batches and very many iterators. Run as a program, one per executor.
+
+    python -m tests.reliability.soak dali --batches 100000 --iterators 50
+
+It prints one line of JSON: figures in bytes, counts of threads and of file descriptors. Small images, as what grows
+with each batch has nothing to do with their size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, ops
+from tests.chains.damage import bad_scan, cut
+from tests.chains.data import on
+
+FILES, RECORDS = 4, 32
+"""Few enough that a file is opened for every eighth batch."""
+
+FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "label": gp.io.FixedLenFeature((), "int64")}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What this process holds at a moment.
+
+    Attributes:
+        rss: bytes of resident memory.
+        threads: of this process, those of libraries too.
+        files: open file descriptors.
+    """
+
+    rss: int
+    threads: int
+    files: int
+
+    @classmethod
+    def now(cls) -> Held:
+        """Look, after what is garbage is gone."""
+        gc.collect()
+        with open("/proc/self/status") as lines:
+            status = dict(line.split(":", 1) for line in lines)
+        rss, threads = int(status["VmRSS"].split()[0]) * 1024, int(status["Threads"])
+        return cls(rss, threads, len(os.listdir("/proc/self/fd")))
+
+
+def write(folder: Path, bad: Mapping[int, Callable[[bytes], bytes]]) -> str:
+    """Shards of images of 16 x 16 pixels, some of them broken; answer their pattern."""
+    folder.mkdir()
+    for shard in range(FILES):
+        with gp.io.TFRecordWriter(folder / f"part-{shard}") as writer:
+            for i in range(shard * RECORDS // FILES, (shard + 1) * RECORDS // FILES):
+                file = io.BytesIO()
+                pixels = np.random.default_rng(i).integers(0, 256, (16, 16, 3), np.uint8)
+                Image.fromarray(pixels).save(file, "JPEG", quality=90)
+                data = bad[i](file.getvalue()) if i in bad else file.getvalue()
+                writer.write(gp.io.encode_example({"image": data, "label": i}))
+    return str(folder / "part-*")
+
+
+def records(pattern: str) -> Dataset:
+    return Dataset.list_files(pattern, seed=1).interleave(gp.TFRecordDataset, 2, num_parallel_calls=gp.AUTOTUNE)
+
+
+def images(pattern: str, options: gp.Options, size: int = 8) -> Dataset:
+    """Batches of two images, without end."""
+
+    def example(record: Any) -> Any:
+        x = gp.io.parse_single_example(record, FEATURES)
+        image = ops.random_crop(ops.decode_jpeg(x["image"], channels=3), (size, 8, 3))
+        return ops.random_flip_left_right(image), x["label"]
+
+    return records(pattern).shuffle(16).repeat().map(example).batch(2).prefetch(2).with_options(options)
+
+
+def numbers(pattern: str) -> Dataset:
+    """Batches that need no executor, with a Python function in threads, from every kind of buffer."""
+    parsed = records(pattern).map(lambda record: gp.io.parse_single_example(record, FEATURES)["label"])
+    ds = (
+        parsed.cache()
+        .shuffle(16)
+        .repeat(2)
+        .map(lambda x: int(x) + 1, num_parallel_calls=2, spec=gp.TensorSpec((), "int64"))
+    )
+    return Dataset.zip(ds, ds.skip(1)).batch(2).rebatch(4).prefetch(2)
+
+
+def quarters(begin: int, end: int) -> set[int]:
+    """Where to look: at the beginning, three times on the way, and at the end."""
+    return {begin + (end - begin) * i // 4 for i in range(5)}
+
+
+def many_batches(ds: Dataset, count: int, warm: int) -> dict[str, Any]:
+    """One iterator, `count` batches long; the figures from batch `warm` on."""
+    held: list[Held] = []
+    at = quarters(warm, count)
+    began = time.perf_counter()
+    with ds.iterator(epoch=0) as items:
+        for n, batch in enumerate(items, 1):
+            assert len(batch[0]) == 2
+            del batch
+            if n in at:
+                held.append(Held.now())
+            if n == count:
+                break
+    return {"held": [asdict(one) for one in held], "seconds": time.perf_counter() - began}
+
+
+def many_iterators(chains: Iterator[Dataset], count: int, warm: int, take: int, state: bool) -> dict[str, Any]:
+    """`count` iterators behind the `warm` first: closed, left to the collector, or run to their end, in turn."""
+    held: list[Held] = []
+    at = quarters(warm, warm + count)
+    began = time.perf_counter()
+    for n, ds in zip(range(warm + count + 1), chains, strict=False):
+        if n in at:
+            held.append(Held.now())
+        items = iter(ds)
+        for _, batch in zip(range(take), items, strict=False):
+            if state:
+                json.dumps(items.state_dict())
+            del batch
+        if n % 2:
+            items.close()
+        del items
+    return {"held": [asdict(one) for one in held], "seconds": time.perf_counter() - began}
+
+
+def built() -> list[int]:
+    """Counts the pipelines that DALI builds from now on, in a list of one number."""
+    from gpupipe.transform.dali import DaliExecutor
+
+    counted = [0]
+    build = DaliExecutor._build
+
+    def counting(self: DaliExecutor, *args: Any) -> Any:
+        counted[0] += 1
+        return build(self, *args)
+
+    DaliExecutor._build = counting  # type: ignore[method-assign]
+    return counted
+
+
+def soak(executor: str, batches: int, warm: int, iterators: int) -> dict[str, Any]:
+    """Run everything on one executor.
+
+    Returns:
+        "batches": one long iterator. "repairs": one over data with two bad images in 32, one of which only the decoder
+        finds. "iterators": many over one chain. "chains": many over chains that differ, so that DALI has to build each
+        of them. For "host" only "iterators".
+    """
+    with TemporaryDirectory() as folder:
+        pattern = write(Path(folder) / "good", {})
+        if executor == "host":
+            ds = numbers(pattern)
+            done = many_iterators(iter(lambda: ds, None), iterators, iterators // 4, 12, state=True)
+            return {"iterators": done, "threads": threading.active_count()}
+        pipelines = [0] if executor == "numpy" else built()
+        ds = images(pattern, on(executor, threads=2))
+        found: dict[str, Any] = {"batches": many_batches(ds, batches, warm)}
+        damaged = write(Path(folder) / "bad", {3: cut, 21: bad_scan})
+        ds_bad = images(damaged, on(executor, threads=2, on_error="skip"))
+        found["repairs"] = many_batches(ds_bad, batches // 5, warm // 5)
+        before = pipelines[0]
+        found["iterators"] = many_iterators(iter(lambda: ds, None), iterators, 20, 3, state=False)
+        found["rebuilt"] = pipelines[0] - before
+        before = pipelines[0]
+        sizes = (images(pattern, on(executor, threads=2), 1 + n % 15) for n in range(iterators + 21))
+        found["chains"] = many_iterators(sizes, iterators, 20, 3, state=False)
+        found["built"] = pipelines[0] - before
+        found["threads"] = threading.active_count()
+        return found
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("executor", choices=["numpy", "dali", "gpu", "host"])
+    parser.add_argument("--batches", type=int, default=100_000)
+    parser.add_argument("--warm", type=int, default=5_000)
+    parser.add_argument("--iterators", type=int, default=50)
+    given = parser.parse_args()
+    print(json.dumps(soak(given.executor, given.batches, given.warm, given.iterators)))
+
+
+if __name__ == "__main__":
+    main()

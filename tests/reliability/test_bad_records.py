@@ -1,0 +1,878 @@
+"""A data set with 1 % bad records of twelve kinds: exactly those are gone or replaced, and each is listed once."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import BadRecord, TooManyBadError
+from gpupipe.flow import bad_records as module
+from gpupipe.transform.choose import gpu_count, has_dali
+from tests.chains.damage import decoded, events
+from tests.chains.data import Spy, on, parse
+from tests.reliability.bad_records import (
+    BAD,
+    DECODER_ONLY,
+    GOOD,
+    STAGES,
+    Shards,
+    flipped,
+    kinds_in_turn,
+    photograph,
+    train,
+    without,
+)
+
+FULL = bool(os.environ.get("GPUPIPE_FULL"))
+COUNT = 12_000 if FULL else 1_200
+BATCH, FILES = 16, 4
+EXECUTORS = [
+    pytest.param("numpy", id="numpy"),
+    pytest.param("dali", id="dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
+    pytest.param(
+        "gpu",
+        id="gpu",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not (gpu_count() and has_dali()), reason="needs an NVIDIA GPU, its driver and DALI"),
+        ],
+    ),
+]
+
+pytestmark = pytest.mark.timeout(600 if FULL else 60)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + 5
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    assert not left, f"threads left behind: {sorted(thread.name for thread in left)}"
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "gpupipe")
+
+
+@dataclass(frozen=True)
+class Clean:
+    """The undamaged data set, and what every executor makes of it.
+
+    Attributes:
+        shards: its files.
+        order: labels as they are delivered.
+        images: by executor and label.
+    """
+
+    shards: Shards
+    order: list[int]
+    images: dict[str, dict[int, Any]]
+
+
+def rows_of(ds: gp.Dataset) -> list[list[tuple[int, Any]]]:
+    """Batches as rows (label, image)."""
+    with ds.iterator(0) as items:
+        return [
+            [(int(label), image.copy()) for label, image in zip(labels, host(images), strict=True)]
+            for images, labels in ((images, host(labels)) for images, labels in items)
+        ]
+
+
+def host(array: Any) -> Any:
+    return array if isinstance(array, np.ndarray) else array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
+    shards = Shards(tmp_path_factory.mktemp("reliability") / "data", COUNT, FILES).write()
+    images: dict[str, dict[int, Any]] = {}
+    order: list[int] = []
+    for executor in ("numpy", *(["dali"] if has_dali() else []), *(["gpu"] if has_dali() and gpu_count() else [])):
+        rows = [row for batch in rows_of(shards.dataset().batch(BATCH).with_options(on(executor))) for row in batch]
+        order = [label for label, _ in rows]
+        images[executor] = dict(rows)
+    return Clean(shards, order, images)
+
+
+def same(left: Any, right: Any, executor: str) -> bool:
+    """Whether two images are one. On a GPU the decoder may depend on the place in the batch."""
+    if executor == "gpu":
+        return bool(np.abs(left.astype(int) - right.astype(int)).max() <= 3)
+    return bool(np.array_equal(left, right))
+
+
+# ---- where the bad ones stand, as places in the order in which records are delivered
+
+PLACES: dict[str, Callable[[int], list[int]]] = {
+    "one per hundred": lambda count: sorted(
+        np.random.default_rng(7).choice(count, count // 100, replace=False).tolist()
+    ),
+    "several in one batch": lambda count: [*range(35, 41), *range(50, 56)],
+    "a whole batch": lambda count: list(range(3 * BATCH, 4 * BATCH)),
+    "the first and the last batch": lambda count: [*range(BATCH), *range(count - BATCH, count)],
+}
+
+
+def expected(order: Sequence[int], bad: set[int], on_error: str, drop: bool) -> list[list[int]]:
+    """Labels of the batches, by what `on_error` means."""
+    rows: list[int] = []
+    early = 0
+    for label in order:
+        if label not in bad:
+            rows += [label] * (early + 1)
+            early = 0
+        elif on_error == "replace":
+            if rows:
+                rows.append(rows[-1])
+            else:
+                early += 1
+    batches = [rows[i : i + BATCH] for i in range(0, len(rows), BATCH)]
+    return batches[:-1] if drop and batches and len(batches[-1]) < BATCH else batches
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["remainder", "drop_remainder"])
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("places", PLACES.values(), ids=list(PLACES))
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_exactly_the_bad_ones_are_gone_or_replaced_and_each_is_listed_once(
+    clean: Clean, tmp_path: Path, executor: str, places: Callable[[int], list[int]], on_error: str, drop: bool
+) -> None:
+    order = clean.order
+    kinds = kinds_in_turn(order[place] for place in places(len(order)))
+    shards = clean.shards.damaged(tmp_path / "data", kinds)
+    manifest = tmp_path / "manifest.jsonl"
+    ds = shards.dataset().batch(BATCH, drop_remainder=drop).prefetch(2)
+    ds = ds.with_options(on(executor, on_error=on_error, error_manifest=manifest))
+
+    with ds.iterator(0) as items:
+        found = [
+            [(int(label), image.copy()) for label, image in zip(host(labels), host(images), strict=True)]
+            for images, labels in items
+        ]
+        errors, left_out = items.errors, items.left_out
+
+    # Which rows there are, batch by batch.
+    batches = [[label for label, _ in batch] for batch in found]
+    assert batches == expected(order, set(kinds), on_error, drop)
+    assert all(len(batch) == BATCH for batch in batches[:-1])
+    # Every good one is what it is in the undamaged files; a stand-in is another crop of its image.
+    pixels = clean.images[executor]
+    seen: set[int] = set()
+    for batch in found:
+        for label, image in batch:
+            if label in seen:
+                continue
+            if on_error == "skip" or label != first_good(order, kinds):
+                assert same(image, pixels[label], executor), label
+            seen.add(label)
+    # Each bad one is listed once, with its place and the step that failed.
+    for number in undecoded(order, kinds, on_error) if drop else ():
+        del kinds[number]
+    assert left_out == len(errors) == len(kinds)
+    assert [json.loads(line) for line in manifest.read_text().splitlines()] == [as_json(one) for one in errors]
+    by_place = {(one.file, one.offset): one for one in errors}
+    assert sorted(by_place) == sorted((str(shards.path(n)), shards.offset(n)) for n in kinds)
+    for number, kind in kinds.items():
+        one = by_place[str(shards.path(number)), shards.offset(number)]
+        assert one.stage == STAGES.get(kind, "decode_jpeg")
+        assert one.action == ("left out" if on_error == "skip" else "replaced")
+        assert one.unit == "offset" and one.epoch == 0 and one.reason
+    assert len({one.key for one in errors}) == len(kinds)
+
+
+def undecoded(order: Sequence[int], kinds: dict[int, str], on_error: str) -> list[int]:
+    """Bad ones among the rows that `drop_remainder` drops, and that only a decoder would notice: it never sees them."""
+    rows: list[int] = []
+    for label in order:
+        if on_error == "replace" or kinds.get(label) in (None, *DECODER_ONLY):
+            rows.append(label)
+        if len(rows) == BATCH:
+            rows = [] if on_error == "replace" else [row for row in rows if row not in kinds]
+            rows = [] if len(rows) == BATCH else rows
+    return [row for row in rows if kinds.get(row) in DECODER_ONLY]
+
+
+def first_good(order: Sequence[int], bad: dict[int, str]) -> int:
+    """The label that stands in for bad ones before it; the first row with this label is such a stand-in."""
+    first = next(label for label in order if label not in bad)
+    return first if order[0] in bad else -1
+
+
+def as_json(one: BadRecord) -> dict[str, Any]:
+    names = ("file", "offset", "unit", "key", "stage", "reason", "action", "epoch")
+    return {name: f"{one.key:016x}" if name == "key" else getattr(one, name) for name in names}
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_the_executors_deliver_the_same_batches_and_list_the_same_records(
+    clean: Clean, tmp_path: Path, on_error: str
+) -> None:
+    shards = clean.shards.damaged(tmp_path / "data", kinds_in_turn(clean.order[20:440:9]))
+    runs = []
+    for executor in ("numpy", "dali"):
+        ds = shards.dataset().take(480).batch(BATCH).with_options(on(executor, on_error=on_error))
+        with ds.iterator(0) as items:
+            found = [(images.tobytes(), labels.tolist()) for images, labels in items]
+            listed = sorted((one.file, one.offset, one.key, one.stage, one.action) for one in items.errors)
+        runs.append((found, listed))
+
+    assert runs[0] == runs[1]
+    assert len(runs[0][1]) == 47
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("kind", GOOD, ids=list(GOOD))
+def test_odd_but_good_ones_are_delivered(executor: str, kind: str) -> None:
+    files = [GOOD[kind](n) for n in range(5)]
+    ds = gp.Dataset.from_tensor_slices({"data": files}).map(lambda x: ops.decode_jpeg(x["data"], channels=3))
+    ds = ds.batch(5).with_options(on(executor))
+
+    with ds.iterator(0) as items:
+        (images,) = [host(images) for images in items]
+        assert items.errors == ()
+
+    assert images.shape == (5, 48, 64, 3)
+    if executor != "gpu":
+        for image, data in zip(images, files, strict=True):
+            np.testing.assert_array_equal(image, ops.decode_jpeg(data, channels=3))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("kind", BAD, ids=list(BAD))
+def test_a_kind_is_seen_where_it_can_be_seen(tmp_path: Path, executor: str, kind: str, spy: Spy) -> None:
+    """On the host, before the executor gets a batch that would have to be repaired; or only by the decoder."""
+    shards = Shards(tmp_path / "good", 32, 1).write().damaged(tmp_path / "data", {9: kind})
+    ds = gp.TFRecordDataset(shards.path(0)).map(train).batch(BATCH).with_options(on(executor, on_error="skip"))
+
+    labels = [label for batch in rows_of(ds) for label, _ in batch]
+
+    assert labels == [n for n in range(32) if n != 9]
+    assert (spy.decoded > 32) == (kind in DECODER_ONLY)
+
+
+@pytest.fixture
+def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
+    return Spy().install(monkeypatch)
+
+
+FLIPPED: dict[str, tuple[int, Callable[[int], bytes], str]] = {
+    "4:2:0": (50, photograph, "all"),
+    "4:4:4": (50, lambda n: photograph(n, subsampling=0), "all"),
+    "gray": (50, lambda n: photograph(n, "L"), "all"),
+    "restart markers": (50, lambda n: photograph(n, restart_marker_blocks=2), "all"),
+    "CMYK": (50, lambda n: photograph(n, "CMYK"), "all"),
+    "progressive, 1 bit": (1, lambda n: photograph(n, progressive=True), "some"),
+    "progressive, 3 bits": (3, lambda n: photograph(n, progressive=True), "some"),
+    "progressive": (50, lambda n: photograph(n, progressive=True), "none"),
+}
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+@pytest.mark.parametrize(("bits", "make", "good"), FLIPPED.values(), ids=list(FLIPPED))
+def test_the_executors_agree_which_damaged_images_are_bad(
+    bits: int, make: Callable[[int], bytes], good: str, request: pytest.FixtureRequest
+) -> None:
+    """A flipped bit may make a marker, at which libjpeg fails: behind the last row of a baseline image (one in a
+    thousand of these), before the first one of a progressive image, where there may have been a warning before."""
+    files = [flipped(make(n), bits) for n in range(6000 if FULL else 640 if good == "all" else 192)]
+    ds = gp.Dataset.from_tensor_slices({"data": files, "number": np.arange(len(files))})
+    ds = ds.map(lambda x: (ops.decode_jpeg(x["data"], channels=3), x["number"])).batch(64)
+    numpy, dali = (
+        {number: image for batch in rows_of(ds.with_options(on(executor, on_error="skip"))) for number, image in batch}
+        for executor in ("numpy", "dali")
+    )
+
+    assert sorted(numpy) == sorted(dali)
+    assert {"all": len(numpy) == len(files), "some": 0 < len(numpy) < len(files), "none": not numpy}[good]
+    # Where libjpeg fails at a CMYK image, DALI's next decoder takes over, whose conversion to RGB rounds otherwise.
+    most = 2 if "CMYK" in request.node.name else 0
+    assert all(np.abs(image.astype(int) - dali[number]).max() <= most for number, image in numpy.items())
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_cmyk_is_what_its_ink_says_with_adobes_marker_and_without(executor: str) -> None:
+    """Adobe stores CMYK inverted, and only the marker says so."""
+    pixels = np.random.default_rng(1).integers(0, 256, (6, 8, 4), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels, "CMYK").resize((64, 48)).save(stream, "JPEG", quality=95)
+    files = [stream.getvalue(), without(stream.getvalue(), 0xEE)]
+    ink = np.asarray(Image.open(io.BytesIO(files[0]))).astype(int)  # Pillow: 255 is all ink
+    ds = gp.Dataset.from_tensor_slices({"data": files}).map(lambda x: ops.decode_jpeg(x["data"], channels=3)).batch(2)
+
+    ((first, second),) = [host(images).astype(int) for images in ds.with_options(on(executor)).iterator(0)]
+
+    most = 3 if executor == "gpu" else 0
+    assert np.abs(first - (255 - ink[..., :3]) * (255 - ink[..., 3:]) // 255).max() <= most
+    assert np.abs(second - ink[..., :3] * ink[..., 3:] // 255).max() <= most
+
+
+# ---- what is listed
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_what_is_raised_is_listed_once_when_it_reaches_the_user(tmp_path: Path, executor: str) -> None:
+    kinds = kinds_in_turn(range(3, 39, 3))
+    shards = Shards(tmp_path / "good", 48, 1).write().damaged(tmp_path / "data", kinds)
+    ds = gp.TFRecordDataset(shards.path(0)).map(train).batch(8).prefetch(2)
+    raised: list[int | None] = []
+
+    with ds.with_options(on(executor, error_manifest=tmp_path / "m")).iterator(0) as items:
+        while True:
+            try:
+                next(items)
+            except StopIteration:
+                break
+            except gp.DataError as error:
+                raised.append(error.offset)
+                assert items.errors[-1].offset == error.offset and len(items.errors) == len(raised)
+        errors = items.errors
+
+    assert sorted(raised, key=str) == sorted(map(shards.offset, kinds), key=str)
+    assert [one.action for one in errors] == ["raised"] * 12
+    assert items.left_out == 0
+    assert [json.loads(line)["offset"] for line in (tmp_path / "m").read_text().splitlines()] == raised
+
+
+def inverse(x: Any) -> Any:
+    """Numbers that are no multiple of 3; the others fail."""
+    return int(x) if int(x) % 3 else 1 // 0
+
+
+INT = gp.TensorSpec((), "int64")
+Ways = dict[str, Callable[[gp.Dataset], gp.Dataset]]
+HOLES: Ways = {
+    "batch": lambda ds: ds.batch(4),
+    "no batch": lambda ds: ds,
+    "threads": lambda ds: ds.map(lambda x: x, num_parallel_calls=2).batch(4),
+    "window": lambda ds: ds.window(3).flat_map(lambda w: w.batch(3)),
+    "ignore_errors": lambda ds: ds.ignore_errors().batch(4),
+    "padded_batch": lambda ds: ds.padded_batch(4),
+    "shuffle": lambda ds: ds.shuffle(5).batch(4).prefetch(2),
+    "cache": lambda ds: ds.cache().batch(4),
+    "zip": lambda ds: gp.Dataset.zip(gp.Dataset.range(12), ds).batch(4),
+}
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("way", HOLES.values(), ids=list(HOLES))
+def test_python_functions_and_every_way_out_of_a_chain(way: Callable[[gp.Dataset], gp.Dataset], on_error: str) -> None:
+    ds = way(gp.Dataset.range(12).map(inverse, spec=INT)).with_options(gp.Options(on_error=on_error))  # type: ignore[arg-type]
+
+    with ds.iterator(0) as items:
+        for _ in items:
+            pass
+
+    assert sorted(one.offset or 0 for one in items.errors) == [0, 3, 6, 9]
+    assert all(one.stage == "map" and "ZeroDivisionError" in one.reason for one in items.errors)
+    assert items.left_out == 4
+
+
+def test_every_pass_lists_its_own_also_behind_a_cache() -> None:
+    ds = gp.Dataset.range(7).map(inverse, spec=INT).cache().repeat(2).with_options(gp.Options(on_error="skip"))
+
+    first, second = ds.iterator(0), ds.iterator(1)
+    for items in (first, second):
+        assert [int(x) for x in items] == [1, 2, 4, 5] * 2
+
+    for items, epoch in ((first, 0), (second, 1)):
+        assert [one.offset for one in items.errors] == [0, 3, 6] * 2
+        assert [one.epoch for one in items.errors] == [epoch] * 6
+        assert len({one.key for one in items.errors}) == 6
+    assert {one.key for one in first.errors} == {one.key for one in second.errors}
+
+
+def test_epochs_are_told_apart() -> None:
+    items = gp.Dataset.range(4).map(inverse, spec=INT).batch(2).with_options(gp.Options(on_error="skip")).epochs(3, 5)
+
+    assert len(list(items)) == 3
+
+    assert [(one.offset, one.epoch) for one in items.errors] == [(0, 5), (3, 5), (0, 6), (3, 6), (0, 7), (3, 7)]
+
+
+def test_a_row_of_a_lost_batch_is_listed_by_its_own_identity(tmp_path: Path) -> None:
+    """Zipped batches go as a whole; what is listed is the row, as it is where nothing is zipped."""
+    shards = Shards(tmp_path / "good", 12, 1).write().damaged(tmp_path / "data", {6: "SOS naming an absent component"})
+    records = gp.TFRecordDataset(shards.path(0)).map(decoded)
+    plain = records.batch(4).with_options(on("numpy", on_error="skip")).iterator(0)
+    zipped = (
+        gp.Dataset.zip(records.batch(4), gp.Dataset.range(3)).with_options(on("numpy", on_error="skip")).iterator(0)
+    )
+
+    assert len(list(plain)) == 3 and len(list(zipped)) == 2
+
+    assert plain.errors == zipped.errors
+    assert [one.offset for one in plain.errors] == [shards.offset(6)]
+
+
+def test_memory_is_bounded_and_everything_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.KEPT == 10_000
+    ds = gp.Dataset.range(10_500).map(lambda x: 1 // 0, spec=INT).with_options(gp.Options(on_error="skip"))
+
+    with ds.iterator(0) as items:
+        assert list(items) == []
+
+    assert items.left_out == 10_500
+    assert [one.offset for one in items.errors] == list(range(500, 10_500))
+
+
+def test_a_reason_of_any_length_is_cut() -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("x" * 100_000)
+
+    with gp.Dataset.range(1).map(fail, spec=INT).with_options(gp.Options(on_error="skip")).iterator(0) as items:
+        assert list(items) == []
+
+    assert len(items.errors[0].reason) == 500
+
+
+def test_a_chain_that_gives_up_before_its_first_good_element_lists_what_it_saw() -> None:
+    items = gp.Dataset.range(500).map(lambda x: 1 // 0).iterator(0)
+    with items, pytest.raises(gp.DataError, match="and so did the next 99"):
+        next(items)
+
+    assert [one.offset for one in items.errors] == list(range(100))
+    assert {one.action for one in items.errors} == {"raised"}
+
+
+# ---- the manifest
+
+
+def test_several_iterators_share_a_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.jsonl"
+    options = gp.Options(on_error="skip", error_manifest=path)
+    ds = gp.Dataset.range(300).map(inverse, spec=INT).batch(7).with_options(options)
+    workers = [threading.Thread(target=lambda: [None for _ in ds.iterator(0)]) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+
+    assert sorted(line["offset"] for line in lines) == sorted([*range(0, 300, 3)] * 4)
+
+
+def test_a_manifest_of_a_run_without_bad_records_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.jsonl"
+
+    assert len(list(gp.Dataset.range(3).with_options(gp.Options(error_manifest=path)))) == 3
+
+    assert path.read_text() == ""
+
+
+def test_a_folder_that_does_not_exist_is_named_before_anything_runs(tmp_path: Path) -> None:
+    calls: list[int] = []
+    ds = gp.Dataset.range(3).map(lambda x: calls.append(1))
+    path = tmp_path / "missing" / "manifest.jsonl"
+
+    with pytest.raises(gp.PlanError, match=r"Options.error_manifest needs .*missing.*create the folder"):
+        next(iter(ds.with_options(gp.Options(error_manifest=path))))
+    with pytest.raises(gp.PlanError, match=r"Options.error_manifest needs a file that can be written"):
+        next(iter(ds.with_options(gp.Options(error_manifest=tmp_path))))
+
+    assert calls == []
+
+
+def test_names_of_any_kind_go_through_a_manifest(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb \udcff"
+    shards = Shards(tmp_path / "good", 8, 1).write().damaged(folder, {2: "zero bytes", 5: "DQT removed"})
+    manifest = tmp_path / "m.jsonl"
+    ds = gp.TFRecordDataset(str(shards.path(0))).map(train).batch(4)
+    options = on("numpy", on_error="skip", error_manifest=manifest)
+
+    first = events(ds.with_options(options))
+    lines = manifest.read_bytes().splitlines()
+    with ds.with_options(on("numpy", on_error="skip", bad_records=manifest)).iterator(0) as items:
+        second = list(items)
+
+    assert len(lines) == 2 and all(json.loads(line)["file"] == str(shards.path(0)) for line in lines)
+    assert [one.offset for one in items.errors] == [shards.offset(2), shards.offset(5)]
+    assert (
+        [labels.tolist() for _, labels in first] == [labels.tolist() for _, labels in second] == [[0, 1, 3, 4], [6, 7]]
+    )
+
+
+# ---- a manifest fed back
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_records_of_a_manifest_are_bad_from_the_start_and_cost_no_repair(
+    tmp_path: Path, executor: str, on_error: str, spy: Spy
+) -> None:
+    kinds = kinds_in_turn(range(4, 64, 5))
+    shards = Shards(tmp_path / "good", 64, 2).write().damaged(tmp_path / "data", kinds)
+    path = tmp_path / "manifest.jsonl"
+    ds = shards.dataset().batch(BATCH)
+    with ds.with_options(on(executor, on_error=on_error, error_manifest=path)).iterator(0) as items:
+        first, listed = [(host(a).copy(), host(b).copy()) for a, b in items], items.errors
+    repaired = len(spy.sizes)
+
+    with ds.with_options(on(executor, on_error=on_error, bad_records=path)).iterator(0) as items:
+        second, again = [(host(a).copy(), host(b).copy()) for a, b in items], items.errors
+
+    assert len(spy.sizes) - repaired == len(second) < repaired
+    for (left, labels), (right, others) in zip(first, second, strict=True):
+        assert labels.tolist() == others.tolist()
+        assert same(left, right, executor)
+    assert set(again) == set(listed)
+
+
+def test_a_manifest_counts_in_every_pass_and_epoch_and_grows_by_what_is_new(tmp_path: Path, spy: Spy) -> None:
+    shards = Shards(tmp_path / "good", 24, 1).write()
+    shards = shards.damaged(tmp_path / "data", {3: "DQT removed", 17: "cut at 90 %"})
+    path = tmp_path / "manifest.jsonl"
+    options = on("numpy", on_error="skip", error_manifest=path, bad_records=path)
+    once = gp.TFRecordDataset(shards.path(0)).map(train).batch(8).with_options(options)
+
+    assert [len(labels) for _, labels in once.iterator(0)] == [8, 8, 6]
+    lines = path.read_text()
+    before = len(spy.sizes)
+    with gp.TFRecordDataset(shards.path(0)).repeat(2).map(train).batch(8).with_options(options).epochs(2) as items:
+        assert sum(len(labels) for _, labels in items) == 4 * 22
+        assert items.left_out == 8
+
+    assert len(lines.splitlines()) == 2
+    assert path.read_text() == lines
+    assert len(spy.sizes) - before == 2 * -(-44 // 8)
+
+
+def test_a_listed_record_is_not_read_and_stays_a_hole_for_every_step(tmp_path: Path) -> None:
+    """It counts for take, skip and enumerate, passes a filter, and no function sees it."""
+    shards = Shards(tmp_path / "data", 12, 1).write()
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(module.line_of(listed(str(shards.path(0)), shards.offset(5))))
+    seen: list[int] = []
+
+    def look(image: Any, label: Any) -> Any:
+        seen.append(int(label))
+        return label
+
+    ds = gp.TFRecordDataset(shards.path(0)).map(decoded).skip(2).take(6).filter(lambda image, label: label != 3)
+    ds = ds.map(look, spec=INT).enumerate().with_options(on("numpy", on_error="skip", bad_records=path))
+
+    with ds.iterator(0) as items:
+        assert [(int(i), int(label)) for i, label in items] == [(0, 2), (1, 4), (3, 6), (4, 7)]
+
+    assert 5 not in seen
+    assert [(one.offset, one.stage, one.reason) for one in items.errors] == [(shards.offset(5), "by hand", "blurred")]
+
+
+def listed(file: str, offset: int | None, **other: Any) -> BadRecord:
+    given: dict[str, Any] = {"unit": "offset", "key": 0, "stage": "by hand", "reason": "blurred", "action": "raised"}
+    return BadRecord(file, offset, epoch=0, **{**given, **other})
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda ds: ds,
+        lambda ds: ds.batch(3),
+        lambda ds: ds.cache(),
+        lambda ds: ds.shuffle(4, seed=1),
+        lambda ds: ds.shuffle(gp.ALL, seed=1),
+        lambda ds: ds.window(3).flat_map(lambda w: w.batch(3)),
+        lambda ds: ds.map(lambda x: x, num_parallel_calls=2),
+    ],
+    ids=["raw", "batch", "cache", "shuffle", "shuffle(ALL)", "window", "threads"],
+)
+def test_a_listed_record_is_gone_whatever_the_chain_does(tmp_path: Path, chain: Callable[[Any], Any]) -> None:
+    shards = Shards(tmp_path / "data", 10, 1).write()
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(module.line_of(listed(str(shards.path(0)), shards.offset(4))))
+    ds = chain(gp.TFRecordDataset(shards.path(0)))
+
+    def records(options: gp.Options) -> list[bytes]:
+        with ds.with_options(options).iterator(0) as items:
+            return [bytes(x) for element in items for x in ([element] if isinstance(element, bytes) else element)]
+
+    whole, rest = records(on("numpy")), records(on("numpy", on_error="skip", bad_records=path))
+
+    lost = [record for record in whole if record not in rest]
+    assert len(whole) == 10 and len(rest) == 9 and len(lost) == 1
+    assert rest == [record for record in whole if record != lost[0]]
+
+
+def test_what_is_no_record_of_a_file_is_known_by_its_key(tmp_path: Path) -> None:
+    """Two arrays have an index 3 each; one of them is bad."""
+    path = tmp_path / "manifest.jsonl"
+    ds = gp.Dataset.range(5).map(inverse, spec=INT).concatenate(gp.Dataset.range(1, 6).map(lambda x: x + 0))
+    calls: list[int] = []
+
+    def noted(x: Any) -> Any:
+        calls.append(int(x))
+        return inverse(x)
+
+    first = ds.with_options(gp.Options(on_error="skip", error_manifest=path))
+    assert [int(x) for x in first] == [1, 2, 4, 1, 2, 3, 4, 5]
+    again = gp.Dataset.range(5).map(noted, spec=INT).concatenate(gp.Dataset.range(1, 6).map(lambda x: x + 0))
+    with again.with_options(gp.Options(on_error="skip", bad_records=path)).iterator(0) as items:
+        assert [int(x) for x in items] == [1, 2, 4, 1, 2, 3, 4, 5]
+
+    assert calls == [1, 2, 4]
+    assert [one.offset for one in items.errors] == [0, 3]
+
+
+LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s", "reason": "r", "action": "raised"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"no json\n", "no JSON in line 1"),
+        (b"\xff\xfe\n", "no JSON"),
+        (b"[" * 60_000 + b"\n", "no JSON"),
+        (b'{"offset": ' + b"9" * 60_000 + b"}\n", "no JSON|no key"),
+        (b"[1]\n", "no object"),
+        (b"x" * (module.LINE + 1), "a line of more than"),
+        (json.dumps(LINE | {"key": 5}).encode(), "no key"),
+        (json.dumps(LINE | {"key": "F" * 16}).encode(), "no key"),
+        (json.dumps(LINE | {"offset": -1}).encode(), "an offset"),
+        (json.dumps(LINE | {"offset": 1 << 63}).encode(), "an offset"),
+        (json.dumps(LINE | {"offset": True}).encode(), "an offset"),
+        (json.dumps(LINE | {"epoch": 0.5}).encode(), "an epoch"),
+        (json.dumps(LINE | {"file": None}).encode(), "no text under 'file'"),
+        (json.dumps(LINE | {"file": "a\0b"}).encode(), "a file name"),
+        (json.dumps(LINE | {"unit": "mile"}).encode(), "a unit"),
+        (json.dumps(LINE | {"action": "eaten"}).encode(), "an action"),
+        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[:40].encode(), "no JSON in line 3"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_manifest_is_checked(tmp_path: Path, text: bytes, complaint: str) -> None:
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(text)
+
+    with pytest.raises(gp.PlanError, match=rf"Options\.bad_records needs .*(?:{complaint})"):
+        next(iter(gp.Dataset.range(3).with_options(gp.Options(bad_records=path))))
+
+
+def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(gp.PlanError, match=r"Options\.bad_records needs a manifest, got .*missing\.jsonl"):
+        next(iter(gp.Dataset.range(3).with_options(gp.Options(bad_records=tmp_path / "missing.jsonl"))))
+
+
+def test_the_number_of_records_of_a_manifest_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECORDS", 3)
+    path = tmp_path / "manifest.jsonl"
+    path.write_text((json.dumps(LINE) + "\n") * 3)
+
+    assert len(module.read_manifest(str(path))) == 1
+    path.write_text((json.dumps(LINE) + "\n") * 4)
+    with pytest.raises(gp.PlanError, match="more than 3 records"):
+        module.read_manifest(str(path))
+
+
+# ---- too many
+
+
+def test_too_many_bad_elements_end_the_iterator_and_their_causes_are_counted() -> None:
+    def fail(x: Any) -> Any:
+        if x % 3 == 0:
+            raise ValueError(f"no {int(x)} today")
+        return 7 // (int(x) % 3 - 2)
+
+    ds = gp.Dataset.range(100).map(fail, spec=INT).with_options(gp.Options(on_error="skip", max_bad=5))
+
+    with ds.iterator(0) as items:
+        with pytest.raises(TooManyBadError) as raised:
+            list(items)
+        assert next(items, None) is None
+
+    text = str(raised.value)
+    assert "6 bad elements were left out or replaced, and Options.max_bad=5 allows 5" in text
+    assert "3 x map: raised ValueError: no N today; 3 x map: raised ZeroDivisionError" in text
+    assert "The last one: range at index 8" in text
+    assert not isinstance(raised.value, gp.DataError)
+    assert len(items.errors) == 6
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_too_many_in_a_transform_stage(tmp_path: Path, executor: str, on_error: str) -> None:
+    kinds = dict.fromkeys(range(20, 40), "DQT removed")
+    shards = Shards(tmp_path / "good", 64, 1).write().damaged(tmp_path / "data", kinds)
+    ds = gp.TFRecordDataset(shards.path(0)).map(train).batch(8).prefetch(2)
+
+    items = ds.with_options(on(executor, on_error=on_error, max_bad=9)).iterator(0)
+    with items, pytest.raises(TooManyBadError, match=r"10 bad elements.*10 x decode_jpeg"):
+        list(items)
+    with ds.with_options(on(executor, on_error=on_error, max_bad=20)).iterator(0) as items:
+        assert sum(len(labels) for _, labels in items) == (44 if on_error == "skip" else 64)
+
+
+def test_an_endless_chain_of_bad_elements_ends() -> None:
+    ds = gp.Dataset.range(10).map(lambda x: 1 // 0, spec=INT).repeat().ignore_errors()
+
+    with (
+        ds.with_options(gp.Options(max_bad=0.01)).iterator(0) as items,
+        pytest.raises(TooManyBadError, match="of the last 101"),
+    ):
+        next(items)
+
+
+@pytest.mark.parametrize("batch", [0, 10], ids=["elements", "batches"])
+@pytest.mark.parametrize(("every", "most", "fine"), [(90, 0.02, True), (30, 0.02, False), (30, 0.05, True)])
+def test_a_share_is_one_of_the_last_ten_thousand(batch: int, every: int, most: float, fine: bool) -> None:
+    """The 100 that are always allowed come first; a share of 2 % is 200 of 10,000."""
+    ds = gp.Dataset.range(24_000).map(lambda x: x if int(x) % every else 1 // 0, spec=INT)
+    ds = (ds.batch(batch) if batch else ds).with_options(gp.Options(on_error="skip", max_bad=most))
+
+    with ds.iterator(0) as items:
+        if fine:
+            assert sum(np.size(x) for x in items) == 24_000 - -(-24_000 // every)
+            assert items.left_out == -(-24_000 // every)
+        else:
+            with pytest.raises(TooManyBadError, match="201 of the last"):
+                list(items)
+
+
+def test_what_is_raised_is_never_too_many() -> None:
+    ds = gp.Dataset.range(9).map(inverse, spec=INT).with_options(gp.Options(max_bad=0))
+
+    assert len([x for x in events(ds) if isinstance(x, gp.DataError)]) == 3
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"error_manifest": 5},
+        {"error_manifest": ""},
+        {"error_manifest": b"bytes"},
+        {"bad_records": "a\0b"},
+        {"max_bad": -1},
+        {"max_bad": 1.5},
+        {"max_bad": float("nan")},
+        {"max_bad": True},
+        {"max_bad": "many"},
+    ],
+    ids=str,
+)
+def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(gp.PlanError, match=f"Options.{next(iter(given))} needs"):
+        gp.Options(**given)
+
+
+# ---- which rows are stand-ins
+
+
+def masks(ds: gp.Dataset) -> list[Any]:
+    """What `iterator.valid` says of each element."""
+    with ds.iterator(0) as items:
+        return [np.asarray(items.valid).tolist() for _ in items]
+
+
+def first_three(rows: Any) -> Any:
+    """A Python function that changes the number of rows."""
+    return np.array(rows.tolist()[:3])
+
+
+def doubled(rows: Any) -> Any:
+    """One that keeps it."""
+    return np.array(rows.tolist()) * 2
+
+
+VALID: dict[str, tuple[Callable[[gp.Dataset], gp.Dataset], list[Any]]] = {
+    "batches": (lambda ds: ds.batch(4), [[False, True, True, False], [True, True, False, True]]),
+    "elements": (lambda ds: ds, [False, True, True, False, True, True, False, True]),
+    "behind prefetch": (lambda ds: ds.batch(5).prefetch(2), [[False, True, True, False, True], [True, False, True]]),
+    "a map on batches": (
+        lambda ds: ds.batch(4).map(lambda x: x + 1),
+        [[False, True, True, False], [True, True, False, True]],
+    ),
+    "unbatch": (lambda ds: ds.batch(4).unbatch(), [False, True, True, False, True, True, False, True]),
+    "batches of batches": (lambda ds: ds.batch(2).batch(2), [[False, False], [True, False]]),
+    "windows": (
+        lambda ds: ds.window(4).flat_map(lambda w: w.batch(4)),
+        [[False, True, True, False], [True, True, False, True]],
+    ),
+    "a cache": (
+        lambda ds: ds.batch(4).cache().repeat(2),
+        [[False, True, True, False], [True, True, False, True]] * 2,
+    ),
+    "a filter behind": (lambda ds: ds.batch(4).unbatch().filter(lambda x: x < 5), [False, True, True, False, True]),
+    "a Python function of rows": (
+        lambda ds: ds.batch(4).map(first_three),
+        [[False] * 3] * 2,
+    ),
+    "a Python function of batches": (
+        lambda ds: ds.batch(4).map(doubled),
+        [[False, True, True, False], [True, True, False, True]],
+    ),
+}
+
+
+@pytest.mark.parametrize(("chain", "expected"), VALID.values(), ids=list(VALID))
+def test_valid_tells_stand_ins_from_what_was_read(
+    chain: Callable[[gp.Dataset], gp.Dataset], expected: list[Any]
+) -> None:
+    ds = chain(gp.Dataset.range(8).map(inverse, spec=INT)).with_options(gp.Options(on_error="replace"))
+
+    assert masks(ds) == expected
+
+
+def test_valid_is_true_where_nothing_is_replaced() -> None:
+    skipped = gp.Dataset.range(8).map(inverse, spec=INT).with_options(gp.Options(on_error="skip"))
+
+    assert masks(skipped.batch(4)) == [[True] * 4, [True]]
+    assert masks(skipped) == [True] * 5
+
+
+def test_valid_needs_an_element() -> None:
+    with gp.Dataset.range(3).iterator(0) as items, pytest.raises(gp.PlanError, match=r"call next\(\) first"):
+        _ = items.valid
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    "places", [[0, 1, 17, 30, 63], list(range(16, 32)), list(range(40))], ids=["some", "a batch", "most"]
+)
+def test_valid_of_a_transform_stage(tmp_path: Path, executor: str, places: list[int]) -> None:
+    kinds = kinds_in_turn(places)
+    shards = Shards(tmp_path / "good", 64, 1).write().damaged(tmp_path / "data", kinds)
+    ds = gp.TFRecordDataset(shards.path(0)).map(train).batch(BATCH).with_options(on(executor, on_error="replace"))
+
+    found: list[tuple[bool, int]] = []
+    with ds.iterator(0) as items:
+        for _, labels in items:
+            assert items.valid.dtype == bool and items.valid.shape == (BATCH,)
+            found += zip(items.valid.tolist(), host(labels).tolist(), strict=True)
+
+    assert [valid for valid, _ in found] == [n not in kinds for n in range(64)]
+    assert [label for valid, label in found if valid] == [n for n in range(64) if n not in kinds]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_valid_of_rows_of_a_batch_that_the_user_made(tmp_path: Path, executor: str) -> None:
+    kinds = {1: "DQT removed", 6: "12 bits", 8: "Huffman counts of 255"}
+    shards = Shards(tmp_path / "good", 16, 1).write().damaged(tmp_path / "data", kinds)
+
+    def later(encoded: Any, label: Any) -> Any:
+        return ops.decode_jpeg(encoded, channels=3), label
+
+    ds = gp.TFRecordDataset(shards.path(0)).map(parse).batch(8).cache().map(later)
+
+    assert masks(ds.with_options(on(executor, on_error="replace"))) == [
+        [n not in kinds for n in range(8)],
+        [n not in kinds for n in range(8, 16)],
+    ]

@@ -1,0 +1,333 @@
+"""Determinism: the stream is a function of (files, plan, seed, epoch), whatever reads, batches, computes or resumes it.
+
+Every image has a number of its own, so that crops, flips and pixels are compared image by image. They are small;
+`GPUPIPE_FULL=1` takes photographs of 500 x 375 pixels instead, cropped to 224 x 224.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, ops
+from gpupipe.compare.photographs import encode, take
+from gpupipe.transform.choose import gpu_count, has_dali
+from tests.chains.data import Spy, on
+
+FULL = bool(os.environ.get("GPUPIPE_FULL"))
+FILES, IMAGES = 8, 130
+SIZE = (224, 224) if FULL else (16, 12)
+FEATURES = {
+    "image": gp.io.FixedLenFeature((), bytes),
+    "number": gp.io.FixedLenFeature((), "int64"),
+}
+EXECUTORS = [
+    pytest.param("numpy", id="numpy"),
+    pytest.param("dali", id="dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
+    pytest.param(
+        "gpu",
+        id="gpu",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not (gpu_count() and has_dali()), reason="needs an NVIDIA GPU, its driver and DALI"),
+        ],
+    ),
+]
+
+
+@pytest.fixture
+def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
+    return Spy().install(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """JPEG images of several sizes and kinds in shards of unequal length; answer their pattern."""
+    folder = tmp_path_factory.mktemp("determinism")
+    writers = [gp.io.TFRecordWriter(folder / f"part-{i}") for i in range(FILES)]
+    for number in range(IMAGES):
+        record = gp.io.encode_example({"image": photographed(number) if FULL else small(number), "number": number})
+        writers[number * number % 11 % FILES].write(record)
+    for writer in writers:
+        writer.close()
+    return str(folder / "part-*")
+
+
+def photographed(number: int) -> bytes:
+    shot, pixels = take(number)
+    return encode(pixels, shot.quality, shot.subsampling, shot.progressive)
+
+
+def small(number: int) -> bytes:
+    rng = np.random.default_rng(number)
+    height, width = (int(n) for n in rng.integers(24, 72, 2))
+    pixels = rng.integers(0, 256, (6, 6, 3), np.uint8)
+    picture = Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=90, subsampling=number % 3, progressive=number % 7 == 0)
+    return file.getvalue()
+
+
+def parsed(record: Any) -> Any:
+    x = gp.io.parse_single_example(record, FEATURES)
+    return x["image"], x["number"]
+
+
+def augmented(record: Any) -> Any:
+    """What a training chain draws: a crop window, a flip, a colour."""
+    encoded, number = parsed(record)
+    image = ops.random_resized_crop(ops.decode_jpeg(encoded, channels=3), SIZE)
+    image = ops.random_flip_left_right(image)
+    return ops.random_brightness(image, 0.2), number
+
+
+def records(pattern: str, readers: int, cycle: int | None = None, deterministic: bool | None = None) -> Dataset:
+    names = Dataset.list_files(pattern, seed=3)
+    return names.interleave(gp.TFRecordDataset, cycle or readers, None, readers, deterministic)
+
+
+def rows(batches: Any) -> list[tuple[int, str]]:
+    """(number, a hash of the pixels) of every image, in order."""
+    found = []
+    for images, numbers in batches:
+        images, numbers = (np.asarray(x.get() if hasattr(x, "get") else x) for x in (images, numbers))
+        found += [(int(number), hashed(image)) for image, number in zip(images, numbers, strict=True)]
+    return found
+
+
+def hashed(image: Any) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(image), digest_size=12).hexdigest()
+
+
+def by_number(found: list[tuple[int, str]]) -> dict[int, str]:
+    assert len(dict(found)) == len(found) == IMAGES
+    return dict(found)
+
+
+def resumed(ds: Dataset, epoch: int, behind: int) -> tuple[list[Any], list[Any]]:
+    """The batches up to a place, and those of another iterator that goes on from its state."""
+    with ds.iterator(epoch) as items:
+        before = [next(items) for _ in range(behind)]
+        state = json.loads(json.dumps(items.state_dict()))
+    again = iter(ds)
+    again.load_state_dict(state)
+    with again:
+        return before, list(again)
+
+
+# ---- the matrix
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    """What the first cell of each executor found: every other cell has to find it too."""
+    return {}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("readers", [1, 4, 8])
+@pytest.mark.parametrize("size", [8, 16, 64])
+def test_crops_flips_and_pixels_are_those_of_every_other_cell(
+    shards: str, spy: Spy, seen: dict[str, Any], executor: str, size: int, readers: int, threads: int
+) -> None:
+    ds = records(shards, readers).shuffle(40, seed=5).map(augmented).batch(size).prefetch(2)
+    ds = ds.with_options(on(executor, threads=threads))
+
+    fresh = rows(ds.iterator(epoch=1))
+    drawn = spy.windows()
+
+    assert len(drawn) == IMAGES and len(set(drawn.values())) > IMAGES * 0.9
+    assert seen.setdefault("crops and flips", drawn) == drawn
+    assert seen.setdefault(executor, by_number(fresh)) == by_number(fresh)
+
+    spy.drawn.clear()
+    before, behind = resumed(ds, 1, behind=IMAGES // (2 * size))
+
+    assert spy.windows() == drawn
+    assert rows(before) + rows(behind) == fresh
+
+
+# ---- the order
+
+
+ORDERED = {
+    "threads": [{"threads": 1}, {"threads": 2}, {"threads": 8}],
+    "batches": [{"size": 1}, {"size": 8}, {"size": 64}],
+    "readers": [{"readers": 1}, {"readers": 4}, {"readers": 8}],
+    "prefetch": [{"prefetch": 0}, {"prefetch": 1}, {"prefetch": 5}, {"prefetch": gp.AUTOTUNE}],
+    "memory": [{"memory": 1}, {"memory": 1 << 30}],
+}
+
+
+def ordered(
+    pattern: str, threads: int = 2, size: int = 16, readers: int = 4, prefetch: int = 2, memory: int = 1 << 30
+) -> list[tuple[int, str]]:
+    ds = records(pattern, readers, cycle=3).shuffle(30, seed=1).map(augmented).batch(size).prefetch(prefetch)
+    return rows(ds.with_options(on("numpy", threads=threads, host_memory=memory)).iterator(epoch=2))
+
+
+@pytest.mark.parametrize("axis", ORDERED)
+def test_the_order_and_the_pixels_do_not_depend_on(shards: str, axis: str) -> None:
+    expected = ordered(shards)
+    assert sorted(expected) != expected and len(expected) == IMAGES
+
+    for options in ORDERED[axis]:
+        assert ordered(shards, **options) == expected, options
+
+
+@pytest.mark.parametrize("cpus", [1, 3, 64])
+def test_the_order_and_the_pixels_do_not_depend_on_the_cpus_of_the_machine(
+    shards: str, monkeypatch: pytest.MonkeyPatch, cpus: int
+) -> None:
+    def chain() -> Dataset:
+        ds = records(shards, gp.AUTOTUNE, cycle=3).shuffle(30, seed=1).map(augmented)
+        return ds.map(lambda image, number: (image, int(number)), num_parallel_calls=gp.AUTOTUNE).batch(16)
+
+    expected = rows(chain().with_options(on("numpy")).iterator(epoch=2))
+    if hasattr(os, "sched_getaffinity"):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
+    assert chain().options().resolve().threads == cpus  # what is asked for is seen
+
+    assert rows(chain().with_options(on("numpy")).iterator(epoch=2)) == expected
+
+
+def test_another_seed_or_epoch_is_another_order_and_other_crops(shards: str) -> None:
+    def stream(seed: int, epoch: int) -> list[tuple[int, str]]:
+        ds = records(shards, 4).shuffle(30).map(augmented).batch(16).with_options(on("numpy", seed=seed))
+        return rows(ds.iterator(epoch=epoch))
+
+    streams = [stream(*which) for which in ((0, 0), (0, 1), (1, 0))]
+    for one, other in itertools.combinations(streams, 2):
+        assert [number for number, _ in one] != [number for number, _ in other]
+        assert sum(dict(one)[number] == pixels for number, pixels in other) < IMAGES / 10
+    assert stream(0, 0) == streams[0]
+
+
+# ---- without an order
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_image_keeps_its_augmentation_where_the_order_is_free(shards: str, executor: str) -> None:
+    def found(deterministic: bool) -> dict[int, str]:
+        ds = records(shards, 8, deterministic=deterministic)
+        ds = ds.map(lambda record: bytes(record), num_parallel_calls=4, spec=gp.TensorSpec((), bytes))
+        ds = ds.shuffle(20).map(augmented).batch(16).prefetch(2)
+        return by_number(rows(ds.with_options(on(executor, deterministic=deterministic)).iterator(epoch=4)))
+
+    assert found(deterministic=False) == found(deterministic=True)
+
+
+def test_a_call_that_waits_is_overtaken_only_where_the_order_is_free() -> None:
+    def numbers(deterministic: bool) -> list[tuple[int, int]]:
+        delivered = threading.Event()  # something was: where the order is fixed, nobody can wait for that
+        if deterministic:
+            delivered.set()
+
+        def slow_first(x: Any, rng: np.random.Generator) -> tuple[int, int]:
+            if x == 0:
+                assert delivered.wait(30)
+            return int(x), int(rng.integers(1 << 40))
+
+        ds = Dataset.range(40).map(slow_first, num_parallel_calls=4, rng=True)
+        found = []
+        with ds.with_options(gp.Options(deterministic=deterministic)).iterator(epoch=0) as items:
+            for x, drawn in items:
+                delivered.set()
+                found.append((int(x), int(drawn)))
+        return found
+
+    free, fixed = numbers(False), numbers(True)
+
+    assert [x for x, _ in fixed] == list(range(40))
+    assert free[0][0] != 0
+    assert dict(free) == dict(fixed)
+
+
+# ---- epochs across iterators
+
+
+@pytest.fixture
+def loops() -> Iterator[Any]:
+    """Runs a loop over a chain and answers its numbers."""
+    yield lambda ds: [int(x) for x in ds]
+
+
+def test_each_loop_is_another_order_unless_the_shuffle_says_otherwise(loops: Any) -> None:
+    again, same = Dataset.range(50).shuffle(50, seed=1), Dataset.range(50).shuffle(50, 1, False)
+
+    orders = [loops(again) for _ in range(3)]
+    assert all(one != other for one, other in itertools.combinations(orders, 2))
+    assert [loops(again.iterator(epoch=epoch)) for epoch in range(3)] == orders
+    assert loops(again.epochs(3)) == list(itertools.chain(*orders))
+    assert loops(same) == loops(same) == loops(same.iterator(epoch=7))
+    # The second pass of a repeat is another order as well, and the same in every run.
+    assert loops(again.repeat(2).iterator(epoch=0))[:50] == orders[0]
+    assert loops(again.repeat(2).iterator(epoch=0))[50:] not in orders
+    assert loops(same.repeat(2))[:50] == loops(same.repeat(2))[50:] == loops(same)
+
+
+def test_a_run_that_starts_again_finds_its_epochs(shards: str) -> None:
+    def chain() -> Dataset:
+        return records(shards, 4).shuffle(30).map(augmented).batch(16).with_options(on("numpy"))
+
+    looped = chain()
+    epochs = [rows(looped) for _ in range(3)]
+
+    assert rows(chain().iterator(epoch=2)) == epochs[2]
+    assert rows(chain().epochs(2, start=1)) == epochs[1] + epochs[2]
+
+
+def test_set_epoch_says_which_epoch_the_next_loop_is(loops: Any) -> None:
+    ds = Dataset.range(50).shuffle(50).map(lambda x: x + 1)
+    expected = [loops(ds.iterator(epoch=epoch)) for epoch in range(9)]
+
+    for epoch in (4, 2, 2):  # as people do with PyTorch's samplers
+        ds.set_epoch(epoch)
+        assert loops(ds) == expected[epoch]
+    assert loops(ds) == expected[3]
+    ds.set_epoch(7)
+    assert loops(ds.iterator(epoch=1)) == expected[1]  # a number of its own counts for itself
+    assert loops(ds) == expected[7]
+
+
+def test_set_epoch_is_of_one_chain_and_counts_where_it_is_written_anew(loops: Any) -> None:
+    source = Dataset.range(50)
+    source.shuffle(50).set_epoch(5)
+
+    assert loops(source.shuffle(49)) == loops(source.shuffle(49).iterator(epoch=0))
+    assert loops(source.shuffle(50)) == loops(source.shuffle(50).iterator(epoch=5))
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, None, "3", True])
+def test_set_epoch_needs_a_number(epoch: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="set_epoch needs"):
+        Dataset.range(3).set_epoch(epoch)
+
+
+def test_tensorflow_counts_the_same_iterators_as_epochs() -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    def kinds(ds: Any) -> list[bool]:
+        """Which of three loops, and of two passes in one, repeat the first order."""
+        order = [int(x) for x in ds]
+        more = [[int(x) for x in ds] for _ in range(2)]
+        twice = [int(x) for x in ds.repeat(2)]
+        return [*(one == order for one in more), twice[:50] == twice[50:]]
+
+    for reshuffle in (True, False):
+        ours = Dataset.range(50).shuffle(50, seed=1, reshuffle_each_iteration=reshuffle)
+        theirs = tf.data.Dataset.range(50).shuffle(50, seed=1, reshuffle_each_iteration=reshuffle)
+        assert kinds(ours) == kinds(theirs)

@@ -1,0 +1,228 @@
+"""A state taken behind any element goes on with exactly the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from tests.reliability.resume import resumed_after, taken
+
+
+def twice(x: Any) -> Any:
+    return x * 2
+
+
+def odd(x: Any) -> Any:
+    return bool(np.asarray(x) % 2)  # `bool` makes it ordinary Python
+
+
+def fails_at_seven(x: Any) -> Any:
+    if int(np.asarray(x)) % 7 == 6:
+        raise ValueError("seven")
+    return np.asarray(x) + 0
+
+
+def counted() -> Any:
+    yield from (np.int64(i) for i in range(23))
+
+
+def pairs(x: Any) -> Any:
+    return gp.Dataset.from_tensors(x).repeat(2)
+
+
+def some(x: Any) -> Any:
+    return gp.Dataset.range(int(np.asarray(x)) % 4)
+
+
+def add(state: Any, x: Any) -> Any:
+    return state + np.asarray(x), state
+
+
+def run(n: int = 23) -> Any:
+    return gp.Dataset.range(n)
+
+
+CHAINS: dict[str, Any] = {
+    "range": lambda: run(),
+    "slices": lambda: gp.Dataset.from_tensor_slices({"a": np.arange(9.0), "b": [str(i) for i in range(9)]}),
+    "list": lambda: gp.Dataset.from_list([{"a": i} for i in range(5)]),
+    "tensors": lambda: gp.Dataset.from_tensors(np.arange(3)).repeat(3),
+    "generator": lambda: gp.Dataset.from_generator(counted, output_signature=gp.TensorSpec((), "int64")),
+    "generator without a signature": lambda: gp.Dataset.from_generator(counted),
+    "counter": lambda: gp.Dataset.counter(3, 2).take(15),
+    "counter of floats": lambda: gp.Dataset.counter(0.1, 0.1, dtype="float32").take(1100).skip(1080),
+    "random": lambda: gp.Dataset.random(seed=3).take(1040).skip(1020),
+    "take, skip": lambda: run().skip(3).take(12),
+    "take nothing": lambda: run().take(0),
+    "shard": lambda: run().shard(3, 1),
+    "shard of shuffled": lambda: run().shuffle(5).shard(3, 1),
+    "repeat": lambda: run(5).repeat(4),
+    "endless": lambda: run(5).repeat().take(17),
+    "repeat of nothing": lambda: run(3).take(0).repeat(3),
+    "enumerate": lambda: run().map(odd).enumerate(start=5),
+    "concatenate": lambda: run(5).concatenate(run(4)).concatenate(run(3)),
+    "zip": lambda: gp.Dataset.zip((run(7), run(9).shuffle(4))),
+    "nested zip": lambda: gp.Dataset.zip({"a": run(7), "b": gp.Dataset.zip((run(6), run(8).map(twice)))}),
+    "shuffle": lambda: run().shuffle(6, seed=1),
+    "shuffle of everything": lambda: run().shuffle(100, seed=1),
+    "shuffle of one": lambda: run(5).shuffle(1),
+    "long shuffle": lambda: run(5000).shuffle(50).skip(4960),
+    "shuffle, repeat": lambda: run(9).shuffle(4).repeat(3),
+    "repeat, shuffle": lambda: run(9).repeat(3).shuffle(5),
+    "shuffle, repeat, batch": lambda: run(9).shuffle(4).repeat(3).batch(4),
+    "global shuffle": lambda: run(40).shuffle(gp.ALL, seed=2),
+    "global shuffle, repeat": lambda: run(11).shuffle(gp.ALL).repeat(3),
+    "global shuffle of batches": lambda: run(20).batch(3).shuffle(gp.ALL),
+    "split": lambda: run(20).split([0.5, 0.5], seed=1)[1],
+    "slice": lambda: run(20)[3:15:2],
+    "batch": lambda: run().batch(4),
+    "batch, drop": lambda: run().batch(4, drop_remainder=True),
+    "batch, unbatch": lambda: run().batch(4).unbatch(),
+    "batch, unbatch, batch": lambda: run().batch(4).unbatch().batch(3),
+    "batch, shuffle, unbatch": lambda: run().batch(4).shuffle(3).unbatch(),
+    "batch of batches": lambda: run().batch(3).batch(2),
+    "rebatch": lambda: run().batch(4).rebatch([2, 3]),
+    "padded": lambda: run().map(lambda x: np.arange(int(np.asarray(x)) % 4), traced=False).padded_batch(3),
+    "ragged": lambda: run().map(lambda x: np.arange(int(np.asarray(x)) % 4), traced=False).ragged_batch(3),
+    "filter": lambda: run().filter(lambda x: x % 3 == 0),
+    "filter in Python": lambda: run().filter(odd),
+    "traced map": lambda: run().map(twice),
+    "map in Python": lambda: run().map(odd),
+    "map with numbers": lambda: run().map(lambda x, rng: rng.random() + np.asarray(x), rng=True),
+    "map in threads": lambda: run().map(lambda x: np.asarray(x) + 1, num_parallel_calls=3, traced=False),
+    "map in threads, any order": lambda: (
+        run().map(lambda x: np.asarray(x) + 1, num_parallel_calls=1, deterministic=False, traced=False).batch(2)
+    ),
+    "map in threads, shuffle": lambda: (
+        run().shuffle(5).map(lambda x: np.asarray(x) + 1, num_parallel_calls=3, traced=False).shuffle(3)
+    ),
+    "flat_map": lambda: run(9).flat_map(pairs),
+    "flat_map in Python": lambda: run(9).flat_map(some),
+    "interleave": lambda: run(9).interleave(pairs, cycle_length=3),
+    "interleave of blocks": lambda: run(9).interleave(lambda x: gp.Dataset.range(5), cycle_length=3, block_length=2),
+    "interleave in Python": lambda: run(12).interleave(some, cycle_length=4, block_length=2),
+    "interleave of shuffled": lambda: run(9).shuffle(4).interleave(some, cycle_length=3).shuffle(4),
+    "interleave with threads": lambda: run(9).interleave(
+        lambda x: gp.Dataset.range(5).map(odd), cycle_length=3, num_parallel_calls=3
+    ),
+    "prefetch": lambda: run().prefetch(3),
+    "prefetch in the middle": lambda: run().shuffle(5).map(odd).prefetch(3).batch(3).prefetch(2),
+    "cache": lambda: run().cache(),
+    "cache, repeat": lambda: run(7).map(odd).cache().repeat(3),
+    "cache, shuffle": lambda: run(7).shuffle(3).cache().shuffle(4).repeat(2),
+    "cache of batches": lambda: run(7).batch(2).cache().repeat(2).unbatch(),
+    "take_while": lambda: run().take_while(lambda x: x < 9).repeat(2),
+    "scan": lambda: run().scan(np.int64(0), add),
+    "unique": lambda: run().map(lambda x: x % 5).unique(),
+    "window": lambda: run().window(4),
+    "sliding window": lambda: run().window(5, shift=2, stride=2),
+    "window, flat_map": lambda: run().window(3, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(3)),
+    "windows with gaps": lambda: run().window(2, shift=5),
+    "group_by_window": lambda: run().group_by_window(
+        lambda x: np.asarray(x, np.int64) % 3, lambda key, window: window.batch(4), window_size=4
+    ),
+    "bucket": lambda: run().bucket_by_sequence_length(
+        lambda x: np.asarray(x, np.int32), bucket_boundaries=[5, 12], bucket_batch_sizes=[2, 3, 4], no_padding=True
+    ),
+    "sample": lambda: gp.Dataset.sample_from_datasets([run(9), run(12).shuffle(3)], [0.3, 0.7], seed=1),
+    "choose": lambda: gp.Dataset.choose_from_datasets([run(9), run(12)], run(18).map(lambda x: x % 2)),
+    "resample": lambda: run(60).rejection_resample(lambda x: x % 2, [0.2, 0.8], seed=1),
+    "pad": lambda: gp.Dataset.from_tensor_slices({"a": np.arange(5)}).pad_to_cardinality(9),
+    "assert": lambda: run(5).assert_cardinality(5),
+    "assert too many": lambda: run(5).filter(odd).assert_cardinality(4),
+    "ignore_errors": lambda: run().map(fails_at_seven).ignore_errors().batch(3),
+    "errors": lambda: run().map(fails_at_seven).batch(3),
+    "errors in windows": lambda: run().map(fails_at_seven).batch(1).window(3, shift=1),
+    "errors in rebatch": lambda: run().map(fails_at_seven).batch(2).rebatch(3),
+    "errors in a zip": lambda: gp.Dataset.zip((run(), run().map(fails_at_seven).batch(2))),
+    "errors in a shuffle": lambda: run().map(fails_at_seven).batch(1).shuffle(4).repeat(2),
+    "errors, unbatched": lambda: run().map(fails_at_seven),
+    "indexable": lambda: gp.Dataset.from_indexable(list(range(20))).shuffle(gp.ALL).batch(3),
+}
+
+
+def with_options(build: Any, **options: Any) -> Any:
+    return lambda: build().with_options(gp.Options(**options))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_state_goes_on_with_the_next_element(name: str, on_error: str) -> None:
+    build = with_options(CHAINS[name], on_error=on_error)
+    with iter(build()) as items:
+        whole = taken(items)
+    for count in [*range(len(whole) + 1)] if len(whole) < 30 else [0, 1, 2, 7, 20, len(whole)]:
+        rest, _ = resumed_after(build, count)
+        assert rest == whole[count:], (name, count)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_states_of_states_go_on_too(name: str) -> None:
+    build = CHAINS[name]
+    with iter(build()) as items:
+        whole = taken(items)
+    state, found = None, []
+    for step in range(len(whole) + 2):
+        with iter(build()) as items:
+            if state is not None:
+                items.load_state_dict(state)
+            found += taken(items, 1 + step % 3)
+            state = items.state_dict()
+        if state["ended"]:
+            break
+    assert found == whole
+
+
+def test_a_state_before_the_first_element_is_the_begin() -> None:
+    ds = gp.Dataset.range(5).shuffle(3)
+    state = iter(ds).state_dict()
+    items = iter(ds)
+    items.load_state_dict(state)
+    assert taken(items) == taken(iter(gp.Dataset.range(5).shuffle(3)))
+
+
+def write_records(folder: Path, files: int = 4, records: int = 9) -> None:
+    for i in range(files):
+        with gp.io.TFRecordWriter(str(folder / f"{i}.tfrecord")) as writer:
+            for j in range(records):
+                writer.write(f"{i}-{j}".encode() * (1 + j))
+
+
+FILES: dict[str, Any] = {
+    "records": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord")))),
+    "readers": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord"))), num_parallel_reads=3),
+    "interleave": lambda p: gp.Dataset.list_files(str(p / "*"), seed=1).interleave(
+        gp.TFRecordDataset, cycle_length=3, num_parallel_calls=2
+    ),
+    "shuffle": lambda p: (
+        gp.Dataset.list_files(str(p / "*"), seed=1).interleave(gp.TFRecordDataset, cycle_length=3).shuffle(7).batch(4)
+    ),
+    "filter, shuffle": lambda p: (
+        gp.Dataset.list_files(str(p / "*"), shuffle=False)
+        .flat_map(gp.TFRecordDataset)
+        .filter(lambda r: len(r) % 2 == 0)
+        .shuffle(7)
+        .repeat(2)
+    ),
+    "global shuffle": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord")))).shuffle(gp.ALL).batch(4),
+    "file cache": lambda p: gp.TFRecordDataset(str(p / "0.tfrecord")).cache(str(p / "cache")).repeat(3),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_gone_on_with_where_they_were(name: str, tmp_path: Path) -> None:
+    write_records(tmp_path)
+
+    def build() -> Any:
+        return FILES[name](tmp_path)
+
+    with iter(build()) as items:
+        whole = taken(items)
+    assert len(whole) > 8
+    for count in range(len(whole) + 1):
+        rest, _ = resumed_after(build, count)
+        assert rest == whole[count:], count

@@ -1,0 +1,548 @@
+"""Shutdown: however an iteration ends, its threads, processes and pipelines go, and nothing hangs or complains."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import multiprocessing
+import operator
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.flow import base
+from gpupipe.load import iterator as loading
+from gpupipe.transform.choose import has_dali
+
+PATIENCE = 20.0
+"""Seconds until something that should be gone counts as left behind: a deadline, never what it should take."""
+
+
+# ---- chains, by name; what they need lies in a folder
+
+
+def write_shards(folder: Path) -> None:
+    """Four shards of twelve small JPEG images."""
+    for shard in range(4):
+        with TFRecordWriter(str(folder / f"{shard}.tfrecord")) as writer:
+            for i in range(12):
+                out = io.BytesIO()
+                Image.fromarray(np.full((24, 32, 3), 20 * shard + i, np.uint8)).save(out, "JPEG")
+                writer.write(out.getvalue())
+
+
+def on(backend: str) -> Options:
+    return Options(device="cpu", backend=backend, threads=2)  # type: ignore[arg-type]
+
+
+def slow(x: Any) -> Any:
+    """Python that takes a moment, so that whoever waits for it is waiting."""
+    time.sleep(0.01)
+    return x
+
+
+def endless() -> Iterator[int]:
+    n = 0
+    while True:
+        time.sleep(0.005)
+        yield n
+        n += 1
+
+
+def decoded(record: Any) -> Any:
+    return ops.random_crop(ops.decode_jpeg(record, channels=3), (16, 16, 3))
+
+
+def pictures(folder: Path, backend: str) -> Dataset:
+    files = Dataset.list_files(str(folder / "*.tfrecord"), seed=1)
+    records = files.interleave(gp.TFRecordDataset, cycle_length=3, num_parallel_calls=gp.AUTOTUNE)
+    dataset = records.shuffle(10, seed=1).repeat().map(decoded, num_parallel_calls=gp.AUTOTUNE)
+    return dataset.batch(4).prefetch(2).with_options(on(backend))
+
+
+def stage_in_a_stage(folder: Path, backend: str) -> Dataset:
+    records = gp.TFRecordDataset(sorted(map(str, folder.glob("*.tfrecord")))).repeat()
+    rows = records.map(decoded).batch(3).unbatch().map(lambda x: x + np.uint8(1), traced=False)
+    return rows.map(lambda x: ops.flip_left_right(x)).batch(4).with_options(on(backend))
+
+
+def inner(x: Any) -> Dataset:
+    slow(x)
+    return Dataset.from_tensor_slices(np.arange(3) + int(x)).prefetch(1)
+
+
+def remote(folder: Path) -> Dataset:
+    import fsspec
+
+    for path in sorted(folder.glob("*.tfrecord")):
+        fsspec.filesystem("memory").pipe(f"/shutdown/{path.name}", path.read_bytes())
+    names = Dataset.list_files("memory://shutdown/*.tfrecord", shuffle=False).repeat()
+    return names.interleave(gp.TFRecordDataset, cycle_length=2, num_parallel_calls=2).batch(4)
+
+
+def numbers() -> Dataset:
+    return Dataset.range(10**6)
+
+
+CHAINS: dict[str, Callable[[Path], Dataset]] = {
+    "host": lambda folder: numbers().map(lambda x: x + 1).filter(lambda x: x % 3 > 0).shuffle(20).batch(4),
+    "numpy": lambda folder: pictures(folder, "numpy"),
+    "dali": lambda folder: pictures(folder, "dali"),
+    "threads": lambda folder: numbers().map(slow, num_parallel_calls=3).batch(2),
+    "any order": lambda folder: (
+        numbers().map(slow, num_parallel_calls=3, deterministic=False).batch(2)
+    ),
+    "processes": lambda folder: numbers().map(operator.neg, num_parallel_calls=1, workers="process").batch(2),
+    "prefetch": lambda folder: numbers().map(slow).prefetch(3).map(slow).prefetch(2),
+    "generator": lambda folder: Dataset.from_generator(endless).map(slow).prefetch(1),
+    "flat_map": lambda folder: numbers().flat_map(inner).batch(2),
+    "interleave": lambda folder: numbers().interleave(inner, cycle_length=3).batch(2),
+    "cache": lambda folder: numbers().map(slow).cache().batch(2),
+    "file cache": lambda folder: numbers().map(slow).cache(str(folder / "cache")).batch(2),
+    "window": lambda folder: numbers().map(slow).window(3).flat_map(lambda d: d.batch(3)).rebatch([2, 3]),
+    "stage in a stage": lambda folder: stage_in_a_stage(folder, "numpy"),
+    "stage in a stage, dali": lambda folder: stage_in_a_stage(folder, "dali"),
+    "remote": remote,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("shards")
+    write_shards(made)
+    return made
+
+
+@pytest.fixture(params=CHAINS)
+def name(request: pytest.FixtureRequest) -> str:
+    """Every chain that can run here."""
+    chain = str(request.param)
+    if "dali" in chain and not has_dali():
+        pytest.skip("DALI is not installed")
+    if chain == "remote":
+        pytest.importorskip("fsspec")
+    return chain
+
+
+@pytest.fixture
+def chain(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """The same, with a reader thread also where there are too few CPUs for one to pay."""
+    monkeypatch.setattr(base, "cpu_count", lambda: 4)
+    return CHAINS[name](folder)
+
+
+# ---- what is left
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe")}
+
+
+def left() -> list[str]:
+    """Threads, processes, runs and pipelines in use that somebody left behind."""
+    gc.collect()
+    found = sorted(threads()) + [child.name for child in multiprocessing.active_children()]
+    found += [f"run {id(run):x}" for run in list(loading._RUNS)]
+    if "gpupipe.transform.dali" in sys.modules:
+        from gpupipe.transform.dali import _POOL
+
+        busy = len(_POOL._alive) - len(_POOL)
+        found += [f"{busy} pipelines in use"] if busy else []
+    return found
+
+
+def wait_until(nothing: Callable[[], Any]) -> Any:
+    """Ask again until there is nothing, or the deadline is over; answer what there is."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := nothing()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    before = set(left())  # of a test that has failed: its frames are kept for the report
+    yield
+    assert wait_until(lambda: sorted(set(left()) - before)) == []
+
+
+def test_what_is_left_is_seen(folder: Path) -> None:
+    items = iter(CHAINS["prefetch"](folder))
+    next(items)
+
+    found = left()
+    items.close()
+
+    assert any("gpupipe-prefetch" in name for name in found)
+    assert any(name.startswith("run ") for name in found)
+
+
+# ---- the ends of a loop
+
+
+def test_a_break_ends_it(chain: Dataset) -> None:
+    for number, _ in enumerate(chain):
+        if number == 2:
+            break
+
+
+def test_an_exception_in_the_body_ends_it(chain: Dataset) -> None:
+    with pytest.raises(KeyError, match="of the user"):
+        for _ in chain:
+            raise KeyError("of the user")
+
+
+def test_the_garbage_collector_ends_it(chain: Dataset) -> None:
+    items = iter(chain)
+    next(items)
+    held = weakref.ref(items)
+    cycle: list[Any] = [items]
+    cycle.append(cycle)
+
+    del items, cycle
+    gc.collect()
+
+    assert held() is None
+
+
+def test_close_ends_it_and_may_be_called_again(chain: Dataset) -> None:
+    items = iter(chain)
+    next(items)
+    items.close()
+    assert threads() == set()  # at once: close has waited for them
+    items.close()
+
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(items)
+    with items as again:
+        assert list(again) == []
+
+
+def test_nothing_is_kept_of_what_was_opened(chain: Dataset) -> None:
+    items = iter(chain)
+    next(items)
+    run, opened = weakref.ref(items._run), items._items
+    flow = weakref.ref(opened) if type(opened).__weakrefoffset__ else None
+    del opened
+
+    items.close()
+    del items
+    gc.collect()
+
+    assert run() is None
+    assert flow is None or flow() is None
+
+
+def test_close_from_another_thread_ends_a_next_that_waits(chain: Dataset) -> None:
+    items = iter(chain)
+    next(items)
+    after: list[Any] = []
+    closed = threading.Event()
+
+    def take() -> None:
+        for element in items:
+            if closed.is_set():
+                after.append(element)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    time.sleep(0.02)
+    items.close()
+    closed.set()
+
+    taker.join(PATIENCE)
+    assert not taker.is_alive()
+    assert len(after) <= 1  # taken before close, looked at behind it
+    with pytest.raises(StopIteration):
+        next(items)
+
+
+def test_both_close_and_next_may_come_from_many_threads(chain: Dataset) -> None:
+    items = iter(chain)
+    errors: list[str] = []
+
+    def use(closes: bool) -> None:
+        try:
+            for _ in range(3):
+                next(items, None)
+            if closes:
+                items.close()
+        except BaseException as error:
+            errors.append(repr(error))
+
+    users = [threading.Thread(target=use, args=(number > 1,)) for number in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join(PATIENCE)
+
+    assert errors == []
+    assert not any(user.is_alive() for user in users)
+
+
+# ---- errors of a user's function
+
+
+def fail(x: Any) -> Any:
+    if x % 3 == 2:
+        raise ValueError(f"no {x}")
+    return x
+
+
+FAILING: dict[str, Callable[[], Dataset]] = {
+    "inline": lambda: numbers().map(fail, traced=False),
+    "threads": lambda: numbers().map(fail, traced=False, num_parallel_calls=2).batch(3),
+    "prefetch": lambda: numbers().map(fail, traced=False).prefetch(2),
+    "processes": lambda: numbers().map(fail, num_parallel_calls=1, workers="process"),
+    "before images": lambda: (
+        numbers()
+        .map(fail, traced=False)
+        .map(lambda x: np.full((4, 4, 3), int(x) % 200, np.uint8), spec=TensorSpec((4, 4, 3), "uint8", "HWC"))
+        .map(lambda x: ops.flip_left_right(x))
+        .batch(2)
+        .with_options(on("numpy"))
+    ),
+    "flat_map": lambda: numbers().flat_map(lambda x: Dataset.from_tensors(fail(x)) if fail(x) >= 0 else None),
+    "generator": lambda: Dataset.from_generator(lambda: (fail(x) for x in range(9))),
+    "filter": lambda: numbers().filter(lambda x: bool(np.asarray(fail(x)) >= 0)),
+}
+
+
+@pytest.mark.parametrize("make", FAILING.values(), ids=FAILING.keys())
+def test_an_error_of_a_function_leaves_a_loop_that_can_be_ended(make: Callable[[], Dataset]) -> None:
+    with pytest.raises(gp.DataError, match="no 2") as caught:
+        for _ in make():
+            pass
+    del caught
+
+
+@pytest.mark.parametrize("make", FAILING.values(), ids=FAILING.keys())
+def test_who_keeps_the_error_keeps_no_thread(make: Callable[[], Dataset]) -> None:
+    kept: list[BaseException] = []
+    try:
+        for _ in make():
+            pass
+    except gp.DataError as error:
+        kept.append(error)
+
+    # The traceback holds this frame, and the loop's iterator with it: only `close` or the end of the frame ends that.
+    kept[0].__traceback__ = None
+    assert wait_until(threads) == set()
+    assert kept
+
+
+# ---- functions that never come back
+
+
+def test_a_close_does_not_wait_for_a_function_that_blocks() -> None:
+    """The thread that is in it stays until it comes back; then it is gone, and nothing more is delivered."""
+    inside, gate = threading.Event(), threading.Event()
+
+    def block(x: Any) -> Any:
+        if x == 1:
+            inside.set()
+            gate.wait(PATIENCE)
+        return x
+
+    items = iter(numbers().map(block, traced=False))
+    next(items)
+    got: list[Any] = []
+    taker = threading.Thread(target=lambda: got.extend(items))
+    taker.start()
+    assert inside.wait(PATIENCE)
+
+    items.close()
+    assert taker.is_alive()
+    gate.set()
+    taker.join(PATIENCE)
+
+    assert not taker.is_alive()
+    assert got == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda source: source.batch(2).rebatch(3),
+        lambda source: source.batch(3).rebatch([2, 3]),
+        lambda source: source.window(3).flat_map(lambda d: d.batch(3)),
+        lambda source: source.batch(3),
+        lambda source: source.padded_batch(3),
+        lambda source: source.ragged_batch(3),
+        lambda source: source.shuffle(3),
+        lambda source: source.take(9).batch(3),
+        lambda source: Dataset.zip(source, source).batch(3),
+        lambda source: source.prefetch(1).batch(3),
+        lambda source: source.repeat(2).batch(4),
+        lambda source: source.cache().batch(4),
+    ],
+    ids="rebatch,rebatch of sizes,window,batch,padded,ragged,shuffle,take,zip,prefetch,repeat,cache".split(","),
+)
+def test_what_close_has_cut_short_is_not_delivered(make: Callable[[Dataset], Dataset]) -> None:
+    inside, gate = threading.Event(), threading.Event()
+
+    def block() -> Iterator[int]:
+        yield from range(7)
+        inside.set()
+        gate.wait(PATIENCE)
+        yield from range(7, 20)
+
+    items = iter(make(Dataset.from_generator(block)))
+    got: list[Any] = []
+
+    def take() -> None:
+        for element in items:
+            got.append(gate.is_set())
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    assert inside.wait(PATIENCE)
+    closer = threading.Thread(target=items.close)
+    closer.start()
+    while not items._done:
+        time.sleep(0.001)
+    gate.set()
+    closer.join(PATIENCE)
+    taker.join(PATIENCE)
+
+    assert not taker.is_alive()
+    assert not any(got)
+
+
+def test_a_cache_that_is_closed_while_it_fills_is_not_full(folder: Path, tmp_path: Path) -> None:
+    for dataset in (numbers().take(30).map(slow).cache(), numbers().take(30).map(slow).cache(str(tmp_path / "c"))):
+        with dataset.iterator() as items:
+            next(items)
+
+        assert sum(1 for _ in dataset) == 30
+    assert [path.suffix for path in tmp_path.iterdir()] == [".elements"]
+
+
+# ---- signals and processes
+
+
+def child(body: str, *arguments: str) -> subprocess.Popen[str]:
+    head = """
+        import gc, os, sys, time, warnings
+        from pathlib import Path
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns about fork with threads
+        import gpupipe as gp
+        from tests.reliability.test_shutdown import CHAINS
+        name, folder = sys.argv[1], Path(sys.argv[2])
+        """
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,  # what it forks can be killed with it
+    )
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that is gone afterwards, with its children."""
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
+def test_control_c_inside_next_ends_the_program(name: str, folder: Path) -> None:
+    body = """
+        items = iter(CHAINS[name](folder))
+        next(items)
+        print("ready", flush=True)
+        while True:
+            next(items)
+        """
+    with ended(child(body, name, str(folder))) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.endswith("\nKeyboardInterrupt\n")
+    assert "Exception ignored" not in errors
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder: Path) -> None:
+    """The child uses the parent's iterator, drops it, iterates anew and ends as programs do; so does the parent."""
+    body = """
+        dataset = CHAINS[name](folder)
+        items = iter(dataset)
+        batch = next(items)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                next(items)
+            except gp.ClosedError as error:
+                print("child:", error, flush=True)
+            items.close()
+            del items, batch
+            gc.collect()
+            for x in dataset:
+                print("child: goes on", flush=True)
+                break
+            sys.exit(7)
+        deadline = time.monotonic() + 25
+        done = 0, 0
+        while not done[0] and time.monotonic() < deadline:
+            done = os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.01)
+        print("parent:", os.waitstatus_to_exitcode(done[1]) if done[0] else "the child hangs", flush=True)
+        next(items)
+        print("parent: goes on", flush=True)
+        other = iter(dataset)  # alive at the end of the program
+        next(other)
+        """
+    with ended(child(body, name, str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert errors == ""
+    assert out.splitlines() == [
+        "child: this iterator was created before a fork; make a new one in this process",
+        "child: goes on",
+        "parent: 7",
+        "parent: goes on",
+    ]
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_after_import_iterates(folder: Path) -> None:
+    body = """
+        pid = os.fork()
+        next(iter(CHAINS["numpy"](folder)))
+        if pid:
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """
+    with ended(child(body, "numpy", str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert (process.returncode, out, errors) == (0, "", "")

@@ -1,0 +1,124 @@
+"""Soak: after very many batches and very many iterators a process holds what it held before.
+
+Each executor runs in a process of its own. In full (`make soak`) that are 100,000 batches and 200 iterators, a few
+minutes for each executor; here so many that a leak of one object for each batch shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import pytest
+
+from gpupipe.transform.choose import gpu_count, has_dali
+from tests.chains.data import ROOT
+
+FULL = bool(os.environ.get("GPUPIPE_FULL"))
+BATCHES, WARM, ITERATORS = (100_000, 5_000, 200) if FULL else (4_000, 2_000, 40)
+HOST_ITERATORS = 1_000 if FULL else 120
+MEGABYTE = 1 << 20
+
+GROWTH = 5 * MEGABYTE
+"""What a process may hold more at the end of the long iterator."""
+
+STEADY = (0.5 if FULL else 0.25) * MEGABYTE
+"""What it may hold more if every quarter of the batches is like the median of them, see `steady`."""
+
+REMEMBERED = 100
+"""Bytes for each batch where 2 images in 32 are bad: an iterator remembers the last 10,000 bad elements."""
+
+PIPELINE = 0.3 * MEGABYTE
+"""What building one DALI pipeline and destroying it may leave behind; 0.25 is DALI's own (NVIDIA/DALI#4076)."""
+
+ITERATOR = 0.02 * MEGABYTE
+"""What an iterator may leave behind where nothing is built: allocators wander."""
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="what a process holds is read from /proc"),
+    pytest.mark.timeout(1800 if FULL else 120),
+]
+
+EXECUTORS = [
+    "numpy",
+    pytest.param("dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
+    pytest.param(
+        "gpu",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not (gpu_count() and has_dali()), reason="needs an NVIDIA GPU, its driver and DALI"),
+        ],
+    ),
+]
+
+
+def soaked(executor: str, iterators: int) -> dict[str, Any]:
+    """Run the program in a process of its own and answer what it found."""
+    command = [sys.executable, "-m", "tests.reliability.soak", executor, "--iterators", str(iterators)]
+    command += ["--batches", str(BATCHES), "--warm", str(WARM)]
+    limit = 1700 if FULL else 100
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=limit)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def growth(part: dict[str, Any], what: str = "rss") -> int:
+    """How much more there was at the end than at the beginning."""
+    return int(part["held"][-1][what] - part["held"][0][what])
+
+
+def steady(part: dict[str, Any]) -> int:
+    """How much more memory there would be if every quarter were like the median of them.
+
+    A leak is in every quarter. A thread that gets an arena of its own from the allocator, up to 5 MB, is in one.
+    """
+    rss = [held["rss"] for held in part["held"]]
+    return int(4 * median(later - earlier for earlier, later in pairwise(rss)))
+
+
+def report(name: str, part: dict[str, Any], count: int) -> None:
+    rss = " ".join(f"{held['rss'] / MEGABYTE:.1f}" for held in part["held"])
+    counts = {what: [held[what] for held in part["held"]] for what in ("threads", "files")}
+    each = part["seconds"] / count * 1e3
+    print(f"\n{name}: RSS {rss} MB, {counts}, {part['seconds']:.1f} s, {each:.2f} ms each")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_process_holds_no_more_after_many_batches_and_iterators(executor: str) -> None:
+    found = soaked(executor, ITERATORS)
+    report(f"{executor}, {BATCHES} batches", found["batches"], BATCHES)
+    report(f"{executor}, {BATCHES // 5} batches and repairs", found["repairs"], BATCHES // 5)
+    report(f"{executor}, {ITERATORS} iterators, {found['rebuilt']} pipelines built", found["iterators"], ITERATORS)
+    report(f"{executor}, {ITERATORS} chains, {found['built']} pipelines built", found["chains"], ITERATORS)
+
+    assert growth(found["batches"]) <= GROWTH
+    assert steady(found["batches"]) <= STEADY
+    assert growth(found["repairs"]) <= GROWTH
+    assert steady(found["repairs"]) <= STEADY + REMEMBERED * (BATCHES - WARM) // 5
+    for part in ("batches", "repairs", "iterators", "chains"):
+        assert growth(found[part], "threads") <= 0, part
+        assert growth(found[part], "files") <= 0, part
+    assert found["rebuilt"] == 0  # an iterator over a chain finds the pipeline of the one before
+    assert growth(found["iterators"]) <= PIPELINE * ITERATORS
+    assert steady(found["iterators"]) <= ITERATOR * ITERATORS
+    assert executor == "numpy" or found["built"] >= ITERATORS
+    assert growth(found["chains"]) <= PIPELINE * ITERATORS
+    assert steady(found["chains"]) <= (ITERATOR if executor == "numpy" else PIPELINE) * ITERATORS
+    assert found["threads"] == 1
+
+
+def test_a_process_holds_no_more_after_hundreds_of_iterators_and_states_without_an_executor() -> None:
+    found = soaked("host", HOST_ITERATORS)
+    report(f"{HOST_ITERATORS} iterators on the host", found["iterators"], HOST_ITERATORS)
+
+    assert growth(found["iterators"]) <= GROWTH
+    assert steady(found["iterators"]) <= ITERATOR * HOST_ITERATORS
+    assert growth(found["iterators"], "threads") <= 0
+    assert growth(found["iterators"], "files") <= 0
+    assert found["threads"] == 1
