@@ -220,6 +220,17 @@ class DataError(GpupipeError, RuntimeError):
         other.__cause__ = self.__cause__
         return other
 
+    def kept(self) -> DataError:
+        """Forget the frames that it and its causes were raised in, for whoever keeps it; answer self.
+
+        They hold the block that was being read, the open file and the state of a decompressor: a megabyte an error.
+        """
+        error: BaseException | None = self
+        while error is not None:
+            error.__traceback__ = error.__context__ = None
+            error = error.__cause__
+        return self
+
     def __str__(self) -> str:
         where = str(Place(self.file, self.offset, self.unit)) if self.file is not None else ""
         head = ": ".join(part for part in (where, self.stage) if part)

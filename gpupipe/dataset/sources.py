@@ -19,7 +19,7 @@ from ..arguments import (
     shapes_like,
     signature,
 )
-from ..errors import PlanError, PlanTypeError
+from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.patterns import expand, is_url, stable_names
 from ..plan.files import SavedFiles
 from ..plan.indexed import FromIndexable
@@ -182,7 +182,7 @@ class Sources(Chain):
         found = [hit for hit, explicit in hits if not explicit]
         found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
         if not found:
-            raise PlanError(f"list_files needs files, and none match {', '.join(patterns)}")
+            raise PlanError(f"list_files needs files, and none match {', '.join(map(shown_name, patterns))}")
         integer_or_none("list_files", "seed", seed)
         plan: Node = Files(tuple(path for path, _ in found), tuple(name for _, name in found))
         if shuffle is None or shuffle:

@@ -338,14 +338,14 @@ def _read_ints(data: memoryview, lists: list[tuple[int, int]]) -> Any:
     for start, end in lists:
         for number, wire, at, stop in fields(data, start, end):
             if number == 1 and _expect(wire, BYTES, VARINT) and stop > at:
-                if joined is not None:
-                    joined += data[at:stop]
-                elif len(piece):
-                    joined = bytearray(piece) + data[at:stop]
-                else:
+                if not len(piece):
                     piece = data[at:stop]
-                if data[stop - 1] > 127:  # joined, it would become one with that of the next piece
+                    continue
+                if joined is None:
+                    joined = bytearray(piece)
+                if joined[-1] > 127:  # it would become one with the first of this piece
                     raise WireError("a number is cut")
+                joined += data[at:stop]
     return np.asarray(varints(piece if joined is None else memoryview(joined)), np.int64)
 
 

@@ -89,7 +89,7 @@ class _Fixed:
                 self._grow(max(reader.block, reader.record_bytes) + reader.footer_bytes)
             except DataError as error:
                 error.offset = self._base
-                out.append((self._base, error))
+                out.append((self._base, error.kept()))
                 self._done = True
                 break
             self._cut(out)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from gpupipe.errors import DataError
+from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.crc import mask
 from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
@@ -106,7 +106,7 @@ def walk_headers(path: str, *, start: int = 0, storage: LocalStorage = LOCAL) ->
     Yields:
         Runs of whole records, and what is damaged, in the order of the file. Never raises a DataError.
     """
-    at = start
+    at, size = start, -1
     try:
         size, tag = storage.size(path)
         read = partial(_read, storage, path, tag)
@@ -146,7 +146,9 @@ def walk_headers(path: str, *, start: int = 0, storage: LocalStorage = LOCAL) ->
                 yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
                 return
     except DataError as error:
-        yield Bad(at, error.at(path, at, "read"), passing=True)
+        if size >= 0 and error.offset is None:  # it was open before, and cannot be opened again
+            error.offset = at
+        yield Bad(at, error.at(path, at, "read").kept(), passing=True)
 
 
 def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:
@@ -343,7 +345,7 @@ def keep_index(path: str, version: Version | None, index: RecordIndex, where: st
     if where == MEMORY:
         return
     if index.faults:
-        logger.info("the index of %s is not saved: %d records are damaged", path, len(index.faults))
+        logger.info("the index of %s is not saved: %d records are damaged", shown_name(path), len(index.faults))
         return
     _save(saved_path(path, where), version, index)
 
@@ -378,7 +380,7 @@ def _save(target: str, version: Version, index: RecordIndex) -> None:
             file.write(body)
         os.replace(part, target)
     except OSError as error:
-        logger.warning("the index %s could not be saved and stays in memory: %s", target, error)
+        logger.warning("the index %s could not be saved and stays in memory: %s", shown_name(target), error)
         if part is not None and os.path.exists(part):
             os.unlink(part)
 
@@ -390,7 +392,7 @@ def _load(source: str, path: str, version: Version) -> RecordIndex | None:
     except DataError as error:
         found = str(error)
     if isinstance(found, str):
-        logger.info("the index %s is built anew from %s: %s", source, path, found)
+        logger.info("the index %s is built anew from %s: %s", shown_name(source), shown_name(path), found)
         return None
     return found
 

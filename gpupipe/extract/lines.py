@@ -74,7 +74,7 @@ class _Lines:
                 piece = self._bytes.read(self._reader.block)
             except DataError as error:
                 error.offset = self._at
-                out.append((self._at, error))
+                out.append((self._at, error.kept()))
                 self._done = True
                 break
             if piece:

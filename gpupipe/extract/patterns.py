@@ -6,6 +6,7 @@ The rules are tf.data's (`*`, `?`, `[ab]` stay within one folder; hits sorted by
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -96,15 +97,27 @@ class Folders(Protocol):
         ...
 
 
+_NO_FOLDER = FileNotFoundError, NotADirectoryError, PermissionError
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or to where nobody may look
+        return False
+
+
 class _Local:
     """The folders of this machine."""
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
             with os.scandir(folder or ".") as entries:
-                return [(entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries]
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return []
+                return [(entry.name, _leads_to_folder(entry), entry.is_symlink()) for entry in entries]
+        except OSError as error:
+            if isinstance(error, _NO_FOLDER) or error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+                return []
+            raise
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

@@ -116,7 +116,7 @@ class BlockReader(ABC):
         try:
             source = self.source()
         except DataError as error:
-            yield [(self.first_offset, error)]
+            yield [(self.first_offset, error.kept())]
             return
         ahead: Future[list[Any]] | None = None
         try:

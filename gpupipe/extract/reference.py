@@ -123,7 +123,7 @@ def read_many(
             out.append(payload)
         except DataError as error:
             error.offset = reference.offset
-            out.append(error)
+            out.append(error.kept())
         at = end
         left -= length + FOOTER
     return out

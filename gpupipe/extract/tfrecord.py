@@ -83,7 +83,7 @@ class _Plain:
                 self._fill(out)
         except DataError as error:
             error.offset = self._at  # the record's, not that of the range that was read
-            out.append((self._at, error))
+            out.append((self._at, error.kept()))
             self._at = self._size
         return out
 
@@ -216,7 +216,7 @@ class _Compressed:
             try:
                 piece = self._inflater.read(n - have)
             except DataError as error:
-                piece, self._error = b"", error
+                piece, self._error = b"", error.kept()
             pieces.append(piece)
             have += len(piece)
             if not piece:

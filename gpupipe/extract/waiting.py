@@ -20,16 +20,20 @@ __all__ = ["LIMITS", "Limits", "bounded"]
 
 _T = TypeVar("_T")
 
-MOST_STUCK = 32
+MOST_STUCK = 64
 """Requests without an answer that one run leaves behind; while there are as many, every other one fails at once."""
+
+MOST_OF_A_FILE = 2
+"""The same for one file: each of its 10,000 records would take the timeout, and a thread."""
 
 
 class _Request:
     """One call on its way. Whoever asked holds `answered` until there is an answer, or no more hope of one."""
 
-    __slots__ = ("answered", "args", "error", "fn", "over", "result", "returned")
+    __slots__ = ("answered", "args", "error", "file", "fn", "over", "result", "returned")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, file: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.file = file
         self.fn: Callable[..., Any] | None = fn
         self.args = args
         self.result: Any = None
@@ -85,11 +89,13 @@ class Limits:
         self.check(file)
         if self.seconds is None:
             return fn(*args)
-        request = _Request(fn, args)
+        request = _Request(file, fn, args)
         with self._lock:
             self._stuck = [other for other in self._stuck if not other.returned]
-            if len(self._stuck) >= MOST_STUCK:
-                raise self._late(file, f"{len(self._stuck)} reads before it still have no answer")
+            of_the_file = sum(other.file == file for other in self._stuck)
+            if of_the_file >= MOST_OF_A_FILE or len(self._stuck) >= MOST_STUCK:
+                of_which = f"{of_the_file} of this file" if of_the_file >= MOST_OF_A_FILE else f"{len(self._stuck)}"
+                raise self._late(file, f"{of_which} before it still have no answer")
             helper = self._idle.pop() if self._idle else _helper()
             self._waiting.add(request)
         try:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DataError, GpupipeError, MissingFileError
+from ..errors import DataError, GpupipeError, MissingFileError, shown_name
 from ..evaluate import is_image
 from ..extract.element_json import (
     Malformed,
@@ -225,7 +225,7 @@ class FileStore:
             finally:
                 reader.close()
         except (DataError, Malformed) as error:
-            logger.warning("%s: %s is computed again: %s", self.method, path, error)
+            logger.warning("%s: %s is computed again: %s", self.method, shown_name(path), error)
             self.spoil(path)
             return None
 
@@ -434,7 +434,7 @@ class _Filling:
     def _give_up(self, error: OSError) -> None:
         """A disk that is full ends no training: the pass goes on without the file."""
         who, path = self._store.method, self._path
-        logger.warning("%s: %s cannot be written, this pass goes on without it: %s", who, path, error)
+        logger.warning("%s: %s cannot be written, this pass goes on without it: %s", who, shown_name(path), error)
         self._discard()
 
     def _discard(self) -> None:
@@ -446,7 +446,7 @@ class _Filling:
     def _closed(self, wait: bool) -> None:
         if self._writer is not None:
             who, path = self._store.method, self._path
-            logger.info("%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, path)
+            logger.info("%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, shown_name(path))
         self._discard()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..errors import BadRecord, DataError
 from ..random import mix64
 from .bad_records import KnownBad
-from .base import BatchStream, Context, Element, Flow, Hole
+from .base import BatchStream, Context, Element, Flow, Hole, StandIn
 from .elements import Wrapped
 from .state import State, below
 
@@ -41,7 +41,7 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
         record = of_file.get(position) if of_file else None
         if record is None and of_key and stream.unit != "offset":
             record = of_key.get(mix64(stream.key, position))
-        if record is None or isinstance(stream, BatchStream):  # a batch has the identity of its first row
+        if record is None or isinstance(stream, (BatchStream, StandIn)):  # identified by a row, or by a hole
             yield element
         elif type(value) is Hole:  # reading it says so, too
             value.known = True

@@ -26,10 +26,12 @@ from ..flow.state import REPLAYING, State, as_number, below, late_json, number, 
 from ..flow.tape import Tape
 from ..optimize.lower import lower
 from ..options import Settings
+from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
+from ..ragged import Ragged
 from ..spec import Compound, DatasetSpec, Structure, map_structure
 from ..transform.pool import ENDINGS
-from .state import Chain
+from .state import Chain, types_from_json, types_to_json
 
 if TYPE_CHECKING:
     from ..optimize.memory import MemoryReport
@@ -59,6 +61,7 @@ class DatasetIterator(Iterator[Any]):
         self._resumed = resumed  # the epochs from a number on, where any number will do
         self._chain = Chain(plan, settings)
         self._state: State = None  # where the flow goes on
+        self._learned: dict[int, ElementType] = {}  # types that only first elements told
         self._tape: Tape | None = None  # of the flow, where its last good element stands in for bad ones
         self._begin = 0  # number of the item on that tape from which the elements given since can be made again
         self._since = 0  # elements given since
@@ -73,7 +76,7 @@ class DatasetIterator(Iterator[Any]):
         self._early: list[Stream] = []
         self._given: Stream | None = None
         self._rows = 1
-        self._ready: list[tuple[Any, Stream]] = []
+        self._ready: list[tuple[Any, Stream | None]] = []
         self._done = False
         self._ended = False
         self._busy = False
@@ -259,6 +262,7 @@ class DatasetIterator(Iterator[Any]):
                 "ended": self._ended,
                 "delivered": self._delivered,
                 "left_out": self.left_out,
+                "types": types_to_json(self._learned),
                 "flow": late_json(self._flow_state()),
             }
 
@@ -291,6 +295,7 @@ class DatasetIterator(Iterator[Any]):
                 self._epochs = self._epochs_from(as_number(epoch, "epoch"))
             self._delivered, self._left_before = counts
             self._state = given.get("flow")
+            self._learned = types_from_json(given.get("types"))
             if ended:
                 self.epoch = next(self._epochs, None)
                 self._done = self._ended = True
@@ -319,10 +324,11 @@ class DatasetIterator(Iterator[Any]):
             _ITERATORS.add(self)
             LIMITS.set(run.limits)
             weakref.finalize(self, _collected, run)
-        self._run.epoch = self.epoch
+        self._run.epoch = epoch
         self._share = self._run.bad.counts_good
-        at = Context(self._run, self.epoch)
-        lowered = lower(self._plan, self._settings, at)
+        at = Context(self._run, epoch)
+        lowered = lower(self._plan, self._settings, at, self._learned)
+        self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
         self._batched = lowered.element.batched
         if self._done:  # closed by another thread, while the first element was looked at
@@ -393,7 +399,7 @@ def _rows(leaf: Any) -> int:
     shape = getattr(leaf, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) else -1
-    return len(leaf) if isinstance(leaf, Compound) else -1
+    return len(leaf) if isinstance(leaf, Ragged) else -1
 
 
 def own_copy(value: Any) -> tuple[Any, ...]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DataError, GpupipeError, StateError
+from ..errors import DataError, GpupipeError, PlanError, StateError
+from ..extract.element_json import Malformed
 from ..extract.storage import storage_of
-from ..flow.state import State
+from ..flow.disk import element_from_json, element_to_json
+from ..flow.state import State, damaged
 from ..options import Settings
-from ..plan.node import Node
+from ..plan.node import Element, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
 
-__all__ = ["FORMAT", "Chain"]
+__all__ = ["FORMAT", "Chain", "types_from_json", "types_to_json"]
 
 logger = logging.getLogger("gpupipe")
 
@@ -88,8 +90,8 @@ class Chain:
                     f"load_state_dict needs a state with {what} {mine[name]}, got {state.get(name)!r}: it was made by "
                     f"another version of gpupipe; begin the epoch anew"
                 )
-        self._check_steps(state.get("steps"), mine["steps"])
         self._check_files(state.get("files"), mine["files"])
+        self._check_steps(state.get("steps"), mine["steps"])
         theirs = state.get("options")
         for name, value in mine["options"].items():
             other = theirs.get(name) if isinstance(theirs, dict) else None
@@ -146,6 +148,36 @@ class Chain:
             f"load_state_dict needs a state over the same files, got one over {theirs.get('bytes')} bytes where there "
             f"are {mine['bytes']} bytes now, or files of other names"
         )
+
+
+def types_to_json(types: Mapping[int, Element]) -> State:
+    """The types that only first elements told; those that cannot be written down are told by one again."""
+    found = []
+    for number, element in sorted(types.items()):
+        try:
+            found.append([number, element_to_json(element)])
+        except PlanError:
+            continue
+    return found
+
+
+def types_from_json(given: Any) -> dict[int, Element]:
+    """Read them back.
+
+    Raises:
+        StateError: there are none.
+    """
+    found: dict[int, Element] = {}
+    for entry in given if isinstance(given, list) else [None]:
+        match entry:
+            case [int(number), dict(element)]:
+                try:
+                    found[number] = element_from_json(element)
+                except Malformed as error:
+                    raise damaged() from error
+            case _:
+                raise damaged()
+    return found
 
 
 def files_of(paths: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,7 +45,7 @@ from ..plan.steps import (
     WithOptions,
     enumerated,
 )
-from ..spec import LEAF, TensorSpec
+from ..spec import LEAF, Structure, TensorSpec
 from ..trace import Traced, trace
 from . import lower_files, lower_indexed, lower_mixing, lower_scanning, lower_windows  # noqa: F401 : they register
 from .alike import common, in_one_order
@@ -81,6 +81,7 @@ class Lowered:
         steps: what the flow does, in words.
         placer: the stages it has.
         fired: how often each plan rule fired.
+        learned: the types that only a first element told, by the number of the step.
     """
 
     flow: Flow
@@ -88,9 +89,12 @@ class Lowered:
     steps: tuple[str, ...]
     placer: Placer
     fired: dict[str, int]
+    learned: dict[int, Element] = field(default_factory=dict)
 
 
-def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
+def lower(
+    root: Node, settings: Settings, at: Context | None = None, known: Mapping[int, Element] | None = None
+) -> Lowered:
     """Lower a plan.
 
     Args:
@@ -98,12 +102,14 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
         settings: its options, resolved.
         at: the context it will be opened in. Without one nothing is read, and what only a first element can tell stays
             unknown.
+        known: `Lowered.learned` of an earlier run: then no first element is looked at.
     """
     for name in settings.disabled_rules:
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
     root, fired = rewrite(root, disabled_rules(settings))
-    lowerer = Lowerer(settings, Placer(settings, dry=at is None), at)
+    lowerer = Lowerer(settings, Placer(settings, dry=at is None), at, known=known or {})
+    lowerer.numbers = {id(node): i for i, node in enumerate(walk(root))}
     trailing = 0
     while isinstance(root, Prefetch | WithOptions):
         if isinstance(root, Prefetch):
@@ -118,7 +124,7 @@ def lower(root: Node, settings: Settings, at: Context | None = None) -> Lowered:
     if trailing and not lowerer.placer.notes:
         flow = PrefetchFlow(flow, trailing)
     steps = (*placed.steps, f"prefetch({trailing}): finished elements that wait") if trailing else placed.steps
-    return Lowered(flow, placed.element, steps, lowerer.placer, fired)
+    return Lowered(flow, placed.element, steps, lowerer.placer, fired, lowerer.found())
 
 
 @dataclass
@@ -134,6 +140,14 @@ class Lowerer:
     zipped: set[int] = field(default_factory=set)
     users: dict[int, list[Node]] = field(default_factory=dict)
     ahead: bool = False
+    known: Mapping[int, Element] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    looked_at: list[Node] = field(default_factory=list)
+
+    def found(self) -> dict[int, Element]:
+        """The types that only first elements told, by the numbers of the steps."""
+        told = {self.numbers[id(node)]: self.done[id(node)].element for node in self.looked_at}
+        return {number: element for number, element in told.items() if element.known}
 
     def run(self, root: Node) -> Pending:
         """Lower a plan and everything below it."""
@@ -233,7 +247,7 @@ class Lowerer:
                 signature = node.signature
                 structure = signature.structure if signature.structure is not None else None
                 flow = generated = GeneratorFlow(node.generator, node.args, structure, signature.specs)
-                return self.learned(node, flow, (text,), lambda: structure or generated.learned())
+                return self.learned(node, flow, (text,), lambda: structure or generated.learned(), generated.seen)
             case Records():
                 held = self.references.get(id(node), False) and not node.compression
                 inner = self.done[id(node.source)].flow
@@ -244,13 +258,35 @@ class Lowerer:
                 raise PlanError(f"{text} is no source")
         return Pending.columns_of(flow, node.element, (text,))
 
-    def learned(self, node: Node, flow: Flow, steps: tuple[str, ...], structure: Callable[[], Any]) -> Pending:
-        """A chain whose elements only the first one can tell: look at it, and keep it."""
+    def learned(
+        self,
+        node: Node,
+        flow: Flow,
+        steps: tuple[str, ...],
+        structure: Callable[[], Any],
+        seen: list[Structure] | None = None,
+    ) -> Pending:
+        """A chain whose elements only the first one can tell: look at it, and keep it.
+
+        Args:
+            node: the step.
+            flow: gives its elements.
+            steps: the chain in words.
+            structure: that of the elements, once there was one.
+            seen: where the step keeps it.
+        """
         element = node.element
         if element.known or (self.at is None and element.structure is not None):
             return Pending.columns_of(flow, element, steps)
         if self.at is None:
             return Pending.columns_of(flow, Element(LEAF, (TensorSpec(None, None),)), steps)
+        if id(node) in self.numbers:
+            self.looked_at.append(node)
+            known = self.known.get(self.numbers[id(node)])
+            if known is not None:
+                if seen is not None and not seen and known.structure is not None:
+                    seen.append(known.structure)
+                return Pending.columns_of(flow, known, steps)
         primed = PrimedFlow(flow)
         specs = primed.look(self.contexts.get(id(node), self.at))
         if specs is None:  # there is no element: whatever stands above will never see one
@@ -292,7 +328,7 @@ class Lowerer:
             flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line)
         kind = "processes" if node.workers == "process" else "threads"
         text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
-        return self.learned(node, flow, (*placed.steps, text), function.learned)
+        return self.learned(node, flow, (*placed.steps, text), function.learned, function.seen)
 
     def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
         batched = source.element.batched

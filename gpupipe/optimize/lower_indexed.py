@@ -37,7 +37,7 @@ def _from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
     calls = lowerer.settings.threads if node.calls < 0 else node.calls
     flow = PythonMapFlow(ItemsFlow(node.count), function, calls)
     text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
-    return lowerer.learned(node, flow, (text,), function.learned)
+    return lowerer.learned(node, flow, (text,), function.learned, function.seen)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _scan(lowerer: Lowerer, node: Scan) -> Pending:
     function = PythonFunction(node.fn, source.element.structure or LEAF, "scan", result, site=site)
     flow = ScanFlow(source.flow, function, node.leaves, node.structure, node.line)
     learned: Callable[[], Any] = function.learned if result is None else lambda: result[0]
-    return lowerer.learned(node, flow, (*source.steps, node.describe()), learned)
+    return lowerer.learned(node, flow, (*source.steps, node.describe()), learned, function.seen)
 
 
 @lowers(Unique)

@@ -44,11 +44,14 @@ def outline(root: Node) -> Outline:
     numbers: dict[int, int] = {}
     for node in walk(root):
         below = [numbers[id(source)] for source in node.sources]
-        numbers[id(node)] = len(numbers)
+        if isinstance(node, WithOptions):  # how a chain runs is compared apart
+            numbers[id(node)] = below[0]
+            continue
+        numbers[id(node)] = len(steps)
         walker = _Named()
         walker.step(node, below)
         files += walker.files
-        text = node.describe()
+        text = node.name if isinstance(node, (Files, Saved)) else node.describe()  # how many files is said apart
         steps.append((text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", walker.hasher.hexdigest()[:12]))
         lines.append(node.line)
     return Outline(tuple(steps), tuple(lines), tuple(dict.fromkeys(files)))
@@ -60,8 +63,6 @@ class _Named(_Walker):
     def step(self, node: Node, below: list[int]) -> None:
         """Digest one step, without its inputs."""
         self._put(f"{type(node).__name__} {node.number} {below}")
-        if isinstance(node, WithOptions):  # how a chain runs is compared apart
-            return
         skipped = self._named_files(node)
         traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
         for f in fields(node):

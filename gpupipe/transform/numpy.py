@@ -256,7 +256,9 @@ class NumpyExecutor:
             try:
                 self._row(slots, flight.results, row)
             except DataError as error:
-                flight.causes[row] = error
+                # Tracebacks lead here, to `flight` and so to the error itself: until the collector comes round, such a
+                # ring keeps the megabyte alive that the record was read into. A decoder's tells nobody anything.
+                flight.causes[row] = error.kept() if isinstance(error, DecodeError) else error
         # The next batch may come late: its rows must not be what keeps the images of this one alive.
         slots.clear()
 

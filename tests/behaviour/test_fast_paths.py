@@ -17,7 +17,7 @@ from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.arithmetic import OPERATORS, Arithmetic
 from gpupipe.eager import run as run_op
 from gpupipe.errors import DataError, GpupipeError, PlanTypeError
-from gpupipe.flow.base import BatchStream, Context, Element, Hole, Run, Stream
+from gpupipe.flow.base import BatchStream, Context, Element, Hole, Run, StandIn, Stream
 from gpupipe.flow.elements import ZipFlow
 from gpupipe.flow.forming import BatchFormer, Group
 from gpupipe.flow.python_map import kind_of, like, quick_leaf
@@ -403,10 +403,15 @@ class Counted:
         return self.elements[self.read - 1]
 
 
+STREAM = Stream(1, "x")
+
+
 def shown(item: Any) -> Any:
     """A group or element as the plain rules write it."""
     if isinstance(item, Group):
-        return [*item.rows], [*map(shown, item.taken)]
+        # All elements are of one stream; a stand-in has one of its own that says so.
+        rows = [(row[0], STREAM if type(row[1]) is StandIn else row[1], row[2]) for row in item.rows]
+        return rows, [*map(shown, item.taken)]
     return "raised" if item is not None and type(item[0]) is Hole and item[0].raised else item
 
 
@@ -421,7 +426,7 @@ def shown(item: Any) -> Any:
 def test_batches_are_formed_by_the_plain_rules(
     kinds: list[str], size: int, drop: bool, on_error: str, backs: set[int]
 ) -> None:
-    stream = Stream(1, "x")
+    stream = STREAM
     elements: list[Element] = []
     for i, kind in enumerate(kinds):
         hole = Hole(DataError("bad"))
@@ -589,7 +594,7 @@ class Given:
     def __init__(self, name: str, elements: list[Element], asked: list[str]) -> None:
         self.name, self.elements, self.asked = name, elements, asked
 
-    def open(self, at: Context) -> Iterator[Element]:
+    def open(self, at: Context, state: Any = None) -> Iterator[Element]:
         for element in self.elements:
             self.asked.append(self.name)
             yield element

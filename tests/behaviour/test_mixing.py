@@ -157,7 +157,7 @@ class _Noted:
     def __init__(self) -> None:
         self.closed = 0
 
-    def open(self, at: Context) -> Any:
+    def open(self, at: Context, state: Any = None) -> Any:
         return self
 
     def __iter__(self) -> Any:

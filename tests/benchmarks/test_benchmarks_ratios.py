@@ -57,6 +57,20 @@ def test_every_second_pair_runs_the_reference_first() -> None:
     assert all(pair.reference.contestant == "reference" for pair in pairs)
 
 
+@pytest.mark.parametrize(("one_seed", "expected"), [(True, [5, 5, 7, 7]), (False, [5, 6, 7, 8])])
+def test_the_two_of_a_pair_share_their_seed_only_if_asked_to(one_seed: bool, expected: list[int]) -> None:
+    seeds: dict[str, list[int]] = {"a": [], "b": []}
+
+    def measure(job: Job) -> Run:
+        seeds[job.contestant].append(job.seed)
+        return made(job.contestant)
+
+    list(run_pairs(Job("", (), seed=5), ["a"], "b", 2, measure, one_seed))
+
+    assert seeds["a"] == [expected[0], expected[2]]
+    assert max(seeds["b"]) == expected[3]
+
+
 def test_a_summary_divides_cpu_time_and_rate_by_the_partner_of_the_pair() -> None:
     costs = {"a": 3.0, "reference": 2.0}
     runs = run_pairs(Job("", ()), ["a"], "reference", 3, lambda job: made(job.contestant, costs[job.contestant], 4.0))

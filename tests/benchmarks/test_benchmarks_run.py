@@ -43,7 +43,8 @@ def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, Audit]:
     for place in ("benchmarks.compare.CONTESTANTS", "benchmarks.report.CONTESTANTS"):
         monkeypatch.setattr(place, {**names, "absent": ABSENT})
 
-    def pairs(job: Job, contestants: list[str], reference: str, count: int) -> Iterator[Pair]:
+    def pairs(job: Job, contestants: list[str], reference: str, count: int, one_seed: bool) -> Iterator[Pair]:
+        assert not one_seed
         for name in contestants:
             for i in range(count):
                 yield Pair(name, made(Job(name, ())), made(Job(reference, ())), i % 2 == 1)

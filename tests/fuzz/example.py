@@ -1,7 +1,7 @@
 """Fuzz target: the Example parser.
 
-The first byte chooses the features that are asked for, and a low bound; the second says how many bytes are a record that is parsed
-before: what a parser learns from one record must not show in the next.
+The first byte chooses the features that are asked for, and a low bound; the second says how many bytes are a record
+that is parsed before: what a parser learns from one record must not show in the next.
 """
 
 from __future__ import annotations

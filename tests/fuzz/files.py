@@ -45,7 +45,7 @@ class Memory:
         assert offset >= 0
         assert n >= 0
         if n and offset + n > self.broken:
-            raise RecordError("cannot be read", file=name, offset=offset, stage="read")
+            raise RecordError("cannot be read", file=name, offset=None if offset & 1 else offset, stage="read")
         return self.data[offset : offset + n]
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:

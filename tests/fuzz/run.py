@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha1
 from pathlib import Path
 from time import thread_time
 from types import FunctionType
@@ -63,8 +64,8 @@ def child(target: str, arguments: list[str]) -> int:
 def fuzz(target: str, arguments: list[str]) -> None:
     """Instrument the parser alone, and hand the process over to libFuzzer; it does not come back."""
     import atheris
-    from atheris.instrument_bytecode import patch_code
 
+    patch_code = importlib.import_module("atheris.instrument_bytecode").patch_code
     # Not with `instrument_imports`: it takes in the packages above, and so all of gpupipe.
     for function in functions(TARGETS[target]):
         # Comparisons of arrays are not traced: atheris never lets go of the arrays.
@@ -95,7 +96,10 @@ def functions(modules: tuple[str, ...]) -> Iterator[FunctionType]:
 
 
 def keep(target: str, found: Path) -> None:
-    """Merge what was found, then save the inputs that reach a branch none before does, small ones first."""
+    """Merge what was found, then save the inputs that reach a branch none before does, small ones first.
+
+    The seeds are looked at too: libFuzzer is not told of the end of a loop, and merges away who reaches it alone.
+    """
     merged = WORK / target / "merged"
     merged.mkdir(exist_ok=True)
     for old in merged.iterdir():
@@ -104,11 +108,11 @@ def keep(target: str, found: Path) -> None:
     saved = CORPUS / target
     known: set[object] = set()
     chosen = {}
-    for name, data in sorted(inputs(merged), key=lambda item: len(item[1])):
+    for data in sorted([*(data for _, data in inputs(merged)), *SEEDS[target]()], key=len):
         new = arcs(target, data) - known
         if new:
             known |= new
-            chosen[name] = data
+            chosen[sha1(data).hexdigest()] = data
     for old in saved.iterdir():
         old.unlink()
     for name, data in chosen.items():

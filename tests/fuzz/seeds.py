@@ -323,7 +323,9 @@ def odd_others(exif: bytes) -> Iterator[bytes]:
     yield png(30000, 30000) + chunk(b"IEND", b"")
     yield png(2, 3, 8, 3, chunk(b"eXIf", exif), chunk(b"IEND", b"")) + b"behind the end"
     yield png(2, 3, 16, 0, struct.pack(">I", 2**31) + b"IDAT")
-    yield from (png(*size) for size in ((0, 1), (2**31, 1), (1, 2**32 - 1), (1, 1, 0, 2), (1, 1, 8, 5)))
+    yield from (
+        png(*size) for size in ((0, 1, 8, 2), (2**31, 1, 8, 2), (1, 2**32 - 1, 8, 2), (1, 1, 0, 2), (1, 1, 8, 5))
+    )
     yield png(2, 3)[:20]
     yield from (b"GIF89a" + struct.pack("<HH", *size) for size in ((2, 3), (0, 3), (65535, 65535)))
     yield b"GIF87a\1"

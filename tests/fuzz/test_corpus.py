@@ -37,7 +37,8 @@ def test_every_seed_is_survived(name: str) -> None:
 def test_the_saved_inputs_reach_the_branches_of_the_parsers_in_little_memory() -> None:
     pytest.importorskip("coverage")
     command = [sys.executable, "-m", "tests.fuzz.replay"]  # a process of its own: imports and memory count from zero
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
 
     assert found["parsers"].keys() == PARSERS.keys()

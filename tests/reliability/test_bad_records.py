@@ -283,7 +283,7 @@ FLIPPED: dict[str, tuple[int, Callable[[int], bytes], str]] = {
     "CMYK": (50, lambda n: photograph(n, "CMYK"), "all"),
     "progressive, 1 bit": (1, lambda n: photograph(n, progressive=True), "some"),
     "progressive, 3 bits": (3, lambda n: photograph(n, progressive=True), "some"),
-    "progressive": (50, lambda n: photograph(n, progressive=True), "none"),
+    "progressive": (50, lambda n: photograph(n, progressive=True), "few"),
 }
 
 
@@ -303,10 +303,25 @@ def test_the_executors_agree_which_damaged_images_are_bad(
     )
 
     assert sorted(numpy) == sorted(dali)
-    assert {"all": len(numpy) == len(files), "some": 0 < len(numpy) < len(files), "none": not numpy}[good]
+    assert {"all": len(numpy) == len(files), "some": 0 < len(numpy) < len(files), "few": len(numpy) < 20}[good]
     # Where libjpeg fails at a CMYK image, DALI's next decoder takes over, whose conversion to RGB rounds otherwise.
     most = 2 if "CMYK" in request.node.name else 0
     assert all(np.abs(image.astype(int) - dali[number]).max() <= most for number, image in numpy.items())
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_progressive_image_whose_damage_swallows_its_end_is_bad(executor: str) -> None:
+    """A marker with a length in its last scan: libjpeg passes over the end of the file."""
+    data = photograph(1, progressive=True)
+    last = data.rindex(b"\xff\xda")
+    at = last + 2 + int.from_bytes(data[last + 2 : last + 4], "big")
+    damaged = data[:at] + b"\xff\xe1\xff\xf0" + data[at + 4 :]
+    ds = gp.Dataset.from_tensor_slices({"data": [data, damaged]}).map(lambda x: ops.decode_jpeg(x["data"], channels=3))
+
+    with ds.batch(2).with_options(on(executor, on_error="skip")).iterator(0) as items:
+        assert [len(images) for images in items] == [1]
+
+    assert [one.stage for one in items.errors] == ["decode_jpeg"]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -540,7 +555,7 @@ def test_records_of_a_manifest_are_bad_from_the_start_and_cost_no_repair(
 
 def test_a_manifest_counts_in_every_pass_and_epoch_and_grows_by_what_is_new(tmp_path: Path, spy: Spy) -> None:
     shards = Shards(tmp_path / "good", 24, 1).write()
-    shards = shards.damaged(tmp_path / "data", {3: "DQT removed", 17: "cut at 90 %"})
+    shards = shards.damaged(tmp_path / "data", {3: "DQT removed", 17: "payload changed under its CRC"})
     path = tmp_path / "manifest.jsonl"
     options = on("numpy", on_error="skip", error_manifest=path, bad_records=path)
     once = gp.TFRecordDataset(shards.path(0)).map(train).batch(8).with_options(options)
@@ -576,6 +591,22 @@ def test_a_listed_record_is_not_read_and_stays_a_hole_for_every_step(tmp_path: P
 
     assert 5 not in seen
     assert [(one.offset, one.stage, one.reason) for one in items.errors] == [(shards.offset(5), "by hand", "blurred")]
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["batches", "rows"])
+def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows: bool) -> None:
+    """It has the bad one's identity, and so has a batch that begins with it."""
+    shards = Shards(tmp_path / "data", 9, 1).write()
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(b"".join(module.line_of(listed(str(shards.path(0)), shards.offset(n))) for n in (0, 3, 4)))
+    ds = gp.TFRecordDataset(shards.path(0)).map(parse).map(lambda encoded, label: label).batch(3)
+    ds = ds.map(doubled, spec=gp.TensorSpec((None,), "int64")) if rows else ds.unbatch().map(lambda x: int(x) * 2)
+
+    with ds.with_options(on("numpy", on_error="replace", bad_records=path)).iterator(0) as items:
+        found = [np.asarray(x).tolist() for x in items]
+
+    assert np.ravel(found).tolist() == [2, 2, 4, 4, 4, 10, 12, 14, 16]
+    assert items.left_out == 3
 
 
 def listed(file: str, offset: int | None, **other: Any) -> BadRecord:
@@ -829,6 +860,14 @@ def test_valid_tells_stand_ins_from_what_was_read(
     ds = chain(gp.Dataset.range(8).map(inverse, spec=INT)).with_options(gp.Options(on_error="replace"))
 
     assert masks(ds) == expected
+
+
+def test_valid_of_several_before_the_first_good_element() -> None:
+    def late(x: Any) -> Any:
+        return int(x) if int(x) > 2 else 1 // 0
+
+    with gp.Dataset.range(5).map(late, spec=INT).with_options(gp.Options(on_error="replace")).iterator(0) as items:
+        assert [(int(x), items.valid) for x in items] == [(3, False), (3, False), (3, False), (3, True), (4, True)]
 
 
 def test_valid_is_true_where_nothing_is_replaced() -> None:

@@ -1,0 +1,739 @@
+"""Readers and their storage: whatever goes wrong under an open file is an error that names it, and nothing hangs."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from gpupipe.errors import DataError, MissingFileError, PlanError, PlanTypeError, RecordError
+from gpupipe.extract import storage
+from gpupipe.extract.index import INDEXES, record_index
+from gpupipe.extract.storage import LOCAL, LocalStorage
+from gpupipe.extract.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
+from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.flow import base
+
+PATIENCE = 20.0
+"""Seconds until something counts as hanging: a deadline, never what it should take."""
+
+SIZE = 3000
+COUNT = 700
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    """No descriptor and no index is left of another test."""
+    LOCAL.close()
+    INDEXES.clear()
+    yield
+    LOCAL.close()
+    INDEXES.clear()
+
+
+# ---- files of each kind, and chains that read them
+
+
+def payload(file: int, i: int) -> bytes:
+    return f"{file}.{i:05d}".encode().ljust(SIZE, b".")
+
+
+def tfrecords(path: Path, file: int) -> None:
+    with TFRecordWriter(str(path)) as writer:
+        for i in range(COUNT):
+            writer.write(payload(file, i))
+
+
+def zipped(path: Path, file: int) -> None:
+    """Without compressing: a file that is read block by block, as large as what is in it."""
+    tfrecords(path, file)
+    path.write_bytes(gzip.compress(path.read_bytes(), 0))
+
+
+def lines(path: Path, file: int) -> None:
+    path.write_bytes(b"".join(payload(file, i) + b"\n" for i in range(COUNT)))
+
+
+def fixed(path: Path, file: int) -> None:
+    path.write_bytes(b"".join(payload(file, i) for i in range(COUNT)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How files are written, and a chain that reads all of them one after the other."""
+
+    write: Callable[[Path, int], None]
+    read: Callable[[list[str]], Dataset]
+
+
+def in_turn(open_one: Callable[[Any], Dataset]) -> Callable[[list[str]], Dataset]:
+    return lambda files: Dataset.from_tensor_slices(files).interleave(open_one, cycle_length=1)
+
+
+KINDS = {
+    "records": Kind(tfrecords, in_turn(gp.TFRecordDataset)),
+    "records read ahead": Kind(
+        tfrecords,
+        lambda files: Dataset.from_tensor_slices(files).interleave(
+            gp.TFRecordDataset, cycle_length=1, num_parallel_calls=1
+        ),
+    ),
+    "references": Kind(tfrecords, lambda files: gp.TFRecordDataset(files).shuffle(10, seed=1)),
+    "gzip": Kind(zipped, in_turn(lambda name: gp.TFRecordDataset(name, compression_type="GZIP"))),
+    "lines": Kind(lines, in_turn(gp.TextLineDataset)),
+    "fixed": Kind(fixed, in_turn(lambda name: gp.FixedLengthRecordDataset(name, SIZE))),
+}
+
+
+@dataclass
+class Files:
+    """Two files of a kind."""
+
+    kind: Kind
+    paths: list[Path]
+
+    def dataset(self, **options: Any) -> Dataset:
+        return self.kind.read(list(map(str, self.paths))).with_options(Options(**options))
+
+    def second(self) -> list[bytes]:
+        return [payload(1, i) for i in range(COUNT)]
+
+
+@pytest.fixture(params=KINDS)
+def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.setattr(base, "cpu_count", lambda: 4)  # a reader thread also where too few CPUs make none
+    made = Files(KINDS[request.param], [tmp_path / "first", tmp_path / "second"])
+    for number, path in enumerate(made.paths):
+        made.kind.write(path, number)
+    return made
+
+
+def taken(items: Any) -> tuple[list[bytes], list[DataError]]:
+    """Everything there is, with the errors in between."""
+    good: list[bytes] = []
+    bad: list[DataError] = []
+    while True:
+        try:
+            good.append(bytes(next(items)))
+        except StopIteration:
+            return good, bad
+        except DataError as error:
+            bad.append(error)
+
+
+def check(files: Files, good: list[bytes], bad: list[DataError], reason: str, most: int = COUNT) -> None:
+    """The first file failed, each error names it; what came of it is right, and the second file is whole.
+
+    Where in the file, nobody can say of one that could not be opened.
+    """
+    first = [record for record in good if record.startswith(b"0")]
+    assert sorted(set(good)) == sorted(good)
+    assert set(first) <= {payload(0, i) for i in range(COUNT)}
+    assert len(first) <= most
+    assert sorted(record for record in good if record.startswith(b"1")) == files.second()
+    assert bad
+    for error in bad:
+        assert error.file == str(files.paths[0])
+        assert error.stage == "read"
+        assert error.offset is not None or not first
+        assert reason in str(error)
+        assert str(files.paths[0]) in str(error)
+
+
+# ---- what happens to files
+
+
+def test_a_file_that_is_gone_is_an_error(files: Files) -> None:
+    dataset = files.dataset()
+    files.paths[0].unlink()
+
+    good, bad = taken(iter(dataset))
+
+    check(files, good, bad, "no such file", 0)
+    assert isinstance(bad[0], MissingFileError)
+
+
+def test_skipping_leaves_the_file_out_and_lists_it_once(files: Files) -> None:
+    dataset = files.dataset(on_error="skip")
+    files.paths[0].unlink()
+
+    with dataset.iterator() as items:
+        good, bad = taken(items)
+        listed = items.errors
+
+    assert sorted(good) == files.second()
+    assert bad == []
+    assert [(record.file, record.stage) for record in listed] == [(str(files.paths[0]), "read")]
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_an_error(files: Files) -> None:
+    items = iter(files.dataset())
+    begun = [bytes(next(items))]
+    os.truncate(files.paths[0], SIZE * 20 + 7)
+
+    good, bad = taken(items)
+
+    check(files, begun + good, bad, "", COUNT - 1)
+    assert any("the file ends" in str(error) for error in bad)
+
+
+def test_a_file_that_is_cut_to_nothing_while_it_is_read_is_an_error(files: Files) -> None:
+    items = iter(files.dataset())
+    begun = [bytes(next(items))]
+    os.truncate(files.paths[0], 0)
+
+    good, bad = taken(items)
+
+    check(files, begun + good, bad, "the file ends", COUNT - 1)
+
+
+def evict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close every descriptor, as many other files would."""
+    (tmp_path / "many").write_bytes(b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(LOCAL, "_limit", 0)
+        LOCAL.size(str(tmp_path / "many"))
+    assert not LOCAL._open
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_an_error(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its descriptor was closed meanwhile; one that is open goes on with the file that it was."""
+    items = iter(files.dataset())
+    begun = [bytes(next(items))]
+    files.kind.write(tmp_path / "other", 2)
+    with (tmp_path / "other").open("ab") as more:
+        more.write(b"x")
+    os.replace(tmp_path / "other", files.paths[0])
+    evict(tmp_path, monkeypatch)
+
+    good, bad = taken(items)
+
+    check(files, begun + good, bad, "", COUNT - 1)
+    assert all("replaced" in str(error) or "must stay as it is" in str(error) for error in bad)
+
+
+def test_a_file_that_vanishes_while_it_is_read_is_whole_or_an_error(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for forgets in (False, True):
+        dataset = files.dataset()
+        items = iter(dataset)
+        begun = [bytes(next(items))]
+        kept = files.paths[0].read_bytes()
+        files.paths[0].unlink()
+        if forgets:
+            evict(tmp_path, monkeypatch)
+
+        good, bad = taken(items)
+
+        files.paths[0].write_bytes(kept)
+        LOCAL.close()
+        if forgets or bad:
+            check(files, begun + good, bad, "no such file", COUNT - 1)
+        else:
+            assert len(begun + good) == 2 * COUNT
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_as_it_was(files: Files) -> None:
+    items = iter(files.dataset())
+    begun = [bytes(next(items))]
+    with files.paths[0].open("ab") as more:
+        more.write(b"x" * 100)
+
+    good, bad = taken(items)
+
+    assert (len(begun + good), bad) == (2 * COUNT, [])
+
+
+# ---- what the system answers
+
+
+@dataclass
+class System:
+    """Stands in for the reads of the first file: counts them, and lets a test decide what comes of each."""
+
+    path: str
+    answer: Callable[[int], int | None]
+    reads: int = 0
+    stuck: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> System:
+        """Wrap the two functions that read."""
+        read, read_into = storage._pread, storage._pread_into
+
+        def pread(fd: int, n: int, offset: int) -> bytes:
+            return read(fd, self._room(fd, n), offset)
+
+        def pread_into(fd: int, out: memoryview, offset: int) -> int:
+            return read_into(fd, out[: self._room(fd, len(out))], offset)
+
+        monkeypatch.setattr(storage, "_pread", pread)
+        monkeypatch.setattr(storage, "_pread_into", pread_into)
+        return self
+
+    def _room(self, fd: int, n: int) -> int:
+        """How many of `n` bytes this read gives."""
+        if os.fstat(fd).st_ino != os.stat(self.path).st_ino:
+            return n
+        with self._lock:
+            self.reads += 1
+            number = self.reads
+        limit = self.answer(number)
+        return n if limit is None else min(n, limit)
+
+
+def refuse(code: int) -> Callable[[int], int | None]:
+    def answer(number: int) -> int | None:
+        raise OSError(code, os.strerror(code))
+
+    return answer
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE, errno.ETIMEDOUT], ids=errno.errorcode.get)
+def test_an_error_of_the_system_is_an_error_of_the_file(
+    files: Files, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    System(str(files.paths[0]), refuse(code)).install(monkeypatch)
+
+    good, bad = taken(iter(files.dataset()))
+
+    check(files, good, bad, f"cannot be read: {os.strerror(code)}", 0)
+
+
+def test_an_error_in_the_middle_keeps_what_came_before(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(number: int) -> int | None:
+        if number >= 3:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return None
+
+    System(str(files.paths[0]), answer).install(monkeypatch)
+
+    good, bad = taken(iter(files.dataset()))
+
+    check(files, good, bad, "Input/output error", COUNT - 1)
+
+
+def test_a_file_that_may_not_be_opened_is_an_error(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def refused(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if path == str(files.paths[0]):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refused)
+
+    good, bad = taken(iter(files.dataset()))
+
+    check(files, good, bad, "cannot be read: Permission denied", 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_the_right_to_read_it_is_an_error(files: Files) -> None:
+    files.paths[0].chmod(0)
+
+    good, bad = taken(iter(files.dataset()))
+
+    check(files, good, bad, "cannot be read: Permission denied", 0)
+
+
+def test_short_reads_are_read_on(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    for timeout in (None, PATIENCE):
+        with monkeypatch.context() as patch:
+            system = System(str(files.paths[0]), lambda number: 1 + number % 5000).install(patch)
+
+            good, bad = taken(iter(files.dataset(read_timeout=timeout)))
+
+        assert (len(good), bad) == (2 * COUNT, [])
+        assert system.reads > 100
+
+
+# ---- storage that is slow, or does not answer
+
+
+def test_slow_storage_is_only_slow(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    System(str(files.paths[0]), lambda number: time.sleep(0.001)).install(monkeypatch)
+
+    good, bad = taken(iter(files.dataset(read_timeout=PATIENCE)))
+
+    assert (len(good), bad) == (2 * COUNT, [])
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opens at the end of a test, so that nothing is stuck for longer."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def stall(gate: threading.Event, first: int = 1) -> Callable[[int], int | None]:
+    """Reads that do not come back, from the `first` one on."""
+
+    def answer(number: int) -> int | None:
+        if number >= first:
+            gate.wait(2 * PATIENCE)
+        return None
+
+    return answer
+
+
+@pytest.mark.parametrize("first", [1, 3], ids=["at once", "in the middle"])
+def test_a_read_that_stalls_is_given_up(
+    files: Files, first: int, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    System(str(files.paths[0]), stall(gate, first)).install(monkeypatch)
+
+    good, bad = taken(iter(files.dataset(read_timeout=0.03)))
+
+    check(files, good, bad, "a read was given up after 0.03 s (Options.read_timeout)", COUNT - 1)
+
+
+def test_a_file_that_cannot_even_be_looked_at_is_given_up(
+    files: Files, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = os.stat
+
+    def stuck(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if path == str(files.paths[0]):
+            gate.wait(2 * PATIENCE)
+        return look(path, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", stuck)
+
+    good, bad = taken(iter(files.dataset(read_timeout=0.03)))
+
+    check(files, good, bad, "a read was given up after 0.03 s", 0)
+
+
+def test_close_does_not_wait_for_a_read_that_stalls(
+    files: Files, gate: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "gpupipe")
+    system = System(str(files.paths[0]), stall(gate)).install(monkeypatch)
+    items = files.dataset(read_timeout=10 * PATIENCE, on_error="skip").iterator()
+    got: list[Any] = []
+    taker = threading.Thread(target=lambda: got.extend(items))
+    taker.start()
+    deadline = time.monotonic() + PATIENCE
+    while not system.reads:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+    items.close()
+
+    taker.join(PATIENCE)
+    assert not taker.is_alive()
+    while (left := [x.name for x in threading.enumerate() if x.name.startswith("gpupipe")]) != ["gpupipe-read"]:
+        assert time.monotonic() < deadline, left  # the one that the system holds, which holds nothing itself
+        time.sleep(0.001)
+    assert got == []
+    assert items.errors == ()  # what close breaks off is not bad
+    assert caplog.records == []
+
+
+def test_the_threads_of_a_timeout_end_with_the_iterator(files: Files) -> None:
+    with files.dataset(read_timeout=PATIENCE).iterator() as items:
+        next(items)
+        assert any(thread.name == "gpupipe-read" for thread in threading.enumerate())
+
+    deadline = time.monotonic() + PATIENCE
+    while any(thread.name.startswith("gpupipe") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_without_a_timeout_no_thread_reads(files: Files) -> None:
+    with files.dataset().iterator() as items:
+        next(items)
+        assert not any(thread.name == "gpupipe-read" for thread in threading.enumerate())
+
+
+def test_what_stalls_later_writes_nothing_into_memory_that_is_in_use(tmp_path: Path, gate: threading.Event) -> None:
+    """A read that was given up may still fill its buffer: that must be nobody else's."""
+    path = tmp_path / "file"
+    path.write_bytes(b"late" * 100)
+    stopped = threading.Event()
+    limits = Limits(0.02, stopped)
+    token = LIMITS.set(limits)
+    reader = LocalStorage()
+    out = bytearray(b"mine" * 100)
+    read, done = storage._pread, threading.Event()
+
+    def late(fd: int, n: int, offset: int) -> bytes:
+        gate.wait(PATIENCE)
+        try:
+            return read(fd, n, offset)
+        finally:
+            done.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "_pread", late)
+        with pytest.raises(RecordError, match="given up"):
+            reader.readinto(str(path), 0, memoryview(out))
+        gate.set()
+        assert done.wait(PATIENCE)
+    LIMITS.reset(token)
+
+    assert bytes(out) == b"mine" * 100
+    stopped.set()
+    limits.close()
+
+
+def test_so_many_may_be_stuck_and_no_more(gate: threading.Event) -> None:
+    stopped = threading.Event()
+    limits = Limits(0.001, stopped)
+    for number in range(MOST_STUCK):
+        with pytest.raises(RecordError, match="the storage does not answer"):
+            limits.call(f"f{number // MOST_OF_A_FILE}", gate.wait, 2 * PATIENCE)
+    count = threading.active_count()
+
+    with pytest.raises(RecordError, match=f"{MOST_OF_A_FILE} of this file before it still have no answer"):
+        limits.call("f0", gate.wait)
+    with pytest.raises(RecordError, match=f"{MOST_STUCK} before it still have no answer"):
+        limits.call("other", gate.wait)
+    assert threading.active_count() == count
+
+    gate.set()
+    deadline = time.monotonic() + PATIENCE
+    while threading.active_count() > count - MOST_STUCK:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    limits.seconds = PATIENCE
+    assert limits.call("f", len, "abc") == 3
+    stopped.set()
+    limits.close()
+
+
+def test_a_request_that_was_given_up_keeps_nothing_alive(gate: threading.Event) -> None:
+    import gc
+    import weakref
+
+    class Held:
+        pass
+
+    stopped = threading.Event()
+    limits = Limits(0.01, stopped)
+    held = Held()
+    seen = weakref.ref(held)
+
+    def work(thing: Held) -> Held:
+        return thing
+
+    assert limits.call("f", work, held) is held
+    del held
+    gc.collect()
+    assert seen() is None  # the thread that waits for the next request has forgotten this one
+
+    with pytest.raises(RecordError):
+        limits.call("f", gate.wait, 2 * PATIENCE)
+    gone = weakref.ref(limits)
+    stopped.set()
+    limits.close()
+    del limits
+    gc.collect()
+    assert gone() is None  # the thread that is stuck does not know them
+
+
+def test_an_error_below_a_timeout_is_the_same_error(tmp_path: Path) -> None:
+    files = Dataset.from_tensor_slices([str(tmp_path / "none"), str(tmp_path)])
+    dataset = files.interleave(gp.TFRecordDataset, cycle_length=1)
+
+    plain = [str(error) for error in taken(iter(dataset))[1]]
+    timed = [str(error) for error in taken(iter(dataset.with_options(Options(read_timeout=PATIENCE))))[1]]
+
+    assert plain == timed
+    assert len(plain) == 2
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e9])
+def test_a_timeout_is_a_number_of_seconds(seconds: float) -> None:
+    with pytest.raises(PlanError, match="read_timeout needs seconds > 0"):
+        Options(read_timeout=seconds)
+
+
+@pytest.mark.parametrize("seconds", ["3", True])
+def test_a_timeout_is_a_number(seconds: Any) -> None:
+    with pytest.raises(PlanTypeError, match="read_timeout needs a number of seconds"):
+        Options(read_timeout=seconds)
+
+
+# ---- remote files
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Any:
+    """A file system of fsspec with two files of records."""
+    fsspec = pytest.importorskip("fsspec")
+    remote = fsspec.filesystem("memory")
+    for number in range(2):
+        tfrecords(tmp_path / "file", number)
+        remote.pipe(f"/faults/{number}", (tmp_path / "file").read_bytes())
+    yield remote
+    remote.rm("/faults", recursive=True)
+
+
+@pytest.mark.parametrize("ahead", [None, 2])
+@pytest.mark.parametrize("method", ["info", "cat_file"])
+def test_a_server_that_does_not_answer_is_given_up(
+    server: Any, method: str, ahead: int | None, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["memory://faults/0", "memory://faults/1"]
+    dataset = Dataset.from_tensor_slices(names).interleave(
+        gp.TFRecordDataset, cycle_length=1, num_parallel_calls=ahead
+    )
+    ask = getattr(type(server), method)
+
+    def stuck(self: Any, path: str, *rest: Any, **more: Any) -> Any:
+        if path == "/faults/0":
+            gate.wait(2 * PATIENCE)
+        return ask(self, path, *rest, **more)
+
+    monkeypatch.setattr(type(server), method, stuck)
+
+    good, bad = taken(iter(dataset.with_options(Options(read_timeout=0.05))))
+
+    assert sorted(good) == [payload(1, i) for i in range(COUNT)]
+    assert [error.file for error in bad] == [names[0]]
+    assert "a read was given up after 0.05 s" in str(bad[0])
+
+
+# ---- the index, the cache, saved elements
+
+
+def test_an_index_of_a_file_that_shrinks_is_an_error_of_its_records(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    tfrecords(path, 1)
+    dataset = gp.TFRecordDataset(str(path))
+    assert bytes(dataset[COUNT - 1]) == payload(1, COUNT - 1)
+    items = iter(dataset.shuffle(gp.ALL, seed=1))
+    begun = [bytes(next(items))]
+    os.truncate(path, 100 * (SIZE + 16))
+
+    good, bad = taken(items)
+
+    assert len(begun) + len(good) + len(bad) == COUNT
+    assert set(good) <= {payload(1, i) for i in range(COUNT)}
+    assert {error.file for error in bad} == {str(path)}
+    assert all(error.offset is not None and error.offset >= 99 * (SIZE + 16) for error in bad)
+
+
+@pytest.mark.parametrize("where", ["memory", "beside"])
+def test_an_index_of_a_file_that_was_replaced_is_not_used(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "records"
+    tfrecords(path, 1)
+    assert len(record_index(str(path), where)) == COUNT
+    with TFRecordWriter(str(tmp_path / "other")) as writer:
+        writer.write(b"only one")
+    os.replace(tmp_path / "other", path)
+
+    assert len(record_index(str(path), where)) == 1
+
+
+def test_an_index_that_cannot_be_read_in_time_is_built_anew(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records"
+    tfrecords(path, 1)
+    record_index(str(path), "beside")
+    INDEXES.clear()
+    look = os.stat
+
+    def stuck(name: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(name).endswith(".gpindex"):
+            gate.wait(2 * PATIENCE)
+        return look(name, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", stuck)
+    stopped = threading.Event()
+    limits = Limits(0.03, stopped)
+    token = LIMITS.set(limits)
+
+    found = record_index(str(path), "beside")
+
+    LIMITS.reset(token)
+    stopped.set()
+    limits.close()
+    assert len(found) == COUNT
+
+
+def cached(tmp_path: Path) -> tuple[Dataset, Path]:
+    """A chain with a full cache in a file, and that file."""
+    dataset = Dataset.range(COUNT).map(lambda x: str(x).encode().ljust(SIZE), traced=False).cache(str(tmp_path / "c"))
+    assert sum(1 for _ in dataset) == COUNT
+    (path,) = tmp_path.glob("c-*.elements")
+    return dataset, path
+
+
+@pytest.mark.parametrize("size", [0, 5, 100_000, -1])
+def test_a_cache_that_is_cut_while_it_is_read_is_an_error_with_its_name(tmp_path: Path, size: int) -> None:
+    dataset, path = cached(tmp_path)
+    items = iter(dataset)
+    begun = [bytes(next(items))]
+    os.truncate(path, path.stat().st_size + size if size < 0 else size)
+
+    good, bad = taken(items)
+
+    assert [int(x) for x in begun + good] == list(range(len(begun + good)))
+    assert {error.file for error in bad} == {str(path)}
+    assert all("the next iterator computes the file again" in str(error) for error in bad)
+    assert sum(1 for _ in dataset) == COUNT
+
+
+def test_a_cache_that_vanishes_or_is_replaced_while_it_is_read_is_read_on(tmp_path: Path) -> None:
+    dataset, path = cached(tmp_path)
+    for end in (path.unlink, lambda: path.write_bytes(b"nothing of it"), path.mkdir):
+        items = iter(dataset)
+        next(items)
+        if end != path.unlink:
+            path.unlink()
+        end()
+
+        assert len(taken(items)[0]) == COUNT - 1  # the descriptor is that of the file that it was
+        if path.is_dir():
+            path.rmdir()
+            break
+        assert sum(1 for _ in dataset) == COUNT
+
+
+def test_a_cache_that_stalls_is_given_up_and_named(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, path = cached(tmp_path)
+    items = iter(dataset.with_options(Options(read_timeout=0.05)))
+    begun = [next(items)]
+    System(str(path), stall(gate)).install(monkeypatch)
+
+    good, bad = taken(items)
+
+    assert len(begun) + len(good) < COUNT
+    assert [error.file for error in bad] == [str(path)]
+    assert "given up after 0.05 s" in str(bad[0])
+
+
+def test_saved_elements_that_shrink_are_an_error_with_their_name(tmp_path: Path) -> None:
+    Dataset.range(COUNT).map(lambda x: str(x).encode().ljust(SIZE), traced=False).save(str(tmp_path / "saved"))
+    items = iter(Dataset.load(str(tmp_path / "saved")))
+    next(items)
+    (path,) = [path for path in (tmp_path / "saved").rglob("*") if path.stat().st_size > SIZE * COUNT]
+    os.truncate(path, 200_000)
+
+    good, bad = taken(items)
+
+    assert 0 < len(good) < COUNT
+    assert {error.file for error in bad} == {str(path)}
+    assert all(error.stage == "load" for error in bad) or all(error.stage == "read" for error in bad)

@@ -1,0 +1,375 @@
+"""What a state holds, how large it is, what it costs to go on from it, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import StateError
+from gpupipe.extract import storage
+from tests.chains import damage
+from tests.chains.data import Spy, parse
+from tests.reliability.resume import taken, through_json
+from tests.reliability.test_resume_images import crop
+
+CALLS: list[int] = []
+
+
+def noted(x: Any) -> Any:
+    CALLS.append(int(x))
+    return np.asarray(x) + 1
+
+
+def third(x: Any) -> Any:
+    return bool(int(x) % 3)
+
+
+def size(state: Any) -> int:
+    return len(json.dumps(state))
+
+
+def state_after(ds: Any, count: int) -> Any:
+    with iter(ds) as items:
+        taken(items, count)
+        return through_json(items.state_dict())
+
+
+def write_records(folder: Path, files: int, records: int) -> list[str]:
+    paths = []
+    for i in range(files):
+        paths.append(str(folder / f"part-{i:04}-of-{files:04}.tfrecord"))
+        with gp.io.TFRecordWriter(paths[-1]) as writer:
+            for j in range(records):
+                writer.write(b"%d" % (i * records + j))
+    return paths
+
+
+# ---- size
+
+
+def test_a_chain_without_a_buffer_needs_little(tmp_path: Path) -> None:
+    paths = write_records(tmp_path, 40, 30)
+    ds = gp.Dataset.list_files(paths, seed=1).interleave(gp.TFRecordDataset, cycle_length=16).batch(8).prefetch(2)
+    assert size(state_after(ds, 60)) <= 10_000
+
+
+def test_a_full_shuffle_needs_little(tmp_path: Path) -> None:
+    ds = gp.TFRecordDataset(write_records(tmp_path, 4, 500)).shuffle(gp.ALL).batch(8)
+    assert size(state_after(ds, 60)) <= 10_000
+
+
+@pytest.mark.parametrize("buffer", [1000, 10_000])
+def test_a_buffer_of_records_needs_16_bytes_an_element(buffer: int, tmp_path: Path) -> None:
+    paths = write_records(tmp_path, 50, 300)
+    ds = gp.Dataset.list_files(paths, seed=1).interleave(gp.TFRecordDataset, cycle_length=16).shuffle(buffer).batch(8)
+    assert 4 * buffer < size(state_after(ds, 60)) <= 10_000 + 16 * buffer
+
+
+def test_a_buffer_of_anything_else_does_too() -> None:
+    ds = gp.Dataset.range(30_000).map(noted).filter(third).enumerate().shuffle(10_000).batch(8)
+    assert size(state_after(ds, 60)) <= 10_000 + 16 * 10_000
+
+
+def test_no_payload_is_in_it(tmp_path: Path) -> None:
+    with gp.io.TFRecordWriter(str(tmp_path / "a")) as writer:
+        for i in range(50):
+            writer.write(b"secret %d" % i * 100)
+    ds = gp.TFRecordDataset(str(tmp_path / "a")).shuffle(20).batch(2)
+    assert "secret" not in json.dumps(state_after(ds, 5))
+    assert size(state_after(ds, 5)) < 3000
+
+
+# ---- what going on costs
+
+
+def test_a_python_function_is_called_for_what_follows_only() -> None:
+    ds = gp.Dataset.range(5000).map(noted).batch(10)
+    state = state_after(ds, 300)
+    CALLS.clear()
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert next(items).tolist() == list(range(3001, 3011))
+    assert list(range(3000, 3010)) == CALLS
+
+
+def test_a_function_in_threads_is_called_for_what_follows_only() -> None:
+    ds = gp.Dataset.range(5000).map(noted, num_parallel_calls=2).batch(10)
+    state = state_after(ds, 300)
+    CALLS.clear()
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        next(items)
+    assert CALLS
+    assert min(CALLS) == 3000
+
+
+@pytest.mark.parametrize("backend", ["dali", "numpy"])
+@pytest.mark.parametrize("behind", ["batch", "Python", "cache"])
+def test_nothing_before_the_state_is_decoded(
+    behind: str, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if backend == "dali":
+        pytest.importorskip("nvidia.dali")
+    damage.write(tmp_path / "a.tfrecord", [damage.example(i) for i in range(60)])
+    ds = gp.TFRecordDataset(str(tmp_path / "a.tfrecord")).shuffle(9).map(crop)
+    if behind == "Python":
+        ds = ds.map(lambda image, label: (np.asarray(image), np.asarray(label)), traced=False)
+    if behind == "cache":
+        ds = ds.cache()
+    ds = ds.batch(4).with_options(gp.Options(device="cpu", backend=backend, threads=1))
+    state = state_after(ds, 14)
+
+    spy = Spy().install(monkeypatch)
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        taken(items)
+    # Rows of single images come in groups: the one that the state lies in is decoded again.
+    assert 4 <= spy.decoded <= (4 if behind == "batch" else 4 + 2 * 16)
+
+
+def test_no_payload_is_read_that_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, count = 20_000, 200
+    with gp.io.TFRecordWriter(str(tmp_path / "a")) as writer:
+        for i in range(count):
+            writer.write(np.int64(i).tobytes() * (record // 8))
+    ds = gp.TFRecordDataset(str(tmp_path / "a")).shuffle(50).batch(4)
+    state = state_after(ds, count // 4 - 2)
+    read = 0
+    readinto, plain = storage.LocalStorage.readinto, storage.LocalStorage.read
+
+    def counted_into(self: Any, name: str, offset: int, view: Any, *rest: Any) -> Any:
+        nonlocal read
+        read += len(view)
+        return readinto(self, name, offset, view, *rest)
+
+    def counted(self: Any, name: str, offset: int, n: int, *rest: Any) -> Any:
+        nonlocal read
+        read += n
+        return plain(self, name, offset, n, *rest)
+
+    monkeypatch.setattr(storage.LocalStorage, "readinto", counted_into)
+    monkeypatch.setattr(storage.LocalStorage, "read", counted)
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert len(taken(items)) == 2
+    assert read < 8 * (record + 16) + 100_000  # the eight records that are left, and headers
+
+
+# ---- what is refused
+
+
+def refused(ds: Any, state: Any, match: str) -> None:
+    with iter(ds) as items, pytest.raises(StateError, match=match):
+        items.load_state_dict(state)
+
+
+def test_another_chain_is_refused_by_its_step() -> None:
+    state = state_after(gp.Dataset.range(9).shuffle(4).batch(2), 2)
+    refused(gp.Dataset.range(9).shuffle(5).batch(2), state, r"step 2 was shuffle\(4, .* this one has shuffle\(5, ")
+    refused(gp.Dataset.range(10).shuffle(4).batch(2), state, "step 1 was range")
+    refused(gp.Dataset.range(9).shuffle(4).batch(2).repeat(2), state, "of 4 steps, got one of 3 steps")
+
+
+def test_another_function_is_refused_by_its_name() -> None:
+    state = state_after(gp.Dataset.range(9).map(noted), 2)
+    refused(gp.Dataset.range(9).map(third), state, "step 2 was map")
+
+
+def test_a_traced_function_is_compared_by_what_it_computes() -> None:
+    state = state_after(gp.Dataset.range(9).map(lambda x: x * 2), 2)
+    with iter(gp.Dataset.range(9).map(lambda y: y * 2)) as items:
+        items.load_state_dict(state)
+    refused(gp.Dataset.range(9).map(lambda x: x * 3), state, "step 2 was map")
+
+
+def test_changed_code_under_the_same_name_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    def make(source: str) -> Any:
+        scope: dict[str, Any] = {"__name__": "tests.made"}
+        exec(source, scope)
+        return gp.Dataset.range(9).map(scope["f"], traced=False)
+
+    state = state_after(make("def f(x): return x + 1"), 2)
+    with caplog.at_level(logging.WARNING, "gpupipe"), iter(make("def f(x): return x + 2")) as items:
+        items.load_state_dict(state)
+    assert "is not what it was" in caplog.text
+
+
+def test_changed_files_are_refused_by_name(tmp_path: Path) -> None:
+    path = write_records(tmp_path, 1, 20)[0]
+    ds = gp.TFRecordDataset([path])
+    state = state_after(ds, 5)
+    with gp.io.TFRecordWriter(path) as writer:
+        writer.write(b"another")
+    refused(ds, state, r"same files, got one over .*part-0000.* of \d+ bytes where there is .* of 23 bytes now")
+    Path(path).unlink()
+    refused(ds, state, "which is not there")
+
+
+def test_another_number_of_files_is_refused(tmp_path: Path) -> None:
+    write_records(tmp_path, 3, 5)
+    state = state_after(gp.Dataset.list_files(str(tmp_path / "*")).flat_map(gp.TFRecordDataset), 2)
+    (tmp_path / "part-0002-of-0003.tfrecord").unlink()
+    refused(
+        gp.Dataset.list_files(str(tmp_path / "*")).flat_map(gp.TFRecordDataset), state, "same 2 files, got one over 3"
+    )
+
+
+@pytest.mark.parametrize(("name", "one", "other"), [("seed", 1, 2), ("on_error", "skip", "replace")])
+def test_other_options_are_refused(name: str, one: Any, other: Any) -> None:
+    ds = gp.Dataset.range(9).shuffle(4)
+    state = state_after(ds.with_options(gp.Options(**{name: one})), 2)
+    refused(ds.with_options(gp.Options(**{name: other})), state, f"made with {name}={other!r}, got one made with")
+
+
+def test_threads_and_executors_are_not_part_of_it(tmp_path: Path) -> None:
+    damage.write(tmp_path / "a.tfrecord", [damage.example(i) for i in range(20)])
+    ds = gp.TFRecordDataset(str(tmp_path / "a.tfrecord")).map(crop).batch(4)
+    state = state_after(ds.with_options(gp.Options(device="cpu", backend="numpy", threads=1)), 2)
+    other = ds.with_options(gp.Options(device="cpu", threads=2))
+    with iter(other) as items:
+        items.load_state_dict(state)
+        assert next(items)[1].tolist() == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize("given", [None, 3, [], {}, {"gpupipe_state": 0}, {"gpupipe_state": 99}, "text"])
+def test_what_is_no_state_is_refused(given: Any) -> None:
+    refused(gp.Dataset.range(9), given, "load_state_dict needs")
+
+
+def broken(state: Any, path: tuple[Any, ...] = ()) -> Any:
+    """Every way to put nonsense in the place of one part of a state."""
+    parts = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
+    for key, part in parts:
+        for nonsense in (None, -1, 1 << 70, "x" * 50, [], {}, [[1]], "AAAA", 1.5, True):
+            if nonsense != part or type(nonsense) is not type(part):
+                copy = dict(state) if isinstance(state, dict) else list(state)
+                copy[key] = nonsense
+                yield copy
+        for inner in broken(part, (*path, key)):
+            copy = dict(state) if isinstance(state, dict) else list(state)
+            copy[key] = inner
+            yield copy
+
+
+@pytest.mark.timeout(120)
+def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
+    paths = write_records(tmp_path, 3, 9)
+    ds = (
+        gp.Dataset.list_files(paths, seed=1)
+        .interleave(gp.TFRecordDataset, cycle_length=2)
+        .shuffle(5)
+        .repeat(2)
+        .batch(2)
+    )
+    state = state_after(ds, 3)
+    count = 0
+    for flow in broken(state["flow"]):
+        count += 1
+        with iter(ds) as items:
+            try:
+                items.load_state_dict({**state, "flow": flow})
+                for _ in range(3):
+                    next(items, None)
+            except (StateError, gp.DataError):
+                continue
+    assert count > 80
+
+
+def test_loading_comes_before_the_first_element() -> None:
+    ds = gp.Dataset.range(5)
+    state = state_after(ds, 2)
+    with iter(ds) as items:
+        next(items)
+        with pytest.raises(gp.PlanError, match="has not begun"):
+            items.load_state_dict(state)
+    items = iter(ds)
+    items.close()
+    with pytest.raises(gp.PlanError, match="has not begun"):
+        items.load_state_dict(state)
+
+
+def test_a_closed_iterator_has_no_state() -> None:
+    items = iter(gp.Dataset.range(5))
+    next(items)
+    items.close()
+    with pytest.raises(gp.ClosedError, match="state_dict"):
+        items.state_dict()
+
+
+# ---- epochs
+
+
+def test_the_end_is_a_state_too() -> None:
+    ds = gp.Dataset.range(3)
+    with iter(ds) as items:
+        assert len(taken(items)) == 3
+        state = items.state_dict()
+    assert state["ended"]
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert taken(items) == []
+
+
+def test_epochs_go_on_with_the_one_they_were_in() -> None:
+    ds = gp.Dataset.range(7).shuffle(4)
+    with ds.epochs(4) as items:
+        whole = taken(items)
+    for count in range(len(whole) + 1):
+        with ds.epochs(4) as items:
+            taken(items, count)
+            state = through_json(items.state_dict())
+        with ds.epochs(4) as items:
+            items.load_state_dict(state)
+            assert taken(items) == whole[count:]
+
+
+def test_the_epoch_comes_from_the_state_and_the_next_one_counts_on() -> None:
+    def build() -> Any:
+        return gp.Dataset.range(9).shuffle(9)
+
+    ds = build()
+    epochs = [taken(iter(ds)) for _ in range(4)]
+    ds = build()
+    taken(iter(ds))
+    taken(iter(ds))
+    with iter(ds) as items:
+        taken(items, 4)
+        state = through_json(items.state_dict())
+    fresh = build()
+    with iter(fresh) as items:
+        items.load_state_dict(state)
+        assert items.epoch is None
+        assert taken(items) == epochs[2][4:]
+    assert taken(iter(fresh)) == epochs[3]
+
+
+def test_an_epoch_that_was_asked_for_is_kept() -> None:
+    ds = gp.Dataset.range(9).shuffle(9)
+    with ds.iterator(epoch=3) as items:
+        taken(items, 4)
+        state = items.state_dict()
+    with ds.iterator(epoch=2) as items, pytest.raises(StateError, match="epoch 3"):
+        items.load_state_dict(state)
+
+
+def test_bad_records_are_counted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bad = {3: damage.cut, 9: damage.bad_scan, 17: damage.cut}
+    examples = [damage.example(i, bad[i](damage.jpeg(i)) if i in bad else None) for i in range(24)]
+    damage.write(tmp_path / "a.tfrecord", examples)
+    options = gp.Options(device="cpu", backend="numpy", on_error="skip")
+    ds = gp.TFRecordDataset(str(tmp_path / "a.tfrecord")).map(parse).map(lambda x, y: (x, y)).with_options(options)
+    ds = gp.TFRecordDataset(str(tmp_path / "a.tfrecord")).map(crop).batch(4).with_options(options)
+    with iter(ds) as items:
+        taken(items, 5)
+        state = items.state_dict()
+    with caplog.at_level(logging.WARNING, "gpupipe"), iter(ds) as items:
+        items.load_state_dict(state)
+        taken(items)
+        assert items.left_out == 3
+    assert "offset 0" not in caplog.text
