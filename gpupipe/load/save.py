@@ -22,6 +22,7 @@ from ..errors import DataError, FunctionError, MissingFileError, RecordError
 from ..extract.decode import MOST_PIXELS
 from ..extract.element_json import Malformed
 from ..extract.elements_file import ElementsWriter
+from ..extract.storage import LocalStorage
 from ..extract.waiting import LIMITS
 from ..flow.base import Context, Hole, Run
 from ..flow.base import Element as FlowElement
@@ -278,14 +279,16 @@ def read_manifest(folder: str) -> Manifest:
     """
     place = os.path.join(folder, MANIFEST)
     try:
-        with open(place, "rb") as file:
-            data = file.read(_MOST + 1)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(
-            "load needs a folder that save has written, nothing was saved there", file=folder, stage="load"
-        ) from error
-    except OSError as error:
-        raise RecordError(f"cannot be read: {error.strerror or error}", file=place, stage="load") from error
+        storage = LocalStorage(limit=1)  # what lies there may be no regular file, and of any size
+        size, tag = storage.size(place)
+        data = storage.read(place, 0, min(size, _MOST + 1), tag)
+    except DataError as error:
+        if isinstance(error, FileNotFoundError) or isinstance(error.__cause__, NotADirectoryError):
+            raise MissingFileError(
+                "load needs a folder that save has written, nothing was saved there", file=folder, stage="load"
+            ) from error
+        error.stage = "load"
+        raise
     try:
         given = json.loads(data) if len(data) <= _MOST else None
         if not isinstance(given, dict) or given.get("gpupipe") != "saved elements":

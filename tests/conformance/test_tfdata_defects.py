@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import logging
 import os
 import struct
@@ -183,6 +184,58 @@ def test_a_shuffle_inside_flat_map_permutes_every_file_in_its_own_way() -> None:
 
     assert len({tuple(order) for order in orders}) == 4
     assert all(sorted(order) == list(range(20)) for order in orders)
+
+
+# ---- row 5: checkpoints
+
+
+def _goes_on(ds: Dataset, count: int) -> tuple[list[Any], int]:
+    """What follows behind `count` elements by a state that was taken there, and the letters of that state."""
+    with iter(ds) as items:
+        for _ in range(count):
+            next(items)
+        text = json.dumps(items.state_dict())
+    with iter(ds) as items:
+        items.load_state_dict(json.loads(text))
+        return [np.asarray(x).tolist() for x in items], len(text)
+
+
+def _numbers() -> Iterator[Any]:
+    yield from map(np.int64, range(20))
+
+
+def _python(x: Any) -> Any:
+    return np.asarray(x) * 3
+
+
+@pytest.mark.parametrize(
+    "ds",
+    [
+        Dataset.from_tensor_slices(np.zeros((20, 2, 2, 3), np.float32)).map(lambda x: ops.random_brightness(x, 0.5)),
+        Dataset.range(20).map(_python, traced=False),
+        Dataset.from_generator(_numbers, output_signature=TensorSpec((), "int64")),
+        Dataset.range(20).shuffle(7).map(_python, traced=False).repeat(2).batch(3).prefetch(2),
+    ],
+    ids=["random op", "Python function", "generator", "all of it"],
+)
+def test_a_chain_with_random_ops_python_or_a_generator_has_a_state(ds: Dataset) -> None:
+    with ds.iterator(epoch=0) as items:
+        whole = [np.asarray(x).tolist() for x in items]
+    with ds.iterator(epoch=0) as items:
+        for _ in range(4):
+            next(items)
+        state = json.loads(json.dumps(items.state_dict()))
+    with ds.iterator(epoch=0) as items:
+        items.load_state_dict(state)
+        assert [np.asarray(x).tolist() for x in items] == whole[4:]
+
+
+def test_a_state_does_not_grow_with_what_a_shuffle_buffer_holds() -> None:
+    kilobytes = Dataset.range(3000).map(lambda x: np.full(1024, int(x) % 256, np.uint8), traced=False)
+    follows, size = _goes_on(kilobytes.shuffle(1000), 50)
+
+    assert len(follows) == 2950
+    assert size <= 10_000 + 16 * 1000  # tf.data needs 238 kB for a buffer of as many
 
 
 # ---- row 6: caches

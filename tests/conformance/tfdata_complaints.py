@@ -93,14 +93,14 @@ COMPLAINTS = (
     Complaint(
         "No checkpoint with random ops",
         "#34357 #26493 #27954 #56385 orbax#413",
-        "not there yet: an epoch can be begun again (`iterator(epoch=)`), not continued in its middle",
-        "tests/behaviour/test_epochs.py",
+        "`iterator.state_dict()` with every step, JSON, exact: random ops, generators and Python functions too",
+        "tests/reliability/test_resume.py",
     ),
     Complaint(
         "Checkpoints are as large as the shuffle buffer",
         "#18583 #34020 #40753",
-        "not there yet; buffers hold references, which is what a small checkpoint needs",
-        "tests/chains/test_memory.py",
+        "places, never payloads: 10 KB and at most 16 bytes for each buffered element",
+        "tests/reliability/test_state.py",
     ),
     Complaint(
         "A corrupt TFRecord ends the run, loses its file or hangs",

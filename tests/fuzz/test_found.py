@@ -201,6 +201,7 @@ def test_an_error_that_is_kept_holds_no_buffer(compression: str) -> None:
 
     assert len(errors) == 3
     for error in errors:
-        assert error.__traceback__ is error.__context__ is None
+        assert error.__traceback__ is None
+        assert error.__context__ is None
     assert isinstance(errors[-1].__cause__, FileNotFoundError)
     assert errors[-1].__cause__.__traceback__ is None

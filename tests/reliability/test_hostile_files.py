@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import socket
 import struct
 import threading
@@ -678,6 +679,8 @@ def damages(draw: st.DrawFn) -> Callable[[bytes], bytes]:
     bit = draw(st.integers(0, 7))
 
     def damage(data: bytes) -> bytes:
+        if not data:
+            return junk
         at = int(where * len(data))
         match kind:
             case "cut":
@@ -828,6 +831,35 @@ def test_huge_numbers_in_an_elements_file_with_right_checksums(tmp_path: Path) -
             assert len(good) + len(errors) <= 31
             assert sum(map(right, good)) >= len(good) - 1  # a forger may write any element
             assert {error.file for error in errors} <= {str(path)}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@pytest.mark.parametrize("name", ["a FIFO", "a device without end", "a folder", "a link to itself"])
+def test_a_saved_folder_whose_manifest_is_no_file_is_an_error(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "saved"
+    numbers().save(str(folder))
+    (manifest,) = [path for path in folder.iterdir() if path.suffix == ".json"]
+    manifest.unlink()
+    NO_FILES[name][0](manifest)
+
+    with pytest.raises(NO_FILES[name][1], match=re.escape(NO_FILES[name][2])) as caught:
+        in_time(lambda: Dataset.load(str(folder)))
+    assert (caught.value.file, caught.value.stage) == (str(manifest), "load")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@pytest.mark.parametrize("name", ["a FIFO", "a device without end", "a folder", "a link to itself"])
+def test_a_cache_in_whose_place_something_else_lies_is_computed(tmp_path: Path, name: str) -> None:
+    dataset = numbers().cache(str(tmp_path / "c"))
+    assert len(list(dataset)) == 30
+    (path,) = tmp_path.glob("c-*.elements")
+    path.unlink()
+    NO_FILES[name][0](path)
+
+    good, errors = taken(dataset)
+
+    assert len(good) == 30
+    assert errors == []
 
 
 def test_a_writer_of_elements_does_not_follow_what_lies_there(tmp_path: Path) -> None:

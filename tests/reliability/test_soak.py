@@ -6,18 +6,22 @@ minutes for each executor; here so many that a leak of one object for each batch
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
 from gpupipe.transform.choose import gpu_count, has_dali
-from tests.chains.data import ROOT
+from tests.chains.damage import bad_scan, bad_tables
+from tests.chains.data import ROOT, on
+from tests.reliability.soak import images, write
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
 BATCHES, WARM, ITERATORS = (100_000, 5_000, 200) if FULL else (4_000, 2_000, 40)
@@ -122,3 +126,26 @@ def test_a_process_holds_no_more_after_hundreds_of_iterators_and_states_without_
     assert growth(found["iterators"], "threads") <= 0
     assert growth(found["iterators"], "files") <= 0
     assert found["threads"] == 1
+
+
+def test_an_image_that_the_decoder_refuses_leaves_nothing_for_the_garbage_collector(tmp_path: Path) -> None:
+    # A ring of an error, its traceback and the batch would keep blocks of a megabyte until the collector comes round.
+    ds = images(write(tmp_path / "bad", {3: bad_scan, 21: bad_tables}), on("numpy", on_error="skip"))
+    with ds.iterator(epoch=0) as items:
+        for _ in range(5):
+            next(items)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(60):
+                next(items)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            left = {type(thing).__name__ for thing in gc.garbage}
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert items.left_out > 4
+
+    assert not left & {"DecodeError", "traceback", "frame", "memoryview", "Feed", "Group"}
