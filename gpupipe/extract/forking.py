@@ -14,12 +14,12 @@ from typing import Any
 
 __all__ = ["keep_for_ever", "renew_lock"]
 
-_OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
+_OWNERS: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
-def renew_lock(owner: Any) -> None:
-    """Give `owner` a new ``_lock`` of the same kind in every child that is forked from now on."""
-    _OWNERS.add(owner)
+def renew_lock(owner: Any, name: str = "_lock") -> None:
+    """Give `owner`, which is equal to nothing else, a new lock of the same kind in every child forked from now on."""
+    _OWNERS[owner] = name
 
 
 def keep_for_ever(*things: Any) -> None:
@@ -32,8 +32,8 @@ def keep_for_ever(*things: Any) -> None:
 
 def _renew() -> None:
     reentrant = type(threading.RLock())
-    for owner in list(_OWNERS):
-        owner._lock = threading.RLock() if isinstance(owner._lock, reentrant) else threading.Lock()
+    for owner, name in list(_OWNERS.items()):
+        setattr(owner, name, threading.RLock() if isinstance(getattr(owner, name), reentrant) else threading.Lock())
 
 
 if hasattr(os, "register_at_fork"):

@@ -173,7 +173,7 @@ class Framer:
 
 
 def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int | None:
-    """Find the first header whose CRC fits, vectorised: 20 ms per MB of zeros, 1 ms of anything else.
+    """Find the first header whose CRC fits, vectorised: 20 ms per MB at worst, 1 ms of most data.
 
     Args:
         view: a part of the stream.
@@ -211,6 +211,8 @@ def seek_header(read: Callable[[int, int], bytes], at: int, limit: int) -> int |
 def _candidates(view: memoryview) -> list[int]:
     """List the positions in `view` whose 8 bytes have the masked CRC that follows them."""
     data: NDArray[np.uint8] = np.frombuffer(view, np.uint8)
+    if not data.any():  # a hole in a file, or a bomb: the CRC of zeros is not zero, so there is no header
+        return []
     n = len(data) - HEADER + 1
     # A length below 2**40 has three zero bytes at its end: that leaves one position in 16 million of random data.
     places = np.flatnonzero((data[5 : n + 5] | data[6 : n + 6] | data[7 : n + 7]) == 0)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..extract.decode import MOST_PIXELS
+from ..extract.forking import renew_lock
 from ..extract.waiting import LIMITS
 from ..options import Settings
 from ..random import ROOT, mix64
@@ -63,6 +64,9 @@ class CacheStore:
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        renew_lock(self, "lock")
 
     def full(self, settings: Settings) -> bool:
         """Whether there was a full pass with these settings."""

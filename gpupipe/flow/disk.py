@@ -33,6 +33,7 @@ from ..extract.element_json import (
     structure_to_json,
 )
 from ..extract.elements_file import ElementsReader, ElementsWriter
+from ..extract.forking import renew_lock
 from ..extract.storage import storage_of
 from ..graph import topological
 from ..options import Settings
@@ -154,6 +155,9 @@ class FileStore:
     _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
     _private: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        renew_lock(self, "lock")
 
     def full(self, settings: Settings) -> bool:
         """Whether there is a whole file for these settings."""

@@ -10,7 +10,7 @@ from ..random import mix64
 from .bad_records import KnownBad
 from .base import BatchStream, Context, Element, Flow, Hole, StandIn
 from .elements import Wrapped
-from .state import State, below
+from .state import State, snapshot
 
 __all__ = ["KnownBadFlow"]
 
@@ -19,14 +19,25 @@ __all__ = ["KnownBadFlow"]
 class KnownBadFlow:
     """The same elements; those that `Options.bad_records` lists are holes.
 
-    A step that looks at values has one of these below it, so that a shuffle or a skip below never waits for it.
+    A step that looks at values has one of these below it, so that a shuffle or a skip below never waits for it. Its
+    state is that of its input: one that was saved without the option can be loaded with it, and the other way round.
     """
 
     source: Flow
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        inner = self.source.open(at, below(state))
-        return Wrapped(_checked(inner, at.run.known), inner)
+        inner = self.source.open(at, state)
+        return _Checked(_checked(inner, at.run.known), inner)
+
+
+class _Checked(Wrapped):
+    """Elements as they pass; nothing is counted here."""
+
+    __slots__ = ()
+
+    def snapshot(self) -> State:
+        """The state of the input."""
+        return snapshot(self._inner)
 
 
 def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:

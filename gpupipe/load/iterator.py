@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from ..plan.node import Node, walk
 from ..ragged import Ragged
 from ..spec import Compound, DatasetSpec, Structure, map_structure
 from ..transform.pool import ENDINGS
+from .reshard import begun, one_of, resharded, sharding
 from .state import Chain, types_from_json, types_to_json
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class DatasetIterator(Iterator[Any]):
         self._begin = 0  # number of the item on that tape from which the elements given since can be made again
         self._since = 0  # elements given since
         self._delivered = 0
+        self._in_epoch = 0  # elements delivered in this epoch
+        self._loaded = False  # a state was loaded, and its epoch is not open yet
+        self._begin_at: int | None = None  # elements of the whole in front of those that shards share anew
         self._left_before = 0  # bad elements that were left out before the state that was loaded
         self._run: Run | None = None
         self._items: Any = None
@@ -112,6 +116,7 @@ class DatasetIterator(Iterator[Any]):
                 try:
                     element = self._next()
                     self._delivered += 1
+                    self._in_epoch += 1
                     self._since += 1
                 except DataError:
                     self._since += 1
@@ -261,10 +266,24 @@ class DatasetIterator(Iterator[Any]):
                 "epoch": self.epoch,
                 "ended": self._ended,
                 "delivered": self._delivered,
+                "in_epoch": self._in_epoch,
                 "left_out": self.left_out,
                 "types": types_to_json(self._learned),
+                "begin_at": self._begin_at,
+                "shard": self._sharded(),
                 "flow": late_json(self._flow_state()),
             }
+
+    def _sharded(self) -> State:
+        """Which shard this is, and how many elements of the whole are given if all shards are as far."""
+        found = sharding(self._chain.plan)
+        if found is None:
+            return None
+        shard = found.node
+        elements = None
+        if self._settings.on_error == "replace" or not (self.left_out or self.errors):
+            elements = (self._begin_at or 0) + shard.shards * found.rows * self._in_epoch
+        return {"shards": shard.shards, "index": shard.index, "elements": elements}
 
     def _flow_state(self) -> State:
         if self._ended:
@@ -275,11 +294,15 @@ class DatasetIterator(Iterator[Any]):
             return {"tape": self._tape.state(self._begin), "since": self._since}
         return snapshot(self._items)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on where `state_dict` was called. Before the first `next`.
 
+        A state of ``shard(N, i)`` is taken by ``shard(M, j)`` too, if nothing but maps, batches and prefetch stands
+        behind it and the N shards had all stopped at the same element of the whole (after as many steps, with batches
+        of one size). Only a list of the states of all N shards shows that they had; of one it is believed.
+
         Args:
-            state: what `state_dict` returned, also after a round trip through JSON.
+            state: what `state_dict` returned, also after a round trip through JSON; or a list of those of all shards.
 
         Raises:
             StateError: it belongs to another chain, to other files, options or another version; says what is another.
@@ -288,17 +311,33 @@ class DatasetIterator(Iterator[Any]):
         with self._lock:
             if self._run is not None or self._done or self._state is not None:
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
-            given = self._chain.check(state)
+            given = one_of(state)
+            moved = resharded(self._plan, given) if isinstance(given, dict) and self._moves(given) else None
+            given = self._chain.check(given, moved is not None)
             epoch, ended = given.get("epoch"), bool(given.get("ended"))
-            counts = [as_number(given.get(name), name) for name in ("delivered", "left_out")]
+            counts = [as_number(given.get(name), name) for name in ("delivered", "left_out", "in_epoch")]
             if epoch is not None:
                 self._epochs = self._epochs_from(as_number(epoch, "epoch"))
-            self._delivered, self._left_before = counts
-            self._state = given.get("flow")
+            self._delivered, self._left_before, self._in_epoch = counts
+            self._state = None if moved is not None else given.get("flow")
+            begin = given.get("begin_at") if moved is None else moved
+            if begin is not None:
+                self._begin_at = as_number(begin, "begin_at")
+                self._plan = begun(self._plan, self._begin_at)
+            if moved is not None:
+                self._in_epoch, ended = 0, False
+            self._loaded = epoch is not None
             self._learned = types_from_json(given.get("types"))
             if ended:
                 self.epoch = next(self._epochs, None)
                 self._done = self._ended = True
+
+    def _moves(self, given: dict[str, Any]) -> bool:
+        """Whether a state is of another number of shards, or of another of them."""
+        found, shard = sharding(self._plan), given.get("shard")
+        if found is None or not isinstance(shard, dict):
+            return False
+        return (shard.get("shards"), shard.get("index")) != (found.node.shards, found.node.index)
 
     def _epochs_from(self, epoch: int) -> Any:
         """The epochs that are left, this one first."""
@@ -316,6 +355,10 @@ class DatasetIterator(Iterator[Any]):
             self._ended = True
             raise StopIteration
         self.epoch = epoch
+        if self._loaded:
+            self._loaded = False
+        else:
+            self._in_epoch, self._begin_at, self._plan = 0, None, self._chain.plan
         if self._run is None:
             run = Run(self._settings)
             run.bad.begin()

@@ -8,6 +8,7 @@ from ..spec import describe
 from .checks import check
 from .lower import lower
 from .notes import StageNote
+from .resuming import resuming
 
 __all__ = ["Explanation", "explain"]
 
@@ -50,6 +51,9 @@ def explain(root: Node, settings: Settings) -> Explanation:
         lines.append(f"  bad records are appended to {settings.error_manifest}")
     if settings.max_bad is not None:
         lines.append(f"  max_bad={settings.max_bad}: more of them end the iterator")
+    again = resuming(root, settings)
+    if again:
+        lines += ["", "behind a state (load_state_dict)", *(f"  {text}" for text in again)]
     findings = check(root)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]

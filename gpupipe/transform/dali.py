@@ -445,8 +445,8 @@ def _promises(value: Apply, nodes: dict[Value, Any]) -> list[Any]:
 def _to_numpy(output: Any, size: int) -> Any:
     """A TensorListCPU as one array[B, ...], or as a list of arrays where shapes differ. They own DALI's buffers."""
     if output.is_dense_tensor():
-        return np.asarray(output.as_tensor())[:size]
-    rows = [np.asarray(output[row]) for row in range(size)]
+        return np.asarray(_POOL.lend(output.as_tensor()))[:size]
+    rows = [np.asarray(_POOL.lend(output[row])) for row in range(size)]
     return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
 
 

@@ -31,6 +31,7 @@ class PipelinePool:
         self._lock = threading.Lock()
         self._idle: dict[Hashable, tuple[Any, object]] = {}
         self._alive: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lent: weakref.WeakSet[Any] = weakref.WeakSet()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._bury)
 
@@ -41,6 +42,14 @@ class PipelinePool:
         """Remember a pipeline that was just built, so that a forked child never destroys it."""
         with self._lock:
             self._alive.add(pipeline)
+
+    def lend(self, tensor: Any) -> Any:
+        """Remember memory of DALI's that is handed out, and answer it.
+
+        A forked child never gives it back: a thread that is not there may have held the lock of DALI's allocator.
+        """
+        self._lent.add(tensor)
+        return tensor
 
     def take(self, key: Hashable) -> Any | None:
         """Answer an idle pipeline of this key, which now belongs to the caller; None if there is none."""
@@ -79,5 +88,7 @@ class PipelinePool:
             inner = getattr(pipeline, "_pipe", None)
             keep_for_ever(pipeline if inner is None else inner)
             pipeline._pipe = None
+        keep_for_ever(*self._lent)
         self._idle = {}
         self._alive = weakref.WeakSet()
+        self._lent = weakref.WeakSet()

@@ -190,7 +190,7 @@ def _longer(step: Step) -> int:
         case ("concatenate" | "sample", *_):
             return 2
         case ("windows", size, shift, *_):
-            return -(-size // shift)
+            return int(-(-size // shift))
         case ("rows of", gather):
             return _longer(gather)
         case _:

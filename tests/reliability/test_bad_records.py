@@ -21,9 +21,10 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import BadRecord, TooManyBadError
+from gpupipe.extract.headers import first_marker_in_scan, has_adobe_marker
 from gpupipe.flow import bad_records as module
 from gpupipe.transform.choose import gpu_count, has_dali
-from tests.chains.damage import decoded, events
+from tests.chains.damage import decoded, events, segments
 from tests.chains.data import Spy, on, parse
 from tests.reliability.bad_records import (
     BAD,
@@ -309,6 +310,22 @@ def test_the_executors_agree_which_damaged_images_are_bad(
     assert all(np.abs(image.astype(int) - dali[number]).max() <= most for number, image in numpy.items())
 
 
+def test_the_first_marker_in_a_scan_is_found() -> None:
+    data = photograph(1, restart_marker_blocks=2)
+    *_, (last, _, length) = segments(data)
+    at = last + 2 + length + 40
+    marked = data[:at] + b"\xff\x65" + data[at:]
+
+    assert first_marker_in_scan(data, 3) is None
+    assert first_marker_in_scan(marked, 3) == at
+    assert first_marker_in_scan(marked, 1) is None
+    assert first_marker_in_scan(data[:last], 3) is None
+    assert first_marker_in_scan(data[: last + 4], 3) is None
+    assert first_marker_in_scan(data[:last] + b"\xff\xda\x00\x02", 3) is None
+    assert first_marker_in_scan(data[:at] + b"\xff" * 300_000, 3) is None
+    assert [has_adobe_marker(x) for x in (data, photograph(1, "CMYK"), data[:3])] == [False, True, False]
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_progressive_image_whose_damage_swallows_its_end_is_bad(executor: str) -> None:
     """A marker with a length in its last scan: libjpeg passes over the end of the file."""
@@ -448,6 +465,32 @@ def test_memory_is_bounded_and_everything_is_counted(monkeypatch: pytest.MonkeyP
 
     assert items.left_out == 10_500
     assert [one.offset for one in items.errors] == list(range(500, 10_500))
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize(("way", "ahead"), [("shuffle", True), ("window", True), ("cache", False), ("threads", False)])
+def test_what_was_listed_before_a_state_is_not_listed_behind_it(on_error: str, way: str, ahead: bool) -> None:
+    """What was taken ahead of the last delivered batch is met again, and nothing else."""
+    ds = HOLES[way](gp.Dataset.range(40).map(inverse, spec=INT)).with_options(gp.Options(on_error=on_error))  # type: ignore[arg-type]
+    with ds.iterator(0) as items:
+        for _ in items:
+            pass
+        everything = [one.offset or 0 for one in items.errors]
+
+    for count in (1, 3, 5):
+        with ds.iterator(0) as items:
+            for _ in range(count):
+                next(items)
+            state, before = items.state_dict(), [one.offset or 0 for one in items.errors]
+        with ds.iterator(0) as items:
+            items.load_state_dict(state)
+            for _ in items:
+                pass
+            behind = [one.offset or 0 for one in items.errors]
+
+        assert sorted({*before, *behind}) == sorted(everything) == list(range(0, 40, 3))
+        assert len(behind) == len(set(behind))
+        assert ahead or len(before) + len(behind) == items.left_out == len(everything)
 
 
 def test_a_reason_of_any_length_is_cut() -> None:
@@ -607,6 +650,31 @@ def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows
 
     assert np.ravel(found).tolist() == [2, 2, 4, 4, 4, 10, 12, 14, 16]
     assert items.left_out == 3
+
+
+@pytest.mark.parametrize("with_it", [True, False], ids=["added", "taken away"])
+def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(tmp_path: Path, with_it: bool) -> None:
+    kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
+    shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
+    path = tmp_path / "manifest.jsonl"
+    ds = shards.dataset().batch(8).prefetch(1)
+    whole = rows_of(ds.with_options(on("numpy", on_error="skip", error_manifest=path)))
+    plain = ds.with_options(on("numpy", on_error="skip"))
+    fed = ds.with_options(on("numpy", on_error="skip", bad_records=path))
+    before, behind = (plain, fed) if with_it else (fed, plain)
+
+    for count in range(len(whole)):
+        with before.iterator(0) as items:
+            for _ in range(count):
+                next(items)
+            state = items.state_dict()
+        with behind.iterator(0) as items:
+            items.load_state_dict(state)
+            rest = [[(int(label), image) for label, image in zip(*pair[::-1], strict=True)] for pair in items]
+
+        assert [[label for label, _ in batch] for batch in rest] == [[n for n, _ in batch] for batch in whole[count:]]
+        for left, right in zip(rest, whole[count:], strict=True):
+            assert all(same(a, b, "numpy") for (_, a), (_, b) in zip(left, right, strict=True))
 
 
 def listed(file: str, offset: int | None, **other: Any) -> BadRecord:

@@ -107,7 +107,7 @@ def rows(batches: Any) -> list[tuple[int, str]]:
 
 
 def hashed(image: Any) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(image), digest_size=12).hexdigest()
+    return hashlib.blake2b(image.tobytes(), digest_size=12).hexdigest()
 
 
 def by_number(found: list[tuple[int, str]]) -> dict[int, str]:

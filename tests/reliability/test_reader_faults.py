@@ -593,9 +593,7 @@ def test_a_server_that_does_not_answer_is_given_up(
     server: Any, method: str, ahead: int | None, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["memory://faults/0", "memory://faults/1"]
-    dataset = Dataset.from_tensor_slices(names).interleave(
-        gp.TFRecordDataset, cycle_length=1, num_parallel_calls=ahead
-    )
+    dataset = Dataset.from_tensor_slices(names).interleave(gp.TFRecordDataset, cycle_length=1, num_parallel_calls=ahead)
     ask = getattr(type(server), method)
 
     def stuck(self: Any, path: str, *rest: Any, **more: Any) -> Any:

@@ -373,3 +373,19 @@ def test_bad_records_are_counted_once(tmp_path: Path, caplog: pytest.LogCaptureF
         taken(items)
         assert items.left_out == 3
     assert "offset 0" not in caplog.text
+
+
+# ---- explain
+
+
+def gives(n: int = 5) -> Any:
+    yield from map(np.int64, range(n))
+
+
+def test_explain_says_what_is_done_again() -> None:
+    ds = gp.Dataset.from_generator(gives, output_signature=gp.TensorSpec((), "int64")).cache().unique()
+    text = str(ds.explain())
+    assert "behind a state" in text
+    for part in ("is called anew", "begins empty", "sees its elements again"):
+        assert part in text
+    assert "behind a state" not in str(gp.Dataset.range(9).shuffle(3).batch(2).explain())

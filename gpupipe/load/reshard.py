@@ -1,0 +1,122 @@
+"""reshard: a state of one of N shards goes on in one of M, where every shard stopped at the same element of the whole.
+
+``ds.shard(N, i)`` gives every N-th element. Once each of the N ranks was given k of them, the first N * k elements of the
+whole were given, and any number of ranks can share what is left: M of them go on with ``skip(N * k)`` and every M-th
+element. That needs a chain that holds nothing behind `shard`, and one place in which all ranks stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import StateError
+from ..plan.node import Node
+from ..plan.outline import outline
+from ..plan.steps import Batch, Map, PaddedBatch, Prefetch, Shard, Skip, WithOptions
+
+__all__ = ["Sharding", "begun", "one_of", "resharded", "sharding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """The `shard` of a chain.
+
+    Attributes:
+        node: the step.
+        rows: elements of it in one element of the chain, a short last batch aside.
+        above: the steps behind it, the last one first.
+    """
+
+    node: Shard
+    rows: int
+    above: tuple[Node, ...]
+
+
+def sharding(plan: Node) -> Sharding | None:
+    """The `shard` of a chain, if nothing behind it holds or drops elements."""
+    rows = 1
+    above: list[Node] = []
+    node = plan
+    while not isinstance(node, Shard):
+        if isinstance(node, (Batch, PaddedBatch)):
+            rows *= node.size
+        elif not isinstance(node, (Map, Prefetch, WithOptions)):
+            return None
+        above.append(node)
+        node = node.sources[0]
+    return Sharding(node, rows, tuple(above))
+
+
+def _with(found: Sharding, node: Node) -> Node:
+    """The chain with another step in the place of its `shard`."""
+    for step in reversed(found.above):
+        node = step.with_sources((node,))
+    return node
+
+
+def begun(plan: Node, first: int) -> Node:
+    """The chain without the first elements of the whole; which of the others are this shard's does not change.
+
+    Args:
+        plan: with a `shard`.
+        first: how many elements of the whole are left out.
+    """
+    found = sharding(plan)
+    if found is None:
+        raise StateError("load_state_dict needs a chain with shard(), and maps, batches and prefetch behind it")
+    shard = found.node
+    rest = Skip(shard.source, first, line=shard.line)
+    return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
+
+
+def resharded(plan: Node, state: dict[str, Any]) -> int | None:
+    """How many elements of the whole a state of this chain with other shards has behind it; None for another chain.
+
+    Raises:
+        StateError: it is one of this chain, but cannot be shared out anew.
+    """
+    found, given = sharding(plan), state.get("shard")
+    if found is None or not isinstance(given, dict):
+        return None
+    match given:
+        case {"shards": int(shards), "index": int(index), "elements": elements} if 0 <= index < shards:
+            other = _with(found, replace(found.node, shards=shards, index=index))
+        case _:
+            return None
+    if [list(step) for step in outline(other).steps] != state.get("steps"):
+        return None
+    mine = found.node
+    if type(elements) is not int or elements < 0:
+        raise StateError(
+            f"load_state_dict needs a state that says how far all shards were, to go on in shard {mine.index} of "
+            f"{mine.shards}, got one of shard {index} of {shards} whose epoch had bad elements: their places are not "
+            f'shared out; use on_error="replace", which keeps every count'
+        )
+    return elements
+
+
+def one_of(states: Any) -> Any:
+    """A state out of those of all shards, which must have stopped at the same element of the whole.
+
+    Raises:
+        StateError: they are not all of the shards, or stopped at several places.
+    """
+    if not isinstance(states, (list, tuple)):
+        return states
+    shards = [state.get("shard") if isinstance(state, dict) else None for state in states]
+    if not states or not all(isinstance(shard, dict) for shard in shards):
+        raise StateError("load_state_dict needs one state, or a list of the states of all shards of one chain")
+    parts = [(shard.get("shards"), shard.get("index"), shard.get("elements")) for shard in shards if shard]
+    counts, places = {part[0] for part in parts}, {part[2] for part in parts}
+    if counts != {len(parts)} or {part[1] for part in parts} != set(range(len(parts))):
+        raise StateError(
+            f"load_state_dict needs the states of all shards, each once, got those of shards "
+            f"{[part[1] for part in parts]} of {sorted(counts, key=str)}"
+        )
+    if len(places) > 1:
+        raise StateError(
+            f"load_state_dict needs shards that all stopped at the same element of the whole, got them at "
+            f"{sorted(places, key=str)}; save the states after the same step on every rank"
+        )
+    return states[0]

@@ -1,0 +1,171 @@
+"""States of N shards are taken by M shards, where all had stopped at the same element of the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import StateError
+from tests.chains import damage
+from tests.reliability.resume import taken, through_json
+from tests.reliability.test_resume_images import crop
+from tests.reliability.test_state import write_records
+
+Build = Any
+
+
+def states_of(build: Build, shards: int, count: int) -> tuple[list[Any], list[Any]]:
+    """What all shards give in `count` elements each, and their states."""
+    given, states = [], []
+    for index in range(shards):
+        with iter(build(shards, index)) as items:
+            given += taken(items, count)
+            states.append(through_json(items.state_dict()))
+    return given, states
+
+
+def rest_of(build: Build, shards: int, state: Any) -> list[Any]:
+    found = []
+    for index in range(shards):
+        with iter(build(shards, index)) as items:
+            items.load_state_dict(state)
+            found += taken(items)
+    return found
+
+
+def rows(elements: list[Any]) -> Counter[Any]:
+    """The rows of batches, by their bytes."""
+    found: Counter[Any] = Counter()
+    for _, leaves in elements:
+        dtype, shape, data = leaves[-1]
+        values = np.frombuffer(data, dtype).reshape(shape) if isinstance(data, bytes) else np.array(data)
+        found.update(np.ravel(values).tolist())
+    return found
+
+
+CHAINS: dict[str, Build] = {
+    "elements": lambda n, i: gp.Dataset.range(101).shard(n, i),
+    "batches": lambda n, i: gp.Dataset.range(101).shard(n, i).batch(3).prefetch(1),
+    "a global shuffle": lambda n, i: (
+        gp.Dataset.range(101).shuffle(gp.ALL, seed=4).shard(n, i).map(lambda x: x * 2).batch(4)
+    ),
+    "a repeat": lambda n, i: gp.Dataset.range(31).repeat(4).shard(n, i).batch(2),
+}
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 4), (4, 3), (3, 1), (2, 5), (3, 3)])
+@pytest.mark.parametrize("name", CHAINS)
+def test_nothing_is_lost_and_nothing_comes_twice(name: str, counts: tuple[int, int]) -> None:
+    build = CHAINS[name]
+    before, after = counts
+    whole = rows(taken(iter(build(1, 0))))
+    for count in (0, 1, 3, 5):
+        given, states = states_of(build, before, count)
+        assert rows(given) + rows(rest_of(build, after, states)) == whole
+        if before != after:
+            assert rows(given) + rows(rest_of(build, after, states[0])) == whole
+
+
+def test_shards_are_changed_twice_and_states_taken_in_between() -> None:
+    build = CHAINS["a global shuffle"]
+    whole = rows(taken(iter(build(1, 0))))
+    found, states = Counter[Any](), None
+    for shards in (1, 2, 4, 3):
+        following = []
+        for index in range(shards):
+            with iter(build(shards, index)) as items:
+                if states is not None:
+                    items.load_state_dict(states)
+                found += rows(taken(items, 2))
+                following.append(through_json(items.state_dict()))
+            with iter(build(shards, index)) as items:  # the same shard goes on by its own state
+                items.load_state_dict(following[-1])
+        states = following
+    assert (
+        found
+        + rows(rest_of(build, 3, states[0]) if False else [])
+        + rows([element for index, state in enumerate(states or []) for element in own_rest(build, 3, index, state)])
+        == whole
+    )
+
+
+def own_rest(build: Build, shards: int, index: int, state: Any) -> list[Any]:
+    with iter(build(shards, index)) as items:
+        items.load_state_dict(state)
+        return taken(items)
+
+
+def test_images_keep_their_crops_in_other_shards(tmp_path: Path) -> None:
+    damage.write(tmp_path / "a.tfrecord", [damage.example(i) for i in range(24)])
+
+    def build(n: int, i: int) -> Any:
+        ds = gp.TFRecordDataset(str(tmp_path / "a.tfrecord")).shard(n, i).map(crop)
+        return ds.with_options(gp.Options(device="cpu", backend="numpy"))
+
+    whole = sorted(map(repr, taken(iter(build(1, 0)))))
+    given, states = states_of(build, 2, 5)
+    assert sorted(map(repr, given + rest_of(build, 3, states))) == whole
+
+
+def test_records_are_not_read_again(tmp_path: Path) -> None:
+    paths = write_records(tmp_path, 3, 40)
+
+    def build(n: int, i: int) -> Any:
+        return gp.TFRecordDataset(paths).shard(n, i).batch(5)
+
+    whole = rows(taken(iter(build(1, 0))))
+    given, states = states_of(build, 4, 3)
+    assert rows(given) + rows(rest_of(build, 2, states)) == whole
+
+
+def refused(build: Build, shards: int, state: Any, match: str) -> None:
+    with iter(build(shards, 0)) as items, pytest.raises(StateError, match=match):
+        items.load_state_dict(state)
+
+
+def test_shards_that_stopped_at_several_places_are_refused() -> None:
+    build = CHAINS["batches"]
+    _, states = states_of(build, 3, 4)
+    _, others = states_of(build, 3, 3)
+    refused(build, 2, [states[0], states[1], others[2]], "all stopped at the same element")
+    refused(build, 2, states[:2], "states of all shards, each once")
+    refused(build, 2, [states[0], states[0], states[1]], "states of all shards, each once")
+
+
+def test_a_chain_that_holds_elements_behind_its_shard_is_refused() -> None:
+    def build(n: int, i: int) -> Any:
+        return gp.Dataset.range(40).shard(n, i).shuffle(5)
+
+    _, states = states_of(build, 2, 3)
+    refused(build, 3, states[0], r"step 2 was shard\(2, 0\), where this one has shard\(3, 0\)")
+
+
+def odd(x: Any) -> Any:
+    if int(x) == 5:
+        raise ValueError("five")
+    return x
+
+
+def test_bad_elements_that_were_left_out_are_refused() -> None:
+    def build(n: int, i: int) -> Any:
+        return gp.Dataset.range(40).map(odd).shard(n, i).batch(2).with_options(gp.Options(on_error="skip"))
+
+    _, states = states_of(build, 2, 4)
+    refused(build, 3, states[1], "had bad elements")
+
+
+def test_later_epochs_are_whole() -> None:
+    def build(n: int, i: int) -> Any:
+        return gp.Dataset.range(12).shard(n, i)
+
+    with build(2, 0).epochs(3) as items:
+        taken(items, 2)
+        state = items.state_dict()
+    with build(1, 0).epochs(3) as items:
+        items.load_state_dict(state)
+        assert len(taken(items)) == 8 + 12 + 12
