@@ -103,6 +103,7 @@ class _Plain:
         view = whole.toreadonly()
         self._storage.readinto(self._path, base, whole[:have], self._tag)
         at, want = self._cut(view[:have], base, 0, out)
+        self._at = base + at  # the record that an error to read on is of
         end = min(at + want + HEADER, room)  # with the next header: then the length of the next record is known
         if want > 0 and have < end and at + want <= room:
             self._storage.readinto(self._path, base + have, whole[have:end], self._tag)

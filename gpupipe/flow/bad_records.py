@@ -11,6 +11,7 @@ import os
 import re
 import threading
 from collections import Counter, deque
+from itertools import islice
 from typing import Any, Literal
 
 from ..errors import BadRecord, PlanError, TooManyBadError
@@ -54,6 +55,7 @@ class BadRecords:
     Attributes:
         left_out: elements that were left out or replaced.
         good: elements that were delivered, where a share of bad ones is asked for.
+        before: keys of bad elements that were noted before a state was loaded; what lies behind it is met again.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -72,6 +74,7 @@ class BadRecords:
         )
         self.left_out = 0
         self.good = 0
+        self.before: set[int] = set()
 
     @property
     def counts_good(self) -> bool:
@@ -83,6 +86,12 @@ class BadRecords:
         """The last ones, oldest first."""
         with self._lock:
             return tuple(self._kept)
+
+    def so_far(self, last: int) -> tuple[int, list[int]]:
+        """How many were left out, and the keys of the last bad elements, at one moment."""
+        with self._lock:
+            keys = [record.key for record in islice(reversed(self._kept), last)]
+            return self.left_out, keys
 
     def begin(self) -> None:
         """Create the manifest if it is not there, and read the one of `Options.bad_records`.
@@ -129,6 +138,9 @@ class BadRecords:
             OSError: the manifest cannot be written.
         """
         with self._lock:
+            if record.key in self.before:
+                self.before.discard(record.key)
+                return 0
             self._kept.append(record)
             count = self.left_out = self.left_out + (record.action != "raised")
             if self._manifest is not None and not known:

@@ -450,7 +450,9 @@ class _Filling:
     def _closed(self, wait: bool) -> None:
         if self._writer is not None:
             who, path = self._store.method, self._path
-            logger.info("%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, shown_name(path))
+            logger.info(
+                "%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, shown_name(path)
+            )
         self._discard()
 
     def close(self) -> None:

@@ -16,8 +16,7 @@ from ..random import BatchRng, hash64, mix64
 from ..spec import spec_of
 from .base import Context, Element, Flow, Hole, Stream, locate
 from .elements import close, counts
-from .sources import Numbered
-from .state import State, as_number, below, number, parts_of, snapshot
+from .state import Numbered, State, as_number, below, number, parts_of, snapshot
 from .watch import Watch, Where
 
 __all__ = ["ChooseFlow", "CounterFlow", "RandomFlow", "SampleFlow"]

@@ -6,7 +6,8 @@ depend on (seed, epoch, pass, node seed) and on how many elements left before, o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ __all__ = ["ShuffleFlow", "shuffled_order"]
 
 _DRAWS = 1024
 """Words of one block: its key is that of the pass and its number."""
+
+_NOTHING: Any = (None, 0)
 
 _BLOCKS = 16
 """Blocks drawn at once, from the second time on: 16 together cost a third of 16 one by one."""
@@ -96,15 +99,16 @@ class Pass:
     """The buffer of one pass and where it is filled from.
 
     Attributes:
-        ring: the buffer, of elements with their numbers in the input; element i of it is at (start + i) % size.
+        ring: the buffer; element i of it is at (start + i) % size.
+        numbers: of these elements in the input, at the same places; None where their positions are their numbers.
         start: below `size`.
         steady: the ring has its full size and one free slot, the one before `start`: each element that comes sends one
             away, see `Shuffled`.
     """
 
     __slots__ = (
-        "_pruned", "at", "count", "draws", "items", "more", "passing", "ring", "size", "start", "steady", "stopped",
-        "tape",
+        "_pruned", "at", "count", "draws", "items", "more", "numbers", "passing", "ring", "size", "start", "steady",
+        "stopped", "tape",
     )  # fmt: skip
 
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
@@ -114,6 +118,7 @@ class Pass:
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
         self.ring: list[Any] = []
+        self.numbers: array[int] | None = None
         self.start = 0
         self.count = 0
         self.more = True
@@ -121,7 +126,10 @@ class Pass:
         self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
         self._pruned = 16
         self.tape = Tape(flow.source, at, below(state, "input"))
-        self.items = self.tape.pairs
+        self.items = self.tape.items
+        if not self.tape.counts_itself:
+            self.items = self.tape.pairs
+            self.numbers = array("q")
         if state is not None:
             self._resume(state)
 
@@ -138,22 +146,30 @@ class Pass:
         if len(found) < len(set(wanted)):  # stopped
             return
         others = {place: (keep(found[begin + place]), begin + place) for place in held.others.values()}
-        self.ring = list(held.elements(others, self.at))
+        kept = held.elements(others, self.at)
+        self.ring = [element for element, _ in kept]
+        if self.numbers is not None:
+            self.numbers = array("q", [place for _, place in kept])
         self.passing = [(found[begin + place], begin + place) for place in passing]
         if len(self.ring) > self.size:
             raise StateError(f"load_state_dict needs a state of a buffer of {self.size}, got {len(self.ring)} elements")
         self.count = len(self.ring)
         if self.more and self.count == self.size - 1:
             self.ring.append(None)
+            if self.numbers is not None:
+                self.numbers.append(-1)
             self.steady = self.count > 0
         if not self.more:
             self.end()
 
     def snapshot(self) -> State:
         """What the buffer holds, by the places of records or by numbers in the input; written down when asked."""
-        ring, start = self.ring, self.start
+        ring, numbers, start = self.ring, self.numbers, self.start
         entries = [*ring[start:], *ring[:start]]
-        return _Held(entries[: self.count], list(self.passing), self.tape.here(not self.more), self.draws.snapshot())
+        places = None if numbers is None else numbers[start:] + numbers[:start]
+        return _Held(
+            entries[: self.count], places, list(self.passing), self.tape.here(not self.more), self.draws.snapshot()
+        )
 
     def mark(self) -> None:
         """Mark the place in the input, from time to time, so that not everything has to be read again."""
@@ -162,31 +178,44 @@ class Pass:
             return
         tape.mark()
         if tape.marks > self._pruned:
-            tape.forget(
-                min((entry[1] for entry in self.ring if entry is not None and entry[1] >= 0), default=tape.count)
-            )
+            places = self._places()
+            tape.forget(min((place for place in places if place >= 0), default=tape.count))
             self._pruned = max(16, 2 * tape.marks)
+
+    def _places(self) -> Iterable[int]:
+        """The numbers of the elements in the buffer; -1 for empty places, and for records that need none."""
+        if self.numbers is None:
+            return (-1 if element is None else element[2] for element in self.ring)
+        return (-1 if element is None else number for element, number in zip(self.ring, self.numbers, strict=True))
+
+    def take(self) -> tuple[Element, int] | None:
+        """The next element of the input and its number; None at its end."""
+        if self.numbers is not None:
+            return next(self.items, None)
+        element = next(self.items, None)
+        return None if element is None else (element, element[2])
 
     def fill(self, limit: int) -> None:
         """Take at most `limit` elements from the input, as many as there is room for."""
-        items, ring, size, stopped = self.items, self.ring, self.size, self.stopped
+        ring, size, numbers, stopped = self.ring, self.size, self.numbers, self.stopped
         while limit > 0 and self.more and self.count < size:
-            pair = None if stopped() else next(items, None)
-            if pair is None:
+            taken = None if stopped() else self.take()
+            if taken is None:
                 self.end()
                 return
-            element = pair[0]
+            element, place = taken
             if type(element[0]) is Hole and element[0].raised:
-                self.passing.append(pair)
+                self.passing.append((element, place))
                 return
             slot = (self.start + self.count) % size
-            kept = keep(element)
-            if kept is not element:
-                pair = kept, pair[1]
             if slot == len(ring):
-                ring.append(pair)
+                ring.append(keep(element))
+                if numbers is not None:
+                    numbers.append(place)
             else:
-                ring[slot] = pair
+                ring[slot] = keep(element)
+                if numbers is not None:
+                    numbers[slot] = place
             self.count += 1
             limit -= 1
 
@@ -195,9 +224,11 @@ class Pass:
         ring, start, size = self.ring, self.start, self.size
         word = (self.draws.left or self.draw()).pop()
         chosen_slot = (start + word % self.count) % size
-        element: Element = ring[chosen_slot][0]
+        element: Element = ring[chosen_slot]
         ring[chosen_slot] = ring[start]
         ring[start] = None
+        if self.numbers is not None:
+            self.numbers[chosen_slot] = self.numbers[start]
         self.start = (start + 1) % size
         self.count -= 1
         self.steady = self.more and self.count == size - 1
@@ -218,13 +249,16 @@ class Pass:
 class _Held(Late):
     """A buffer as it was."""
 
-    entries: list[tuple[Element, int]]
+    elements: list[Element]
+    places: array[int] | None
     passing: list[tuple[Element, int]]
     place: Place
     draws: State
 
     def json(self) -> State:
-        numbers = [place for element, place in self.entries if not is_record(element)]
+        places = [element[2] for element in self.elements] if self.places is None else self.places
+        entries = list(zip(self.elements, places, strict=False))  # behind the places are those of empty slots
+        numbers = [place for element, place in entries if not is_record(element)]
         passing = [place for _, place in self.passing]
         count, more = self.place.count, self.place.now is not None
         begin = min((*numbers, *passing), default=count)
@@ -232,7 +266,7 @@ class _Held(Late):
         return {
             "input": source,
             "taken": count - begin,
-            "held": held_json(self.entries, begin),
+            "held": held_json(entries, begin),
             "passing": integers_json([place - begin for place in passing]),
             "draws": self.draws,
             "more": more,
@@ -285,28 +319,35 @@ class Shuffled:
     def __next__(self) -> Element:
         now = self._pass
         if now is not None and now.steady:  # what the loop below does, for one that comes and one that leaves
-            pair = None if now.stopped() else next(now.items, None)
-            if pair is None:
+            numbers = now.numbers
+            place = 0
+            if numbers is None:
+                element: Any = None if now.stopped() else next(now.items, None)
+            else:
+                element, place = (None, 0) if now.stopped() else next(now.items, _NOTHING)
+            if element is None:
                 now.end()
             else:
-                element = pair[0]
                 value = element[0]
                 if type(value) is Hole:
                     if value.raised:
-                        return element
+                        return element  # type: ignore[no-any-return]
                 else:
                     for column in value:
                         if type(column) is memoryview:
-                            pair = keep(element), pair[1]
+                            element = keep(element)
                             break
                 ring, start, size, draws = now.ring, now.start, now.size, now.draws
-                ring[start - 1] = pair
+                ring[start - 1] = element
                 chosen_slot = start + (draws.left or now.draw()).pop() % size
                 if chosen_slot >= size:
                     chosen_slot -= size
-                leaving: Element = ring[chosen_slot][0]
+                leaving: Element = ring[chosen_slot]
                 ring[chosen_slot] = ring[start]
                 ring[start] = None
+                if numbers is not None:
+                    numbers[start - 1] = place
+                    numbers[chosen_slot] = numbers[start]
                 now.start = start + 1 if start + 1 < size else 0
                 return leaving
         while (now := self._pass) is not None:
@@ -329,7 +370,7 @@ class Shuffled:
     def held(self) -> tuple[int, int]:
         """Elements in the buffer, and their bytes."""
         slots = [slot for one in (self._pass, self._ahead) if one is not None for slot in list(one.ring)]
-        return bytes_of_all(slot[0] for slot in slots if slot is not None)
+        return bytes_of_all(slots)
 
     def _fill_ahead(self) -> None:
         if self._ahead is None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat
-from operator import length_hint
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ..random import hash64, mix64
 from ..spec import Compound, Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from .base import Context, Element, Hole, Stream
 from .files import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
-from .state import ENDLESS, Counted, State, as_number, below, number, replayed, start_of
+from .state import Counted, Numbered, State, as_number, below, number, replayed, start_of
 
 __all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "RangeFlow", "RecordsFlow", "SlicesFlow"]
 
@@ -53,32 +52,6 @@ class RangeFlow:
             return map(kind, numbers)
         block: Array = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
         return block.astype(kind, copy=False)
-
-
-class Numbered(Iterator[Element]):
-    """Rows of one stream as elements, their positions counted in C.
-
-    Args:
-        rows: the columns of each element.
-        stream: of all of them.
-        done: the first position.
-    """
-
-    __slots__ = ("_items", "_positions")
-
-    def __init__(self, rows: Iterable[Any], stream: Stream, done: int = 0) -> None:
-        self._positions = iter(range(done, ENDLESS))
-        self._items: Iterator[Element] = zip(rows, repeat(stream), self._positions)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
-
-    def snapshot(self) -> State:
-        """The next position."""
-        return {"n": ENDLESS - length_hint(self._positions)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,20 +14,21 @@ import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter, length_hint
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ..errors import StateError
-from .base import Context, Element
+from .base import Context, Element, Stream
 
 __all__ = [
     "ENDLESS",
     "REPLAYING",
     "Counted",
     "Late",
+    "Numbered",
     "Numbers",
     "State",
     "as_number",
@@ -207,6 +208,36 @@ class Counted(Iterator[Element]):
         closer = getattr(self._inner, "close", None)
         if closer is not None:
             closer()
+
+
+class Numbered(Iterator[Element]):
+    """Rows of one stream as elements, their positions counted in C.
+
+    Args:
+        rows: the columns of each element.
+        stream: of all of them.
+        done: the first position.
+    """
+
+    __slots__ = ("_items", "_positions")
+
+    def __init__(self, rows: Iterable[Any], stream: Stream, done: int = 0) -> None:
+        self._positions = iter(range(done, ENDLESS))
+        self._items: Iterator[Element] = zip(rows, repeat(stream), self._positions)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def position(self) -> int:
+        """The next position: how many elements were given, from the first one on."""
+        return ENDLESS - length_hint(self._positions)
+
+    def snapshot(self) -> State:
+        """The next position."""
+        return {"n": self.position()}
 
 
 def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:

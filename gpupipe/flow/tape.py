@@ -14,7 +14,7 @@ from time import perf_counter
 
 from ..errors import StateError
 from .base import Context, Element, Flow
-from .state import REPLAYING, Numbers, State, below, drop, integers_json, number, snapshot, these_integers
+from .state import REPLAYING, Numbered, Numbers, State, below, drop, integers_json, number, snapshot, these_integers
 
 __all__ = ["Ahead", "Place", "Tape", "chosen"]
 
@@ -37,6 +37,7 @@ class Tape:
         inner: what it gives.
         items: the elements, counted on their way.
         pairs: the same with their numbers.
+        counts_itself: the positions of the elements are their numbers.
 
     Args:
         flow: the input.
@@ -44,15 +45,19 @@ class Tape:
         state: what `state` gave: the tape goes on behind `keep` elements.
     """
 
-    __slots__ = ("_cost", "_due", "_marks", "_numbers", "_time", "inner", "items", "pairs")
+    __slots__ = ("_cost", "_due", "_marks", "_numbers", "_time", "counts_itself", "inner", "items", "pairs")
 
     def __init__(self, flow: Flow, at: Context, state: State = None) -> None:
         begin = 0 if state is None else number(state, "at")
         mark = None if state is None else below(state, "mark")
         self.inner = flow.open(at) if mark is None else flow.open(at, mark)
         self._numbers = Numbers(self.inner, begin)
-        self.items = self._numbers.items
-        self.pairs = self._numbers.pairs
+        self.items: Iterator[Element] = self._numbers.items
+        self.pairs: Iterator[tuple[Element, int]] = self._numbers.pairs
+        self.counts_itself = isinstance(self.inner, Numbered)
+        if self.counts_itself:
+            self.items = iter(self.inner)
+            self.pairs = ((element, element[2]) for element in self.items)
         self._marks: list[tuple[int, State]] = [(begin, mark)]
         self._cost = 0.0
         self._time = perf_counter()
@@ -62,7 +67,7 @@ class Tape:
     @property
     def count(self) -> int:
         """How many elements were taken since the pass began."""
-        return self._numbers.count
+        return self.inner.position() if isinstance(self.inner, Numbered) else self._numbers.count
 
     def due(self) -> bool:
         """Whether a mark is worth its cost now."""

@@ -32,7 +32,7 @@ from ..ragged import Ragged
 from ..spec import Compound, DatasetSpec, Structure, map_structure
 from ..transform.pool import ENDINGS
 from .reshard import begun, one_of, resharded, sharding
-from .state import Chain, types_from_json, types_to_json
+from .state import NOTED, Chain, keys_from_json, types_from_json, types_to_json
 
 if TYPE_CHECKING:
     from ..optimize.memory import MemoryReport
@@ -67,6 +67,7 @@ class DatasetIterator(Iterator[Any]):
         self._begin = 0  # number of the item on that tape from which the elements given since can be made again
         self._since = 0  # elements given since
         self._delivered = 0
+        self._noted: set[int] = set()  # keys of bad elements that were noted before that state
         self._in_epoch = 0  # elements delivered in this epoch
         self._loaded = False  # a state was loaded, and its epoch is not open yet
         self._begin_at: int | None = None  # elements of the whole in front of those that shards share anew
@@ -201,7 +202,9 @@ class DatasetIterator(Iterator[Any]):
     def errors(self) -> tuple[BadRecord, ...]:
         """The bad elements so far, each once: left out, replaced or raised. The last 10,000, oldest first.
 
-        Those of batches that wait to be taken are among them. `Options.error_manifest` keeps all.
+        Those of batches that wait to be taken are among them, so behind a restored state some are listed again. Of a
+        batch that is lost as a whole (see `zip` and `ignore_errors`) the first bad row is listed; rows that are dropped
+        with a short last batch are never decoded. `Options.error_manifest` keeps all.
         """
         return () if self._run is None else self._run.bad.kept
 
@@ -261,13 +264,16 @@ class DatasetIterator(Iterator[Any]):
                 raise _inside()
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
+            head = self._chain.head()
+            left_out, noted = (0, []) if self._run is None else self._run.bad.so_far(NOTED)
             return {
-                **self._chain.head(),
+                **head,
                 "epoch": self.epoch,
                 "ended": self._ended,
                 "delivered": self._delivered,
                 "in_epoch": self._in_epoch,
-                "left_out": self.left_out,
+                "left_out": self._left_before + left_out,
+                "noted": [*noted, *self._noted][:NOTED],
                 "types": types_to_json(self._learned),
                 "begin_at": self._begin_at,
                 "shard": self._sharded(),
@@ -328,6 +334,7 @@ class DatasetIterator(Iterator[Any]):
                 self._in_epoch, ended = 0, False
             self._loaded = epoch is not None
             self._learned = types_from_json(given.get("types"))
+            self._noted = keys_from_json(given.get("noted"))
             if ended:
                 self.epoch = next(self._epochs, None)
                 self._done = self._ended = True
@@ -362,6 +369,7 @@ class DatasetIterator(Iterator[Any]):
         if self._run is None:
             run = Run(self._settings)
             run.bad.begin()
+            run.bad.before = self._noted
             self._run = run
             _RUNS.add(run)
             _ITERATORS.add(self)

@@ -19,12 +19,15 @@ from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
 
-__all__ = ["FORMAT", "Chain", "types_from_json", "types_to_json"]
+__all__ = ["FORMAT", "NOTED", "Chain", "keys_from_json", "types_from_json", "types_to_json"]
 
 logger = logging.getLogger("gpupipe")
 
 FORMAT = 1
 """Version of the text. Another one is refused: what a step writes down is its own business."""
+
+NOTED = 128
+"""Bad elements whose keys a state holds: those behind it that were read ahead are noted once."""
 
 _LISTED = 64
 """Steps that are listed in the text, and files whose names are: longer lists are told apart by one digest."""
@@ -183,6 +186,17 @@ def types_from_json(given: Any) -> dict[int, Element]:
             case _:
                 raise damaged()
     return found
+
+
+def keys_from_json(given: Any) -> set[int]:
+    """The keys of bad elements out of a state.
+
+    Raises:
+        StateError: there are none.
+    """
+    if not isinstance(given, list) or not all(type(key) is int for key in given):
+        raise damaged()
+    return set(given)
 
 
 def files_of(paths: Sequence[str]) -> dict[str, Any]:

@@ -205,3 +205,15 @@ def test_an_error_that_is_kept_holds_no_buffer(compression: str) -> None:
         assert error.__context__ is None
     assert isinstance(errors[-1].__cause__, FileNotFoundError)
     assert errors[-1].__cause__.__traceback__ is None
+
+
+def test_an_error_to_read_the_rest_of_a_record_has_the_place_of_that_record() -> None:
+    # It had that of the first record of the block, which had been given out already.
+    storage = Memory(b"".join(frame(bytes([k]) * 100) for k in range(20)), broken=400)
+
+    items = list(RecordReader("a", block=512, storage=storage))
+
+    assert [at for at, _ in items] == [0, 116, 232, 348]
+    error = items[-1][1]
+    assert isinstance(error, DataError)
+    assert error.offset == 348

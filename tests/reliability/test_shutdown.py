@@ -120,6 +120,10 @@ CHAINS: dict[str, Callable[[Path], Dataset]] = {
 }
 
 
+ALIKE = ("any order", "interleave", "file cache", "stage in a stage")
+"""Chains that a process of its own has nothing to add to: it costs a second each."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("shards")
@@ -467,6 +471,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT to a child is different there")
+@pytest.mark.parametrize("name", [name for name in CHAINS if name not in ALIKE], indirect=True)
 def test_control_c_inside_next_ends_the_program(name: str, folder: Path) -> None:
     body = """
         items = iter(CHAINS[name](folder))
@@ -489,6 +494,7 @@ def test_control_c_inside_next_ends_the_program(name: str, folder: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("name", [name for name in CHAINS if name not in ALIKE], indirect=True)
 def test_a_forked_child_is_told_and_both_processes_end_quietly(name: str, folder: Path) -> None:
     """The child uses the parent's iterator, drops it, iterates anew and ends as programs do; so does the parent."""
     body = """

@@ -389,3 +389,25 @@ def test_explain_says_what_is_done_again() -> None:
     for part in ("is called anew", "begins empty", "sees its elements again"):
         assert part in text
     assert "behind a state" not in str(gp.Dataset.range(9).shuffle(3).batch(2).explain())
+
+
+def third_is_bad(x: Any) -> Any:
+    if int(x) % 3 == 1:
+        raise ValueError("third")
+    return np.asarray(x)
+
+
+@pytest.mark.parametrize("count", range(7))
+def test_what_was_read_ahead_is_listed_once(count: int, tmp_path: Path) -> None:
+    manifest = tmp_path / "bad.jsonl"
+    options = gp.Options(on_error="skip", error_manifest=str(manifest))
+    ds = gp.Dataset.range(40).map(third_is_bad).shuffle(5).batch(4).prefetch(2).with_options(options)
+    with iter(ds) as items:
+        taken(items, count)
+        state = through_json(items.state_dict())
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        taken(items)
+        assert items.left_out == 13
+    listed = [json.loads(line)["offset"] for line in manifest.read_text().splitlines()]
+    assert sorted(set(listed)) == list(range(1, 40, 3))
