@@ -1,8 +1,8 @@
 """reshard: a state of one of N shards goes on in one of M, where every shard stopped at the same element of the whole.
 
 ``ds.shard(N, i)`` gives every N-th element. Once each of the N ranks was given k of them, the first N * k elements of
-the whole were given, and any number of ranks can share what is left: M of them go on with ``skip(N * k)`` and every M-th
-element. That needs a chain that holds nothing behind `shard`, and one place in which all ranks stopped.
+the whole were given, and any number of ranks can share what is left: M of them go on with ``skip(N * k)`` and every
+M-th element. That needs a chain that holds nothing behind `shard`, and one place in which all ranks stopped.
 """
 
 from __future__ import annotations

@@ -550,3 +550,40 @@ def test_a_child_forked_after_import_iterates(folder: Path) -> None:
         out, errors = process.communicate(timeout=50)
 
     assert (process.returncode, out, errors) == (0, "", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path) -> None:
+    """DALI destroys every pipeline when a process ends; one whose threads are the parent's would wait for ever."""
+    body = """
+        import threading
+        from nvidia.dali.pipeline import Pipeline
+        built, forked, build = threading.Event(), threading.Event(), Pipeline.build
+
+        def slow_build(self):
+            build(self)
+            built.set()
+            forked.wait()
+
+        Pipeline.build = slow_build
+        items = iter(CHAINS[name](folder))
+        taker = threading.Thread(target=next, args=(items,))
+        taker.start()
+        built.wait()
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(7)
+        deadline = time.monotonic() + 25
+        done = 0, 0
+        while not done[0] and time.monotonic() < deadline:
+            done = os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.01)
+        forked.set()
+        print(os.waitstatus_to_exitcode(done[1]) if done[0] else "the child hangs")
+        taker.join()
+        """
+    with ended(child(body, "dali", str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert (process.returncode, out, errors) == (0, "7\n", "")
