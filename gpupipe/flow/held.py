@@ -17,13 +17,16 @@ from .state import State, damaged, integers_json, these_integers
 __all__ = ["Held", "held_json", "is_record"]
 
 
-def held_json(entries: Sequence[tuple[Element, int]], begin: int) -> State:
-    """Elements with their numbers in the input: records by file and offset, others by number, counted from `begin`."""
+def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> State:
+    """Elements with their numbers in the input: records by file and offset, others by number, counted from `begin`.
+
+    None stands for an element that is no record.
+    """
     streams: dict[int, int] = {}
     table: list[Stream] = []
     which, offsets, slots, numbers = [], [], [], []
     for slot, (element, number) in enumerate(entries):
-        if not is_record(element):
+        if element is None or not is_record(element):
             slots.append(slot)
             numbers.append(number - begin)
             continue

@@ -9,6 +9,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -163,13 +165,20 @@ class Pass:
             self.end()
 
     def snapshot(self) -> State:
-        """What the buffer holds, by the places of records or by numbers in the input; written down when asked."""
-        ring, numbers, start = self.ring, self.numbers, self.start
-        entries = [*ring[start:], *ring[:start]]
-        places = None if numbers is None else numbers[start:] + numbers[:start]
-        return _Held(
-            entries[: self.count], places, list(self.passing), self.tape.here(not self.more), self.draws.snapshot()
-        )
+        """What the buffer holds, by the places of records or by numbers in the input; written down when asked.
+
+        Elements that are no records are not kept: theirs may be large, and leave before the snapshot does.
+        """
+        ring, numbers, start, count = self.ring, self.numbers, self.start, self.count
+        elements = ([*ring[start:], *ring[:start]])[:count]
+        if numbers is None:
+            places = array("q", map(itemgetter(2), elements))
+        else:
+            places = (numbers[start:] + numbers[:start])[:count]
+        first = next((element for element in elements if type(element[0]) is not Hole), None)
+        records = elements if first is not None and is_record(first) else None
+        passing = [place for _, place in self.passing]
+        return _Held(records, places, passing, self.tape.here(not self.more), self.draws.snapshot())
 
     def mark(self) -> None:
         """Mark the place in the input, from time to time, so that not everything has to be read again."""
@@ -249,25 +258,24 @@ class Pass:
 class _Held(Late):
     """A buffer as it was."""
 
-    elements: list[Element]
-    places: array[int] | None
-    passing: list[tuple[Element, int]]
+    records: list[Element] | None
+    places: array[int]
+    passing: list[int]
     place: Place
     draws: State
 
     def json(self) -> State:
-        places = [element[2] for element in self.elements] if self.places is None else self.places
-        entries = list(zip(self.elements, places, strict=False))  # behind the places are those of empty slots
-        numbers = [place for element, place in entries if not is_record(element)]
-        passing = [place for _, place in self.passing]
+        records: Iterable[Element | None] = repeat(None) if self.records is None else self.records
+        entries = list(zip(records, self.places, strict=False))
+        numbers = [place for element, place in entries if element is None or not is_record(element)]
         count, more = self.place.count, self.place.now is not None
-        begin = min((*numbers, *passing), default=count)
+        begin = min((*numbers, *self.passing), default=count)
         source = self.place.state(begin) if more or begin < count else {"at": count, "mark": None, "drop": 0}
         return {
             "input": source,
             "taken": count - begin,
             "held": held_json(entries, begin),
-            "passing": integers_json([place - begin for place in passing]),
+            "passing": integers_json([place - begin for place in self.passing]),
             "draws": self.draws,
             "more": more,
         }

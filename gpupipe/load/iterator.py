@@ -408,7 +408,11 @@ class DatasetIterator(Iterator[Any]):
             REPLAYING.reset(token)
 
     def close(self) -> None:
-        """Stop every thread of this iterator and wait for them. Safe to call twice."""
+        """Stop every thread of this iterator and wait for them. Safe to call twice, and from any thread.
+
+        Nothing is delivered behind it. A function of the chain that another thread's `next` is in cannot be broken off:
+        that `next` ends as soon as the function comes back. A read that hangs can, under `Options.read_timeout`.
+        """
         self._done = True
         if os.getpid() != self._pid:
             return

@@ -587,3 +587,17 @@ def test_a_child_forked_while_a_pipeline_is_being_built_ends(folder: Path) -> No
         out, errors = process.communicate(timeout=50)
 
     assert (process.returncode, out, errors) == (0, "7\n", "")
+
+
+@pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+def test_a_program_ends_quietly_while_dali_works(folder: Path) -> None:
+    """DALI shuts every pipeline down when a process ends: the threads that use one have to be gone by then."""
+    body = """
+        items = iter(CHAINS[name](folder))
+        next(items)
+        time.sleep(0.4)  # every queue is full, and batches are in flight
+        """
+    with ended(child(body, "dali", str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert (process.returncode, out, errors) == (0, "", "")
