@@ -50,7 +50,7 @@ class _Mapped:
         self._ahead = Ahead(flow.source, at, state)
         self._again = deque(self._ahead.again)
         self._at = at
-        self._check = SameSpecs(flow.function)
+        self._check = SameSpecs(flow.function, state)
         self._workers: Workers | None = None
         self._work: deque[Task] = deque()
         self._more = True
@@ -118,8 +118,9 @@ class _Mapped:
         return self._check((value, stream, position))
 
     def snapshot(self) -> State:
-        """Where the input stands, and which elements are in work."""
-        return self._ahead.state([task.place for task in self._work] + [place for _, place in self._again])
+        """Where the input stands, which elements are in work, and what the first result was."""
+        places = [task.place for task in self._work] + [place for _, place in self._again]
+        return {**self._ahead.state(places), "first": self._check.snapshot()}
 
     def _give_back(self) -> None:
         """Leave the workers to the next pass; what they still compute is forgotten."""

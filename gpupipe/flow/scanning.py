@@ -139,7 +139,7 @@ class _Scanned:
             self._state = leaves_from_json(below(state, "state"), len(flow.leaves))
         self._specs = tuple(map(spec_of, flow.leaves))
         self._call = Calls(replace(flow.function, fn=self._step), at).run
-        self._check = SameSpecs(flow.function)
+        self._check = SameSpecs(flow.function, state)
         self._misuse: PlanError | None = None
 
     def __iter__(self) -> Iterator[Element]:
@@ -179,7 +179,8 @@ class _Scanned:
         leaves = leaves_to_json(self._state)
         if leaves is None:
             return {"n": self._given}
-        return {"source": snapshot(self._inner), "given": self._given, "state": leaves}
+        first = self._check.snapshot()
+        return {"source": snapshot(self._inner), "given": self._given, "state": leaves, "first": first}
 
     def close(self) -> None:
         """Close the input."""

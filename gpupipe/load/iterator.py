@@ -332,7 +332,7 @@ class DatasetIterator(Iterator[Any]):
                 self._plan = begun(self._plan, self._begin_at)
             if moved is not None:
                 self._in_epoch, ended = 0, False
-            self._loaded = epoch is not None
+            self._loaded, self.epoch = epoch is not None, epoch
             self._learned = types_from_json(given.get("types"))
             self._noted = keys_from_json(given.get("noted"))
             if ended:

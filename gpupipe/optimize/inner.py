@@ -79,6 +79,11 @@ class DynamicInner:
                     f"{self._node.name} needs datasets of one dtype, got {a} after {b}, at {self._node.line}"
                 )
 
+    def expect(self, element: Element) -> None:
+        """Say what the datasets hold where none was made yet, but a first element was seen in an earlier process."""
+        if self._element is None and element.known:
+            self._element = element
+
     def learned(self) -> Any:
         """The structure of what the datasets hold, once one was made."""
         return LEAF if self._element is None else self._element.structure

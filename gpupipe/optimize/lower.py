@@ -398,7 +398,9 @@ class Lowerer:
             # Only a first element tells what the inner datasets hold, and there is none without an outer one.
             dynamic = DynamicInner(node, source.element, self.lower_inner)
             flow = self._outer(node, source.flow, Inner(dynamic))
-            return dynamic.batched(self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned))
+            pending = dynamic.batched(self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned))
+            dynamic.expect(pending.element)
+            return pending
         below = Lowerer(self.settings, self.placer, None)
         below.references = {id(node.inner): self.references.get(id(node), False)}
         below.zipped = {id(node.inner)} if id(node) in self.zipped else set()

@@ -74,7 +74,9 @@ def _group_by_window(lowerer: Lowerer, node: GroupByWindow) -> Pending:
     )
     reduced = DynamicInner(node, KEY_AND_GROUP, lowerer.lower_inner)
     flow = FlatMapFlow(GroupFlow(source.flow, groups), Inner(reduced))
-    return reduced.batched(lowerer.learned(node, flow, (*source.steps, node.describe()), reduced.learned))
+    pending = reduced.batched(lowerer.learned(node, flow, (*source.steps, node.describe()), reduced.learned))
+    reduced.expect(pending.element)
+    return pending
 
 
 @lowers(Bucketed)
