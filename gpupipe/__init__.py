@@ -21,6 +21,7 @@ from .errors import (
     MissingDependencyError,
     PlanError,
     SpecError,
+    StateError,
     TooManyBadError,
     TraceError,
 )
@@ -48,6 +49,8 @@ __all__ = [
     "Ragged",
     "RaggedSpec",
     "SpecError",
+    "StateError",
+    "StateError",
     "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",

@@ -284,8 +284,8 @@ class _Pool:
         self._work: deque[tuple[Future[Element], int]] = deque()
         self._more = True
         self._end: Future[Any] = Future()
-        self._forget = at.run.on_close(self.close)
         self._ahead = Ahead(flow.source, at, state)
+        self._forget = at.run.on_close(self.close)
         for element, place in self._ahead.again:
             self._put(element, place)
 

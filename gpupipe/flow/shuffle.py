@@ -128,7 +128,7 @@ class Pass:
         self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
         self._pruned = 16
         self.tape = Tape(flow.source, at, below(state, "input"))
-        self.items = self.tape.items
+        self.items: Any = self.tape.items  # elements, or with `numbers` pairs of an element and its number
         if not self.tape.counts_itself:
             self.items = self.tape.pairs
             self.numbers = array("q")
@@ -200,7 +200,8 @@ class Pass:
     def take(self) -> tuple[Element, int] | None:
         """The next element of the input and its number; None at its end."""
         if self.numbers is not None:
-            return next(self.items, None)
+            pair: tuple[Element, int] | None = next(self.items, None)
+            return pair
         element = next(self.items, None)
         return None if element is None else (element, element[2])
 

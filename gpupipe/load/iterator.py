@@ -156,6 +156,8 @@ class DatasetIterator(Iterator[Any]):
                 value, self._given = self._ready.pop()
                 return value
             items = self._items if self._items is not None else self._open()
+            if self._ready:  # behind a state that was taken while stand-ins waited
+                continue
             element = next(items, None)
             if element is None:
                 close(self._items)

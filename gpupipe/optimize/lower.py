@@ -286,7 +286,7 @@ class Lowerer:
             if known is not None:
                 if seen is not None and not seen and known.structure is not None:
                     seen.append(known.structure)
-                return Pending.columns_of(flow, known, steps)
+                return Pending.columns_of(PrimedFlow(flow), known, steps)  # which knows states of one that looked
         primed = PrimedFlow(flow)
         specs = primed.look(self.contexts.get(id(node), self.at))
         if specs is None:  # there is no element: whatever stands above will never see one

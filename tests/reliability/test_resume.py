@@ -226,3 +226,50 @@ def test_files_are_gone_on_with_where_they_were(name: str, tmp_path: Path) -> No
     for count in range(len(whole) + 1):
         rest, _ = resumed_after(build, count)
         assert rest == whole[count:], count
+
+
+def fails_first(x: Any) -> Any:
+    if int(x) < 3:
+        raise ValueError("first")
+    return np.asarray(x) + 0
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("parallel", [None, 2])
+def test_bad_elements_at_the_begin(parallel: int | None, on_error: str) -> None:
+    build = with_options(lambda: run(9).map(fails_first, num_parallel_calls=parallel), on_error=on_error)
+    with iter(build()) as items:
+        whole = taken(items)
+    for count in range(len(whole) + 1):
+        rest, _ = resumed_after(build, count)
+        assert rest == whole[count:], count
+
+
+def two_kinds(x: Any) -> Any:
+    return np.int32(1) if int(x) < 5 else np.float32(2)
+
+
+def test_the_first_result_of_a_function_is_remembered() -> None:
+    for parallel in (None, 2):
+        build = with_options(lambda n=parallel: run(8).repeat(2).map(two_kinds, num_parallel_calls=n), on_error="raise")
+        with iter(build()) as items:
+            whole = taken(items)
+        assert sum(element[0] == "error" for element in whole) == 6
+        for count in range(len(whole) + 1):
+            rest, _ = resumed_after(build, count)
+            assert rest == whole[count:], count
+
+
+def test_a_state_that_was_loaded_is_a_state_at_once() -> None:
+    ds = run(7).shuffle(7)
+    with ds.epochs(4) as items:
+        whole = taken(items)
+    with ds.epochs(4) as items:
+        taken(items, 16)
+        state = items.state_dict()
+    with ds.epochs(4) as items:
+        items.load_state_dict(state)
+        state = items.state_dict()
+    with ds.epochs(4) as items:
+        items.load_state_dict(state)
+        assert taken(items) == whole[16:]

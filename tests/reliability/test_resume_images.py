@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def brighter(image: Any, label: Any) -> Any:
     return np.asarray(image) // 2, np.asarray(label)
 
 
-def shards(folder: Path, bad: dict[int, Callable[[bytes], bytes]], count: int = 30, files: int = 3) -> str:
+def shards(folder: Path, bad: Mapping[int, Callable[[bytes], bytes]], count: int = 30, files: int = 3) -> str:
     for i in range(files):
         numbers = range(i * count // files, (i + 1) * count // files)
         damage.write(

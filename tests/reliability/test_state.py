@@ -246,6 +246,7 @@ def broken(state: Any, path: tuple[Any, ...] = ()) -> Any:
     """Every way to put nonsense in the place of one part of a state."""
     parts = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
     for key, part in parts:
+        nonsense: Any
         for nonsense in (None, -1, 1 << 70, "x" * 50, [], {}, [[1]], "AAAA", 1.5, True):
             if nonsense != part or type(nonsense) is not type(part):
                 copy = dict(state) if isinstance(state, dict) else list(state)
