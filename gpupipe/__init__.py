@@ -50,7 +50,6 @@ __all__ = [
     "RaggedSpec",
     "SpecError",
     "StateError",
-    "StateError",
     "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",

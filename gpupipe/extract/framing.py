@@ -64,16 +64,16 @@ class Framer:
     Args:
         path: the file, for errors.
         check_crc: verify the CRC of every payload; the CRC of a length is always verified.
-        counted: whether cutting begins at the first record, so that errors can number them.
+        first: the number of the first record that is cut, so that errors can number them; None where it is not known.
     """
 
     __slots__ = ("check_crc", "counted", "index", "path")
 
-    def __init__(self, path: str, *, check_crc: bool, counted: bool = True) -> None:
+    def __init__(self, path: str, *, check_crc: bool, first: int | None = 0) -> None:
         self.path = path
         self.check_crc = check_crc
-        self.counted = counted
-        self.index = 0
+        self.counted = first is not None
+        self.index = first or 0
 
     def cut(self, view: memoryview, base: int, limit: int, out: list[Item], at: int = 0) -> tuple[int, int]:
         """Append the records that lie whole in `view[at:]` to `out`, as (offset, payload or error).

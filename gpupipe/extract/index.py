@@ -110,7 +110,7 @@ def walk_headers(path: str, *, start: int = 0, storage: LocalStorage = LOCAL) ->
     try:
         size, tag = storage.size(path)
         read = partial(_read, storage, path, tag)
-        framer = Framer(path, check_crc=False, counted=start == 0)
+        framer = Framer(path, check_crc=False, first=0 if start == 0 else None)
         length = 0
         while at < size:
             base, place = at, 0

@@ -38,6 +38,7 @@ class RecordReader(BlockReader):
         block: bytes read at once, for a plain file.
         readers: a pool whose threads read and verify one block ahead; None reads where the records are asked for.
         start: offset of the record to begin with.
+        first: the number of that record, for messages; None where it is not known.
         storage: where the file is; None finds it by the path.
 
     Raises:
@@ -53,10 +54,12 @@ class RecordReader(BlockReader):
         block: int = BLOCK,
         readers: Pool | None = None,
         start: int = 0,
+        first: int | None = None,
         storage: Storage | None = None,
     ) -> None:
         super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
         self.check_crc = check_crc
+        self.first = 0 if start == 0 else first
         self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
 
     def source(self) -> Source:
@@ -71,7 +74,7 @@ class _Plain:
         self._path = reader.path
         self._storage = reader.storage
         self._blocks = reader.ring
-        self._framer = Framer(reader.path, check_crc=reader.check_crc, counted=reader.start == 0)
+        self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
         self._size, self._tag = self._storage.size(reader.path)
         self._at = reader.start
         self._want = HEADER  # what the record at `_at` is known to need
@@ -154,7 +157,7 @@ class _Compressed:
 
     def __init__(self, reader: RecordReader) -> None:
         self._path = reader.path
-        self._framer = Framer(reader.path, check_crc=reader.check_crc, counted=reader.start == 0)
+        self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
         self._inflater = Inflater(reader.path, reader.compression, reader.storage)
         self._limit = self._inflater.limit  # of the stream: a bound until its end is seen
         self._longest = longest_record(self._inflater.size)

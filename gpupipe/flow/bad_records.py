@@ -55,7 +55,8 @@ class BadRecords:
     Attributes:
         left_out: elements that were left out or replaced.
         good: elements that were delivered, where a share of bad ones is asked for.
-        before: keys of bad elements that were noted before a state was loaded; what lies behind it is met again.
+        before: keys of bad elements of this epoch that were noted before a state was loaded, and how often: those that
+            were read ahead of it are met again.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -74,7 +75,7 @@ class BadRecords:
         )
         self.left_out = 0
         self.good = 0
-        self.before: set[int] = set()
+        self.before: Counter[int] = Counter()
 
     @property
     def counts_good(self) -> bool:
@@ -87,11 +88,14 @@ class BadRecords:
         with self._lock:
             return tuple(self._kept)
 
-    def so_far(self, last: int) -> tuple[int, list[int]]:
-        """How many were left out, and the keys of the last bad elements, at one moment."""
+    def so_far(self, last: int, epoch: int) -> tuple[int, list[int]]:
+        """How many were left out, and the keys of the last bad elements of an epoch, at one moment.
+
+        Keys of `before` that were not met again count too.
+        """
         with self._lock:
-            keys = [record.key for record in islice(reversed(self._kept), last)]
-            return self.left_out, keys
+            keys = [record.key for record in islice(reversed(self._kept), last) if record.epoch == epoch]
+            return self.left_out, [*keys, *self.before.elements()][:last]
 
     def begin(self) -> None:
         """Create the manifest if it is not there, and read the one of `Options.bad_records`.
@@ -138,8 +142,8 @@ class BadRecords:
             OSError: the manifest cannot be written.
         """
         with self._lock:
-            if record.key in self.before:
-                self.before.discard(record.key)
+            if self.before.get(record.key, 0):
+                self.before[record.key] -= 1
                 return 0
             self._kept.append(record)
             count = self.left_out = self.left_out + (record.action != "raised")

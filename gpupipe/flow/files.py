@@ -111,7 +111,7 @@ class ReaderIterator:
         state: where to go on.
     """
 
-    __slots__ = ("_begin", "_blocks", "_items", "_reader", "_size", "_stream")
+    __slots__ = ("_before", "_begin", "_blocks", "_items", "_reader", "_size", "_stream")
 
     def __init__(self, reader: BlockReader, stream: Stream, at: Context, state: State = None) -> None:
         self._reader = reader
@@ -119,6 +119,7 @@ class ReaderIterator:
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._stream = stream
         self._begin = reader.start
+        self._before = 0 if state is None else number(state, "before")  # items in front of the block
         self._size = 0
         if state is not None:
             drop(self, number(state, "given"), at)
@@ -130,14 +131,15 @@ class ReaderIterator:
         item = next(self._items, None)
         if item is None:
             block = next(self._blocks)
+            self._before += self._size
             self._begin, self._size = block[0][0], len(block)
             self._items = iter(block)
             item = next(self._items)
         return element_of(item, self._stream)
 
     def snapshot(self) -> State:
-        """The offset of the block, and how many of its items were given."""
-        return {"block": self._begin, "given": self._size - length_hint(self._items)}
+        """The offset of the block, how many items are in front of it, and how many of it were given."""
+        return {"block": self._begin, "before": self._before, "given": self._size - length_hint(self._items)}
 
     def ready(self) -> bool:
         """Whether the next item is there without waiting."""

@@ -329,7 +329,12 @@ class RecordsFlow:
             readers = reader_pool(at, path, self.ahead)
             block = REMOTE_BLOCK if remote else BLOCK
             reader = RecordReader(
-                path, compression=self.compression, readers=readers, block=block, start=start_of(state)
+                path,
+                compression=self.compression,
+                readers=readers,
+                block=block,
+                start=start_of(state),
+                first=None if state is None else number(state, "before"),
             )
             return ReaderIterator(reader, stream, at, state)
         return Counted(iter(()))

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
@@ -67,7 +68,7 @@ class DatasetIterator(Iterator[Any]):
         self._begin = 0  # number of the item on that tape from which the elements given since can be made again
         self._since = 0  # elements given since
         self._delivered = 0
-        self._noted: set[int] = set()  # keys of bad elements that were noted before that state
+        self._noted: Counter[int] = Counter()  # keys of bad elements that were noted before that state
         self._in_epoch = 0  # elements delivered in this epoch
         self._loaded = False  # a state was loaded, and its epoch is not open yet
         self._begin_at: int | None = None  # elements of the whole in front of those that shards share anew
@@ -267,7 +268,9 @@ class DatasetIterator(Iterator[Any]):
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             head = self._chain.head()
-            left_out, noted = (0, []) if self._run is None else self._run.bad.so_far(NOTED)
+            left_out, noted = 0, list(self._noted.elements())
+            if self._run is not None and self.epoch is not None:
+                left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
             return {
                 **head,
                 "epoch": self.epoch,
@@ -275,7 +278,7 @@ class DatasetIterator(Iterator[Any]):
                 "delivered": self._delivered,
                 "in_epoch": self._in_epoch,
                 "left_out": self._left_before + left_out,
-                "noted": [*noted, *self._noted][:NOTED],
+                "noted": noted,
                 "types": types_to_json(self._learned),
                 "begin_at": self._begin_at,
                 "shard": self._sharded(),
@@ -364,20 +367,21 @@ class DatasetIterator(Iterator[Any]):
             self._ended = True
             raise StopIteration
         self.epoch = epoch
+        noted: Counter[int] = Counter()
         if self._loaded:
-            self._loaded = False
+            self._loaded, noted = False, self._noted
         else:
             self._in_epoch, self._begin_at, self._plan = 0, None, self._chain.plan
         if self._run is None:
             run = Run(self._settings)
             run.bad.begin()
-            run.bad.before = self._noted
             self._run = run
             _RUNS.add(run)
             _ITERATORS.add(self)
             LIMITS.set(run.limits)
             weakref.finalize(self, _collected, run)
         self._run.epoch = epoch
+        self._run.bad.before = noted
         self._share = self._run.bad.counts_good
         at = Context(self._run, epoch)
         lowered = lower(self._plan, self._settings, at, self._learned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,15 +189,15 @@ def types_from_json(given: Any) -> dict[int, Element]:
     return found
 
 
-def keys_from_json(given: Any) -> set[int]:
-    """The keys of bad elements out of a state.
+def keys_from_json(given: Any) -> Counter[int]:
+    """The keys of bad elements out of a state, and how often each was there.
 
     Raises:
         StateError: there are none.
     """
     if not isinstance(given, list) or not all(type(key) is int for key in given):
         raise damaged()
-    return set(given)
+    return Counter(given)
 
 
 def files_of(paths: Sequence[str]) -> dict[str, Any]:

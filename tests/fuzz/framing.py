@@ -23,7 +23,7 @@ def one(data: bytes, thorough: bool = True) -> None:
     base = flags >> 4
     limit = base + len(window) + (1000 if flags & MORE_FOLLOWS else 0)
     view = memoryview(window)
-    framer = Framer("a", check_crc=check, counted=base == 0)
+    framer = Framer("a", check_crc=check, first=0 if base == 0 else None)
     out: list[Item] = []
 
     if flags & IN_TWO:

@@ -412,3 +412,33 @@ def test_what_was_read_ahead_is_listed_once(count: int, tmp_path: Path) -> None:
         assert items.left_out == 13
     listed = [json.loads(line)["offset"] for line in manifest.read_text().splitlines()]
     assert sorted(set(listed)) == list(range(1, 40, 3))
+
+
+def test_bad_elements_of_later_epochs_are_counted_behind_a_state() -> None:
+    ds = gp.Dataset.range(9).map(third_is_bad).with_options(gp.Options(on_error="skip"))
+    with ds.epochs(3) as items:
+        assert len(taken(items)) == 18
+        assert items.left_out == 9
+    for count in range(19):
+        with ds.epochs(3) as items:
+            taken(items, count)
+            state = through_json(items.state_dict())
+        with ds.epochs(3) as items:
+            items.load_state_dict(state)
+            taken(items)
+            assert items.left_out == 9
+
+
+def test_errors_behind_a_state_number_their_record(tmp_path: Path) -> None:
+    path = write_records(tmp_path, 1, 12)[0]
+    data = bytearray(Path(path).read_bytes())
+    data[-5] ^= 1  # the last payload
+    Path(path).write_bytes(data)
+    ds = gp.TFRecordDataset(path)
+    with iter(ds) as items:
+        whole = taken(items)
+    state = state_after(ds, 5)
+    with iter(ds) as items:
+        items.load_state_dict(state)
+        assert taken(items) == whole[5:]
+    assert "record 11" in whole[11][1]
