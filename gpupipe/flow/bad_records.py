@@ -7,8 +7,10 @@ processes may share a file. Reading one back checks everything: it may have come
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import stat
 import threading
 from collections import Counter, deque
 from itertools import islice
@@ -19,6 +21,8 @@ from ..extract.patterns import is_url
 from ..options import Settings
 
 __all__ = ["KEPT", "BadRecords", "KnownBad", "read_manifest"]
+
+logger = logging.getLogger("gpupipe")
 
 KEPT = 10_000
 """Bad elements that an iterator remembers: the last ones, about 300 bytes each."""
@@ -76,6 +80,7 @@ class BadRecords:
         self.left_out = 0
         self.good = 0
         self.before: Counter[int] = Counter()
+        self._unwritten = 0
 
     @property
     def counts_good(self) -> bool:
@@ -139,7 +144,6 @@ class BadRecords:
 
         Raises:
             TooManyBadError: there are more than `Options.max_bad`.
-            OSError: the manifest cannot be written.
         """
         with self._lock:
             if self.before.get(record.key, 0):
@@ -148,10 +152,19 @@ class BadRecords:
             self._kept.append(record)
             count = self.left_out = self.left_out + (record.action != "raised")
             if self._manifest is not None and not known:
-                _append(self._manifest, line_of(record))
+                self._write(self._manifest, line_of(record))
             if record.action != "raised":
                 self._check(record)
         return count
+
+    def _write(self, path: str, line: bytes) -> None:
+        """Append to the manifest. A disk that is full ends no training: it is said, and tried again each time."""
+        try:
+            _append(path, line)
+        except (OSError, PlanError) as error:
+            self._unwritten += 1
+            if self._unwritten & (self._unwritten - 1) == 0:
+                logger.error("%s lacks %d bad records, it cannot be written: %s", path, self._unwritten, error)
 
     def _check(self, record: BadRecord) -> None:
         """Raise if there are too many by now."""
@@ -198,7 +211,23 @@ def line_of(record: BadRecord) -> bytes:
 
 
 def _appended(path: str) -> int:
+    _check_regular(path, "error_manifest")
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+
+
+def _check_regular(path: str, option: str) -> None:
+    """Refuse what is there and no regular file: opening a FIFO waits for somebody at its other end.
+
+    Raises:
+        PlanError: it is none.
+        OSError: nobody may look.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder says what it is
+        raise PlanError(f"Options.{option} needs a regular file, got {path!r}, which is none")
 
 
 def _append(path: str, line: bytes) -> None:
@@ -259,6 +288,7 @@ def read_manifest(path: str) -> KnownBad:
     """
     known = KnownBad()
     try:
+        _check_regular(path, "bad_records")
         with open(path, "rb") as file:
             number = 0
             while line := file.readline(LINE + 1):

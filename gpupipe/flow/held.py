@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import DataError, StateError
 from ..extract.reference import Reference, reference_at
@@ -41,7 +40,8 @@ def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> Stat
     common = shared_begin(names)
     return {
         "folder": common,
-        "streams": [[stream.key, stream.name[len(common) :]] for stream in table],
+        "names": [name[len(common) :] for name in names],
+        "keys": integers_json([stream.key for stream in table]),
         "which": integers_json(which),
         "offsets": integers_json(offsets),
         "slots": integers_json(slots),
@@ -88,9 +88,19 @@ class Held:
             StateError: it is none.
         """
         match state:
-            case {"folder": str(folder), "streams": list(table), "which": a, "offsets": b, "slots": c, "numbers": d}:
-                which, offsets, slots, numbers = map(these_integers, (a, b, c, d))
-                streams = [_stream(folder, entry) for entry in table]
+            case {
+                "folder": str(folder),
+                "names": list(names),
+                "keys": keys,
+                "which": which,
+                "offsets": offsets,
+                "slots": slots,
+                "numbers": numbers,
+            }:
+                keys, which, offsets, slots, numbers = map(these_integers, (keys, which, offsets, slots, numbers))
+                if len(keys) != len(names) or not all(isinstance(name, str) for name in names):
+                    raise damaged()
+                streams = [Stream(key, folder + name, "offset") for key, name in zip(keys, names, strict=True)]
                 whole = len(which) == len(offsets) and len(slots) == len(numbers) == len(set(slots))
                 size = len(which) + len(slots)
                 if not whole or any(i >= len(streams) for i in which) or any(slot >= size for slot in slots):
@@ -126,11 +136,3 @@ class Held:
                 raise StateError(f"load_state_dict needs the files as they were: {error}") from error
             found.append((((reference,), stream, offset), -1))  # a record needs no number
         return found
-
-
-def _stream(folder: str, entry: Any) -> Stream:
-    match entry:
-        case [int(key), str(name)] if 0 <= key < 1 << 64:
-            return Stream(key, folder + name, "offset")
-        case _:
-            raise damaged()

@@ -33,7 +33,7 @@ from ..ragged import Ragged
 from ..spec import Compound, DatasetSpec, Structure, map_structure
 from ..transform.pool import ENDINGS
 from .reshard import begun, one_of, resharded, sharding
-from .state import NOTED, Chain, keys_from_json, types_from_json, types_to_json
+from .state import NOTED, Chain, keys_from_json, packed, types_from_json, types_to_json, unpacked
 
 if TYPE_CHECKING:
     from ..optimize.memory import MemoryReport
@@ -199,7 +199,7 @@ class DatasetIterator(Iterator[Any]):
     @property
     def left_out(self) -> int:
         """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
-        return self._left_before + (0 if self._run is None else self._run.left_out)
+        return self._left_before if self._run is None else self._run.left_out
 
     @property
     def errors(self) -> tuple[BadRecord, ...]:
@@ -268,7 +268,7 @@ class DatasetIterator(Iterator[Any]):
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             head = self._chain.head()
-            left_out, noted = 0, list(self._noted.elements())
+            left_out, noted = self._left_before, list(self._noted.elements())
             if self._run is not None and self.epoch is not None:
                 left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
             return {
@@ -277,12 +277,12 @@ class DatasetIterator(Iterator[Any]):
                 "ended": self._ended,
                 "delivered": self._delivered,
                 "in_epoch": self._in_epoch,
-                "left_out": self._left_before + left_out,
+                "left_out": left_out,
                 "noted": noted,
                 "types": types_to_json(self._learned),
                 "begin_at": self._begin_at,
                 "shard": self._sharded(),
-                "flow": late_json(self._flow_state()),
+                "flow": packed(late_json(self._flow_state())),
             }
 
     def _sharded(self) -> State:
@@ -330,7 +330,7 @@ class DatasetIterator(Iterator[Any]):
             if epoch is not None:
                 self._epochs = self._epochs_from(as_number(epoch, "epoch"))
             self._delivered, self._left_before, self._in_epoch = counts
-            self._state = None if moved is not None else given.get("flow")
+            self._state = None if moved is not None else unpacked(given.get("flow"))
             begin = given.get("begin_at") if moved is None else moved
             if begin is not None:
                 self._begin_at = as_number(begin, "begin_at")
@@ -375,6 +375,7 @@ class DatasetIterator(Iterator[Any]):
         if self._run is None:
             run = Run(self._settings)
             run.bad.begin()
+            run.bad.left_out = self._left_before
             self._run = run
             _RUNS.add(run)
             _ITERATORS.add(self)

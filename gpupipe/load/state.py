@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import logging
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +16,14 @@ from ..errors import DataError, GpupipeError, PlanError, StateError
 from ..extract.element_json import Malformed
 from ..extract.storage import storage_of
 from ..flow.disk import element_from_json, element_to_json
-from ..flow.state import State, damaged
+from ..flow.state import MOST, State, damaged
 from ..options import Settings
 from ..plan.node import Element, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
 
-__all__ = ["FORMAT", "NOTED", "Chain", "keys_from_json", "types_from_json", "types_to_json"]
+__all__ = ["FORMAT", "NOTED", "Chain", "keys_from_json", "packed", "types_from_json", "types_to_json", "unpacked"]
 
 logger = logging.getLogger("gpupipe")
 
@@ -29,6 +32,9 @@ FORMAT = 1
 
 NOTED = 128
 """Bad elements whose keys a state holds: those behind it that were read ahead are noted once."""
+
+_PLAIN = 2000
+"""Letters of the flow's part of a state that is left as it is, to be read by people."""
 
 _LISTED = 64
 """Steps that are listed in the text, and files whose names are: longer lists are told apart by one digest."""
@@ -187,6 +193,37 @@ def types_from_json(given: Any) -> dict[int, Element]:
             case _:
                 raise damaged()
     return found
+
+
+def packed(flow: State) -> State:
+    """The state of a flow; a long text of many steps or files says the same things often, and is compressed."""
+    text = json.dumps(flow, separators=(",", ":"))
+    if len(text) <= _PLAIN:
+        return flow
+    return {"zlib": base64.b64encode(zlib.compress(text.encode(), 3)).decode(), "letters": len(text)}
+
+
+def unpacked(flow: State) -> State:
+    """Read it back.
+
+    Raises:
+        StateError: it is damaged.
+    """
+    if not isinstance(flow, dict) or "zlib" not in flow:
+        return flow
+    match flow:
+        case {"zlib": str(text), "letters": int(letters)} if 0 <= letters <= MOST and len(text) <= MOST:
+            pass
+        case _:
+            raise damaged()
+    try:
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(base64.b64decode(text.encode("ascii"), validate=True), letters + 1)
+        if len(data) != letters or not inflater.eof:
+            raise damaged()
+        return json.loads(data)
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise damaged() from error
 
 
 def keys_from_json(given: Any) -> Counter[int]:

@@ -983,3 +983,35 @@ def test_valid_of_rows_of_a_batch_that_the_user_made(tmp_path: Path, executor: s
         [n not in kinds for n in range(8)],
         [n not in kinds for n in range(8, 16)],
     ]
+
+
+def _no_room(*_: Any) -> int:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_full_disk_ends_no_training(
+    prefetch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds = gp.Dataset.range(20).map(_fifths_fail).batch(4)
+    ds = ds.prefetch(2) if prefetch else ds
+    ds = ds.with_options(gp.Options(on_error="skip", error_manifest=str(tmp_path / "bad.jsonl")))
+    monkeypatch.setattr("gpupipe.flow.bad_records.os.write", _no_room)
+    with iter(ds) as items:
+        assert sum(len(batch) for batch in items) == 16
+        assert len(items.errors) == 4
+    assert "lacks 1 bad records, it cannot be written" in caplog.text
+
+
+def _fifths_fail(x: Any) -> Any:
+    if int(x) % 5 == 2:
+        raise ValueError("a fifth")
+    return np.asarray(x)
+
+
+@pytest.mark.parametrize("option", ["error_manifest", "bad_records"])
+def test_a_fifo_is_no_manifest(option: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    ds = gp.Dataset.range(3).with_options(gp.Options(**{option: str(tmp_path / "fifo")}))  # type: ignore[arg-type]
+    with pytest.raises(gp.PlanError, match=f"{option} needs a regular file"):
+        next(iter(ds))

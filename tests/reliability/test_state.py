@@ -68,7 +68,7 @@ def test_a_full_shuffle_needs_little(tmp_path: Path) -> None:
 def test_a_buffer_of_records_needs_16_bytes_an_element(buffer: int, tmp_path: Path) -> None:
     paths = write_records(tmp_path, 50, 300)
     ds = gp.Dataset.list_files(paths, seed=1).interleave(gp.TFRecordDataset, cycle_length=16).shuffle(buffer).batch(8)
-    assert 4 * buffer < size(state_after(ds, 60)) <= 10_000 + 16 * buffer
+    assert buffer < size(state_after(ds, 60)) <= 10_000 + 16 * buffer
 
 
 def test_a_buffer_of_anything_else_does_too() -> None:
@@ -442,3 +442,24 @@ def test_errors_behind_a_state_number_their_record(tmp_path: Path) -> None:
         items.load_state_dict(state)
         assert taken(items) == whole[5:]
     assert "record 11" in whole[11][1]
+
+
+def test_many_files_and_steps_need_no_more(tmp_path: Path) -> None:
+    paths = write_records(tmp_path, 1500, 1)
+    ds = gp.Dataset.list_files(paths, seed=1).flat_map(gp.TFRecordDataset).shuffle(1000)
+    assert size(state_after(ds, 400)) <= 10_000 + 16 * 1000
+    assert size(state_after(gp.Dataset.range(999).interleave(threes, cycle_length=256), 700)) <= 10_000
+    assert size(state_after(gp.Dataset.zip(tuple(gp.Dataset.range(99).shuffle(3) for _ in range(30))), 50)) <= 10_000
+
+
+def threes(x: Any) -> Any:
+    return gp.Dataset.range(9).shuffle(3)
+
+
+@pytest.mark.parametrize("nonsense", ["", "AAAA", "x" * 50, None, 3])
+def test_a_damaged_text_is_an_error_of_its_own(nonsense: Any, tmp_path: Path) -> None:
+    ds = gp.TFRecordDataset(write_records(tmp_path, 3, 500)).shuffle(900).batch(2)
+    state = state_after(ds, 100)
+    assert "zlib" in state["flow"]
+    for changed in ({"zlib": nonsense}, {"letters": nonsense}, {"letters": 1}, {"letters": 1 << 60}):
+        refused(ds, {**state, "flow": {**state["flow"], **changed}}, "damaged|needs")
