@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import StateError
 from .base import Context, Element, Flow, Hole
 from .state import State, below, number, parts_of, snapshot
 from .tape import Tape
@@ -101,6 +102,8 @@ class TakeFlow:
 class _Taken:
     def __init__(self, flow: TakeFlow, at: Context, state: State) -> None:
         self._left = flow.count if state is None or flow.count < 0 else number(state, "left")
+        if self._left > flow.count >= 0:
+            raise StateError(f"load_state_dict needs a state of take({flow.count}), got one with {self._left} left")
         self._inner: Any = None
         if self._left:
             self._inner = flow.source.open(at, below(state))
@@ -258,6 +261,8 @@ class Passes:
         self._state = state
         self._done = 0 if state is None else number(state, "pass")
         self._seen = True if state is None else bool(below(state, "seen"))
+        if 0 <= flow.count < self._done:
+            raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
         self._inner: Iterator[Element] | None = None
 
     def __iter__(self) -> Iterator[Iterator[Element]]:

@@ -267,7 +267,7 @@ def these_integers(state: State) -> list[int]:
         StateError: it is none.
     """
     match state:
-        case [int(width), str(text)] if 1 <= width <= 8 and len(text) <= MOST:
+        case [int(width), str(text)] if type(width) is int and 1 <= width <= 8 and len(text) <= MOST:
             try:
                 data = base64.b64decode(text.encode("ascii"), validate=True)
             except (binascii.Error, ValueError) as error:

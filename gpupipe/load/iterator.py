@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadRecord, ClosedError, DataError, PlanError, PlanTypeError, StateError, TooManyBadError
+from ..errors import (
+    BadRecord,
+    ClosedError,
+    DataError,
+    GpupipeError,
+    PlanError,
+    PlanTypeError,
+    StateError,
+    TooManyBadError,
+)
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import keep_for_ever
 from ..extract.waiting import LIMITS
-from ..flow.base import RUNNING, BatchStream, Context, Element, Hole, Run, Stream, stand_in, stands_in
+from ..flow.base import RUNNING, BatchStream, Context, Element, Flow, Hole, Run, Stream, stand_in, stands_in
 from ..flow.elements import close
 from ..flow.host import own_bytes
 from ..flow.state import REPLAYING, State, as_number, below, late_json, number, snapshot
@@ -33,7 +42,7 @@ from ..ragged import Ragged
 from ..spec import Compound, DatasetSpec, Structure, map_structure
 from ..transform.pool import ENDINGS
 from .reshard import begun, one_of, resharded, sharding
-from .state import NOTED, Chain, keys_from_json, packed, types_from_json, types_to_json, unpacked
+from .state import NOTED, Chain, keys_from_json, packed, sealed, types_from_json, types_to_json, unpacked
 
 if TYPE_CHECKING:
     from ..optimize.memory import MemoryReport
@@ -271,7 +280,7 @@ class DatasetIterator(Iterator[Any]):
             left_out, noted = self._left_before, list(self._noted.elements())
             if self._run is not None and self.epoch is not None:
                 left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
-            return {
+            state = {
                 **head,
                 "epoch": self.epoch,
                 "ended": self._ended,
@@ -284,6 +293,7 @@ class DatasetIterator(Iterator[Any]):
                 "shard": self._sharded(),
                 "flow": packed(late_json(self._flow_state())),
             }
+            return sealed(state)
 
     def _sharded(self) -> State:
         """Which shard this is, and how many elements of the whole are given if all shards are as far."""
@@ -393,10 +403,21 @@ class DatasetIterator(Iterator[Any]):
             raise StopIteration
         state, self._state = self._state, None
         self._tape = None
+        if state is None:
+            return self._begun(lowered.flow, at, None)
+        try:
+            return self._begun(lowered.flow, at, state)
+        except (TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
+            if isinstance(error, GpupipeError):
+                raise
+            raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}") from error
+
+    def _begun(self, flow: Flow, at: Context, state: State) -> Any:
+        """The items of a flow, from the begin or behind a state."""
         if self._settings.on_error != "replace":
-            self._items = lowered.flow.open(at, state)
+            self._items = flow.open(at, state)
             return self._items
-        self._tape = Tape(lowered.flow, at, below(state, "tape"))
+        self._tape = Tape(flow, at, below(state, "tape"))
         self._items = Delivered(self._tape)
         self._begin, self._since = self._tape.count, 0
         if state is not None:

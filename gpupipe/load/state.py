@@ -23,7 +23,17 @@ from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
 
-__all__ = ["FORMAT", "NOTED", "Chain", "keys_from_json", "packed", "types_from_json", "types_to_json", "unpacked"]
+__all__ = [
+    "FORMAT",
+    "NOTED",
+    "Chain",
+    "keys_from_json",
+    "packed",
+    "sealed",
+    "types_from_json",
+    "types_to_json",
+    "unpacked",
+]
 
 logger = logging.getLogger("gpupipe")
 
@@ -104,6 +114,12 @@ class Chain:
                     f"load_state_dict needs a state with {what} {mine[name]}, got {state.get(name)!r}: it was made by "
                     f"another version of gpupipe; begin the epoch anew"
                 )
+        try:
+            whole = sealed(state)["digest"] == state.get("digest")
+        except (TypeError, ValueError, RecursionError):  # what is no JSON never was a state
+            whole = False
+        if not whole:
+            raise damaged()
         self._check_files(state.get("files"), mine["files"])
         if not other_shards:
             self._check_steps(state.get("steps"), mine["steps"])
@@ -193,6 +209,13 @@ def types_from_json(given: Any) -> dict[int, Element]:
             case _:
                 raise damaged()
     return found
+
+
+def sealed(state: dict[str, Any]) -> dict[str, Any]:
+    """A state with a digest of itself: damage is noticed before anything is made of it."""
+    rest = {name: value for name, value in state.items() if name != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return {**rest, "digest": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 def packed(flow: State) -> State:

@@ -13,6 +13,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.errors import StateError
 from gpupipe.extract import storage
+from gpupipe.load.state import sealed
 from tests.chains import damage
 from tests.chains.data import Spy, parse
 from tests.reliability.resume import taken, through_json
@@ -274,7 +275,7 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
         count += 1
         with iter(ds) as items:
             try:
-                items.load_state_dict({**state, "flow": flow})
+                items.load_state_dict(sealed({**state, "flow": flow}))
                 for _ in range(3):
                     next(items, None)
             except (StateError, gp.DataError):
@@ -462,4 +463,17 @@ def test_a_damaged_text_is_an_error_of_its_own(nonsense: Any, tmp_path: Path) ->
     state = state_after(ds, 100)
     assert "zlib" in state["flow"]
     for changed in ({"zlib": nonsense}, {"letters": nonsense}, {"letters": 1}, {"letters": 1 << 60}):
-        refused(ds, {**state, "flow": {**state["flow"], **changed}}, "damaged|needs")
+        refused(ds, sealed({**state, "flow": {**state["flow"], **changed}}), "damaged|needs")
+
+
+def test_a_changed_number_is_noticed() -> None:
+    ds = gp.Dataset.range(9).take(5).repeat(3)
+    state = state_after(ds, 3)
+    for part, name, value in (("flow", "pass", 2), ("flow", "seen", False)):
+        refused(ds, {**state, part: {**state[part], name: value}}, "damaged")
+    refused(ds, {**state, "delivered": 99}, "damaged")
+    forged = sealed({**state, "flow": {**state["flow"], "pass": 77}})
+    with iter(ds) as items:
+        items.load_state_dict(forged)
+        with pytest.raises(StateError, match="3 passes, got one in pass 77"):
+            next(items)
