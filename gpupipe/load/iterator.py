@@ -271,9 +271,11 @@ class DatasetIterator(Iterator[Any]):
         """
         if os.getpid() != self._pid:
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
+        if self._run is not None and RUNNING.get() is self._run:
+            raise _inside("state_dict")
         with self._lock:
             if self._busy:
-                raise _inside()
+                raise _inside("state_dict")
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             head = self._chain.head()
@@ -470,9 +472,9 @@ class Delivered:
         close(self._tape.inner)
 
 
-def _inside() -> PlanError:
+def _inside(method: str = "next") -> PlanError:
     return PlanError(
-        "next() needs to be called from outside, got a call by a function of the chain that the iterator runs; "
+        f"{method}() needs to be called from outside, got a call by a function of the chain that the iterator runs; "
         "use another iterator there, or window, scan or zip"
     )
 

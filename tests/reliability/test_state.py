@@ -477,3 +477,15 @@ def test_a_changed_number_is_noticed() -> None:
         items.load_state_dict(forged)
         with pytest.raises(StateError, match="3 passes, got one in pass 77"):
             next(items)
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_function_of_the_chain_cannot_ask_for_the_state(prefetch: bool) -> None:
+    def asks(x: Any) -> Any:
+        items.state_dict()
+        return np.asarray(x)
+
+    ds = gp.Dataset.range(5).map(asks, spec=gp.TensorSpec((), "int64"))
+    items = iter(ds.prefetch(1).map(noted) if prefetch else ds)
+    with items, pytest.raises(gp.DataError, match=r"state_dict\(\) needs to be called from outside"):
+        next(items)
