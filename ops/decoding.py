@@ -1,7 +1,9 @@
 """decoding: what all decoders share, and the decoders that DALI cannot be given.
 
 A decoder takes any format that DALI's takes: JPEG, PNG, WebP, BMP, TIFF; its name only says what is expected. DALI
-does not read GIF, so no executor does.
+does not read GIF, so no executor does. Nor does any take a file whose structure is broken, or of a kind of which
+decoders make different pixels: a BMP of 16 bits or in runs of 4, a TIFF in planes, in Lab colours, of gray with
+transparency, or with LZMA.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ GIL.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import zlib
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.containers import without_ancillary
 from gpupipe.extract.headers import (
     ImageHeader,
     check_complete,
@@ -26,6 +28,7 @@ from gpupipe.extract.headers import (
     first_marker_in_scan,
     has_adobe_marker,
     read_header,
+    without_header_warnings,
 )
 from gpupipe.options import MAX_PIXELS
 
@@ -102,6 +105,11 @@ def _jpeg(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space
     try:
         return turbo(data, colorspace=space, strict=True)
     except ValueError as error:
+        plain = without_header_warnings(data)
+        if plain is not None:
+            return _jpeg(turbo, plain, header, space)
+        if "subsampling level" in str(error):
+            return _of_any_sampling(data, header, space)
         image = _damaged(turbo, bytes(data) + _NO_END if header.progressive else data, header, space)
         cut = None if image is not None or header.progressive else first_marker_in_scan(data, header.channels)
         if cut is not None:
@@ -110,6 +118,19 @@ def _jpeg(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space
         if image is None:
             raise DecodeError(f"damaged JPEG: {error}") from error
         return image
+
+
+def _of_any_sampling(data: Encoded, header: ImageHeader, space: str) -> Array:
+    """Decode a JPEG whose sampling factors simplejpeg has no name for. libjpeg knows all, and Pillow asks libjpeg."""
+    channels, mode = {"GRAY": (_GRAY, ""), "RGB": (_RGB, ""), "CMYK": (_CMYK, "CMYK")}[space]
+    try:
+        image = _pillow(data, header, channels, mode)
+    except DecodeError:
+        cut = None if header.progressive else first_marker_in_scan(data, header.channels)
+        if cut is None:
+            raise
+        image = _pillow(bytes(data[:cut]) + b"\xff\xd9", header, channels, mode)
+    return 255 - image if mode else image  # Pillow takes every CMYK for an inverted one
 
 
 def _damaged(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array | None:
@@ -146,16 +167,26 @@ def _turbo() -> Callable[..., Array] | None:
     return decode_jpeg  # type: ignore[no-any-return]
 
 
-def _pillow(data: Encoded, header: ImageHeader, channels: int) -> Array:
+def _pillow(data: Encoded, header: ImageHeader, channels: int, mode: str = "") -> Array:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data), formats=[header.format.upper()]) as image:
-            if header.format == "jpeg" and channels == _GRAY:
-                image.draft("L", image.size)  # gray is the Y plane, as in libjpeg, DALI and TensorFlow
-            return _array(image, channels)
+        return _opened(Image, data, header, channels, mode)
     except (Image.DecompressionBombError, *_DAMAGED) as error:
+        if header.format == "png" and len(bare := without_ancillary(data)) < len(data):
+            # Pillow stops at a damaged chunk that no pixel needs, DALI does not.
+            with contextlib.suppress(*_DAMAGED):
+                return _opened(Image, bare, header, channels, mode)
         raise DecodeError(f"damaged {header.format}: {error}") from error
+
+
+def _opened(pillow: Any, data: Encoded, header: ImageHeader, channels: int, mode: str) -> Array:
+    with pillow.open(io.BytesIO(data), formats=[header.format.upper()]) as image:
+        if header.format == "jpeg" and channels == _GRAY:
+            image.draft("L", image.size)  # gray is the Y plane, as in libjpeg, DALI and TensorFlow
+        if mode and image.mode != mode:
+            raise ValueError(f"its header says {mode}, it is {image.mode}")
+        return np.array(image) if mode else _array(image, channels)
 
 
 def _array(image: Any, channels: int) -> Array:

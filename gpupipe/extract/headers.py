@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpupipe.errors import DecodeError
+from gpupipe.extract.containers import CHECKS
 from gpupipe.extract.exif import NORMAL, orientation_of
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "has_adobe_marker",
     "jpeg_size",
     "read_header",
+    "without_header_warnings",
 ]
 
 STAGE = "read_header"
@@ -34,7 +36,7 @@ _chunk = struct.Struct(">I4s").unpack_from
 _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
-_PNG_BITS = frozenset((1, 2, 4, 8, 16))
+_PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # by colour type
 # Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
 # them again from each of its bytes.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
@@ -137,24 +139,22 @@ def jpeg_size(data: bytes | bytearray | memoryview) -> tuple[int, int, int, bool
 
 
 def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) -> None:
-    """Check that an image is not cut: a JPEG has its end marker, a PNG its IEND, a WebP its length.
+    """Check that an image is not cut: a JPEG has its end marker, and the parts of other formats fit together.
 
-    Bytes behind the end are allowed. Other formats are left to their decoder.
+    Bytes behind the end are allowed. What is left to decoders is what only decoding shows.
 
     Raises:
-        DecodeError: the end is missing.
+        DecodeError: the end is missing, or decoders would disagree about the structure.
     """
     n = len(data)
     if header.format == "jpeg":
         if not (n > 3 and data[n - 2] == 0xFF and data[n - 1] == 0xD9) and not _has_end(data):
             raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9", stage=STAGE)
-    elif header.format == "png":
-        if bytes(data[n - 8 : n - 4]) != b"IEND" and not any(kind == b"IEND" for kind, _, _ in _png_chunks(data)):
-            raise DecodeError(f"truncated PNG: {n} bytes without IEND", stage=STAGE)
-    elif header.format == "webp":
-        needed = int.from_bytes(data[4:8], "little") + 8
-        if needed > n:
-            raise DecodeError(f"truncated WebP: {needed} bytes are needed, {n} are there", stage=STAGE)
+    elif header.format in CHECKS:
+        try:
+            CHECKS[header.format](data)
+        except (struct.error, IndexError) as error:
+            raise _cut(data) from error
 
 
 def check_decodable(kind: str, bits: int) -> None:
@@ -240,6 +240,31 @@ def has_adobe_marker(data: bytes | bytearray | memoryview) -> bool:
     )
 
 
+def without_header_warnings(data: bytes | bytearray | memoryview) -> bytes | None:
+    """A JPEG without what libjpeg only warns of in its header; None if there is nothing of the kind.
+
+    A revision of JFIF that it does not know means nothing. For a transform of Adobe's that it does not know it takes
+    the usual one: YCbCr of three channels, YCCK of four; any other number of channels has none.
+    """
+    changed: bytearray | None = None
+    for marker, start, end in _jpeg_segments(data):
+        place = value = -1
+        if end > len(data):
+            break
+        if marker == 0xE0 and end - start >= 14 and bytes(data[start : start + 5]) == b"JFIF\0":
+            place, value = start + 5, 1
+            if data[place] == 1:
+                continue
+        elif marker == 0xEE and end - start >= 12 and bytes(data[start : start + 5]) == b"Adobe":
+            place, value = start + 11, {3: 1, 4: 2}.get(jpeg_size(data)[2], 0)
+            if data[place] in (0, value):
+                continue
+        if place >= 0:
+            changed = bytearray(data) if changed is None else changed
+            changed[place] = value
+    return None if changed is None else bytes(changed)
+
+
 def _jpeg_orientation(data: bytes | bytearray | memoryview) -> int:
     for marker, start, end in _jpeg_segments(data):
         if marker == 0xE1 and bytes(data[start : start + 6]) == b"Exif\0\0":
@@ -261,9 +286,12 @@ def _png_chunks(data: bytes | bytearray | memoryview) -> list[tuple[bytes, int, 
 
 
 def _png(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
-    length, kind, width, height, bits, colour, _, _, interlace = struct.unpack_from(">I4sIIBBBBB", data, 8)
+    length, kind, width, height, bits, colour, compression, prediction, interlace = struct.unpack_from(
+        ">I4sIIBBBBB", data, 8
+    )
     channels = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}.get(colour)
-    if kind != b"IHDR" or length != 13 or channels is None or bits not in _PNG_BITS or width >> 31 or height >> 31:
+    odd = bits not in _PNG_BITS.get(colour, ()) or compression or prediction or interlace > 1
+    if kind != b"IHDR" or length != 13 or channels is None or odd or width >> 31 or height >> 31:
         raise DecodeError("damaged PNG: it does not begin with a valid IHDR", stage=STAGE)
     turned = NORMAL
     if orientation:

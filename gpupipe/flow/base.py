@@ -203,6 +203,7 @@ class Run:
         epoch: that is being run, for reports.
         bad: the bad elements so far.
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
+        any_order: some step gives what is ready first: states hold its choices.
     """
 
     settings: Settings
@@ -212,6 +213,7 @@ class Run:
     bad: BadRecords = field(init=False)
     limits: Limits = field(init=False)
     idle: dict[Any, list[Any]] = field(default_factory=dict)
+    any_order: bool = False
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
     _next_closer: int = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, StateError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import renew_lock
 from ..extract.waiting import LIMITS
@@ -28,7 +28,7 @@ from .forming import BatchFormer, Group, unstack
 from .memory import bytes_of_all
 from .shuffle import keep
 from .stack import pad_rows
-from .state import State, below, drop, number, snapshot
+from .state import State, below, drop, first_state, number, snapshot
 from .tape import SHARE, Tape
 from .threads import join
 
@@ -100,13 +100,15 @@ class FilledFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         elements = self.store.filled[cache_key(at.run.settings)].elements
-        return _Replaying(elements, Rekey(at.key), 0 if state is None else number(state, "n"))
+        done = 0 if state is None else number(state, "n")
+        return _Replaying(elements, Rekey(at.key), done, at.run.any_order)
 
 
 class _Replaying(Iterator[Element]):
     """The elements of a full cache, from a place on."""
 
-    def __init__(self, elements: list[Element], rekey: Rekey, done: int) -> None:
+    def __init__(self, elements: list[Element], rekey: Rekey, done: int, any_order: bool) -> None:
+        self._any_order = any_order
         self._size = len(elements)
         self._kept = iter(elements)
         next(islice(self._kept, done, done), None)
@@ -120,6 +122,11 @@ class _Replaying(Iterator[Element]):
 
     def snapshot(self) -> State:
         """How many elements were given."""
+        if self._any_order:
+            raise StateError(
+                "state_dict needs elements that come in a fixed order behind a memory cache: what it holds is no part "
+                "of a state, and reading its input anew gives another order; use deterministic=True, or cache in a file"
+            )
         return {"n": self._size - length_hint(self._kept), "source": None}
 
 
@@ -236,7 +243,8 @@ class _Prefetching:
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
         at.run.holds(self._channel, f"prefetch({flow.size})")
-        self._marks = Marks(state)
+        self._marks = Marks(state, at.run.any_order)
+        self._run = at.run
         self._thread = threading.Thread(
             target=_pump,
             args=(flow.source, at, self._channel, self._marks, state),
@@ -271,6 +279,10 @@ class _Prefetching:
 
     def snapshot(self) -> State:
         """Where the input stood at the last mark, and how many elements were given since."""
+        if self._run.any_order:  # what was chosen is known from the moment on when the input is open
+            self._start()
+            while not self._marks.opened.wait(0.05) and self._thread.is_alive():
+                continue
         return self._marks.state()
 
     def close(self, wait: bool = True) -> None:
@@ -284,7 +296,9 @@ class _Prefetching:
 class Marks:
     """States of an input that a thread reads ahead, by how many elements it had given. Two threads work with it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, each: bool = False) -> None:
+        self.opened = threading.Event()
+        self._each = each  # a mark behind every element
         first = (0, below(state, "input"), 0 if state is None else number(state, "drop"))
         self._marks: deque[tuple[int, State, int]] = deque([first])
         self.given = 0  # elements taken from the channel; one thread counts, both read
@@ -292,9 +306,17 @@ class Marks:
         self._cost = 0.0
         self._lock = threading.Lock()
 
+    def begin(self, state: State) -> None:
+        """The state of the input before its first element, where it says more than the one that was given."""
+        if state is not None:
+            with self._lock:
+                count, _, dropped = self._marks[0]
+                self._marks[0] = count, state, dropped
+        self.opened.set()
+
     def due(self) -> bool:
         """Whether the reading thread takes another state."""
-        return perf_counter() - self._time > SHARE * self._cost
+        return self._each or perf_counter() - self._time > SHARE * self._cost
 
     def mark(self, inner: Any, count: int) -> None:
         """Take the state of the input; it has given `count` elements here."""
@@ -325,6 +347,7 @@ def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, st
     count = 0
     try:
         inner = source.open(at) if state is None else source.open(at, below(state, "input"))
+        marks.begin(first_state(inner, at))
         items = iter(inner)
         if state is not None:
             drop(items, number(state, "drop"), at)

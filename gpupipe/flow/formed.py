@@ -15,7 +15,7 @@ from time import perf_counter
 from ..errors import DataError, DecodeError, FunctionError, ParseError, RecordError, ShapeError
 from .base import Context, Element, Flow, Hole, locate
 from .forming import Former, Group
-from .state import REPLAYING, State, below, damaged, number, snapshot
+from .state import REPLAYING, State, below, damaged, first_state, number, snapshot
 from .tape import SHARE
 
 __all__ = ["INLINE", "Forming", "Point"]
@@ -78,11 +78,13 @@ class Forming:
     ) -> None:
         self._base = below(state, "base")
         self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
+        self._base = first_state(self.source, at) or self._base
         self._bad: Bad = {} if state is None else errors_of(below(state, "bad"))
         self._known = _Known(self.source, self._bad)
         self.former = make(self._known if self._bad else self.source)
         self._items = 0
         self._pause = pause
+        self._each = at.run.any_order  # elements that are made again may come in another order
         self._cost = 0.0
         self._time = perf_counter()
         self._before: State = None  # under "replace": the state of the input behind the last item, where there was one
@@ -129,7 +131,7 @@ class Forming:
         self._base, self._items, self._bad = base, items, dict(self._known.bad)
 
     def _due(self) -> bool:
-        return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
+        return self._each or perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
 
     def _take(self) -> State:
         begun = perf_counter()

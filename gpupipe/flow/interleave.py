@@ -10,7 +10,7 @@ from ..errors import DataError, StateError
 from ..random import mix64
 from .base import Context, Element, Flow, Hole
 from .elements import close
-from .state import Counted, State, below, number, parts_of, snapshot
+from .state import Choices, Counted, State, below, number, parts_of, snapshot
 from .tape import Tape, chosen
 from .watch import SOMEWHERE, Watch, Where
 
@@ -156,6 +156,7 @@ class Interleaved:
         self._more = True
         self._open = 0
         self._watch = Watch(flow.where)
+        self._choices = None if flow.deterministic else Choices(below(state, "choices"))
         if state is not None:
             self._resume(state)
 
@@ -188,7 +189,9 @@ class Interleaved:
             None if slot is None else {"outer": place - begin, "inner": snapshot(slot)}
             for slot, place in zip(self._slots, self._numbers, strict=True)
         ]
+        choices = None if self._choices is None else self._choices.snapshot()
         return {
+            **({} if choices is None else {"choices": choices}),
             "outer": self._tape.state(begin),
             "taken": taken,
             "slots": slots,
@@ -210,8 +213,8 @@ class Interleaved:
         cycle = flow.cycle
         empty = 0
         while self._more or self._open:
-            if not flow.deterministic:
-                self._to_a_ready_one()
+            if self._choices is not None:
+                self._choose(self._choices)
             at = self._at
             items = self._items[at]
             if items is not None:
@@ -250,6 +253,17 @@ class Interleaved:
     def _advance(self, cycle: int) -> None:
         self._run = 0
         self._at = (self._at + 1) % cycle
+
+    def _choose(self, choices: Choices) -> None:
+        """Go to a slot that needs no waiting, or to the one that was taken when this was done before."""
+        choice = choices.following()
+        if choice is None:
+            self._to_a_ready_one()
+        elif choice >= self._flow.cycle:
+            raise StateError("load_state_dict needs a state of this chain, got one of an interleave with more slots")
+        elif choice != self._at:
+            self._at, self._run = choice, 0
+        choices.note(self._at)
 
     def _to_a_ready_one(self) -> None:
         """Go to the first slot, from here on, that needs no waiting. Where none is ready, stay, or wait for any."""

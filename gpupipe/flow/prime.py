@@ -12,7 +12,7 @@ from ..errors import DataError
 from ..spec import TensorSpec, spec_of
 from .base import Context, Element, Flow, Hole
 from .elements import close
-from .state import State, drop, number, snapshot
+from .state import State, drop, first_state, number, snapshot
 
 __all__ = ["PrimedFlow"]
 
@@ -34,6 +34,7 @@ class PrimedFlow:
         self._at: Context | None = None
         self._head: list[Element] = []
         self._rest: Any = None
+        self._first: State = None
 
     def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
         """The specs of the first good element, dimensions left open; None if there is none.
@@ -43,6 +44,7 @@ class PrimedFlow:
         """
         self._at = at
         self._rest = self.flow.open(at)
+        self._first = first_state(self._rest, at)
         at.run.on_close(lambda wait: self._close() if wait else None)
         raises = at.run.settings.on_error == "raise"
         most, since = FAILED if raises else LEFT_OUT, time.monotonic()
@@ -76,10 +78,10 @@ class PrimedFlow:
         same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
         if state is None and rest is not None and same:
             self._rest, self._head = None, []
-            return _Primed(head, rest)
+            return _Primed(head, rest, self._first)
         self._close()
         if isinstance(state, dict) and "looked_at" in state:
-            items = self.flow.open(at)
+            items = self.flow.open(at, state.get("first"))
             drop(items, number(state, "looked_at"), at)
             return items
         return self.flow.open(at, state)
@@ -92,7 +94,8 @@ class PrimedFlow:
 class _Primed(Iterator[Element]):
     """The elements that were looked at, and the rest of their pass."""
 
-    def __init__(self, head: list[Element], rest: Iterator[Element]) -> None:
+    def __init__(self, head: list[Element], rest: Iterator[Element], first: State) -> None:
+        self._first = first
         self._head = iter(head)
         self._looked_at = len(head)
         self._rest = rest
@@ -109,7 +112,9 @@ class _Primed(Iterator[Element]):
         left = length_hint(self._head)
         if not left:
             return snapshot(self._rest)
-        return {"looked_at": self._looked_at - left} if left < self._looked_at else None
+        if left == self._looked_at:
+            return self._first
+        return {"looked_at": self._looked_at - left, "first": self._first}
 
     def close(self) -> None:
         """Close the pass."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import DataError
+from ..errors import DataError, StateError
 from .base import Context, Element, Flow, Hole
 from .elements import close
 from .python_map import PythonFunction, SameSpecs
 from .sources import same_structure
-from .state import State
+from .state import Choices, State, below
 from .tape import Ahead
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class _Mapped:
         self._again = deque(self._ahead.again)
         self._at = at
         self._check = SameSpecs(flow.function, state)
+        self._choices = None if flow.deterministic else Choices(below(state, "choices"))
         self._workers: Workers | None = None
         self._work: deque[Task] = deque()
         self._more = True
@@ -66,6 +67,8 @@ class _Mapped:
                 raise StopIteration
             task = next((task for task in self._candidates() if task.done), None)
             if task is not None:
+                if self._choices is not None:
+                    self._choices.note(task.place - self._oldest())
                 self._work.remove(task)
                 self._fill()
                 return self._finished(task)
@@ -73,8 +76,23 @@ class _Mapped:
             if not self._workers.wait():
                 raise StopIteration  # closed by another thread, perhaps while a function never comes back
 
+    def _oldest(self) -> int:
+        return min(task.place for task in self._work)
+
     def _candidates(self) -> list[Task]:
-        return [self._work[0]] if self._flow.deterministic else list(self._work)
+        """What may come next: the oldest; in any order all, or the one that came when this was done before."""
+        if self._choices is None:
+            return [self._work[0]]
+        choice = self._choices.following()
+        if choice is None:
+            return list(self._work)
+        wanted = self._oldest() + choice
+        while self._work[-1].place < wanted and self._more:
+            self._take()
+        found = [task for task in self._work if task.place == wanted]
+        if not found and not self._at.run.stopped.is_set():
+            raise StateError("load_state_dict needs the data that the state was taken over, got fewer elements")
+        return found
 
     def _ready(self) -> Workers:
         """The workers of this pass."""
@@ -85,20 +103,24 @@ class _Mapped:
         return self._workers
 
     def _fill(self) -> None:
+        while self._more and len(self._work) < 2 * self._flow.calls and not self._at.run.stopped.is_set():
+            self._take()
+
+    def _take(self) -> None:
+        """One more element into work."""
         from .workers import Task  # multiprocessing is imported by the chain that needs it
 
-        while self._more and len(self._work) < 2 * self._flow.calls and not self._at.run.stopped.is_set():
-            pair = self._again.popleft() if self._again else self._ahead.next(task.place for task in self._work)
-            if pair is None:
-                self._more = False
-                return
-            element, place = pair
-            task = Task(element, self._at.epoch, place)
-            if type(element[0]) is Hole:
-                task.result, task.done = element[0], True
-            else:
-                self._ready().submit(task)
-            self._work.append(task)
+        pair = self._again.popleft() if self._again else self._ahead.next(task.place for task in self._work)
+        if pair is None:
+            self._more = False
+            return
+        element, place = pair
+        task = Task(element, self._at.epoch, place)
+        if type(element[0]) is Hole:
+            task.result, task.done = element[0], True
+        else:
+            self._ready().submit(task)
+        self._work.append(task)
 
     def _finished(self, task: Task) -> Element:
         """The result as an element, checked against the first one."""
@@ -120,7 +142,8 @@ class _Mapped:
     def snapshot(self) -> State:
         """Where the input stands, which elements are in work, and what the first result was."""
         places = [task.place for task in self._work] + [place for _, place in self._again]
-        return {**self._ahead.state(places), "first": self._check.snapshot()}
+        state = {**self._ahead.state(places), "first": self._check.snapshot()}
+        return state if self._choices is None else {**state, "choices": self._choices.snapshot()}
 
     def _give_back(self) -> None:
         """Leave the workers to the next pass; what they still compute is forgotten."""

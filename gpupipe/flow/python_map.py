@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..eager import ELEMENT, ElementRng
-from ..errors import ENDING, DataError, FunctionError, PlanError, ResultError
+from ..errors import ENDING, DataError, FunctionError, PlanError, ResultError, StateError
 from ..extract.decode import MOST_PIXELS
 from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..random import hash64, mix64
@@ -21,7 +21,7 @@ from .base import RUNNING, Context, Element, Flow, Hole
 from .elements import close
 from .host import own_bytes, truth
 from .sources import conform, failed, same_structure
-from .state import State, below, damaged, snapshot
+from .state import Choices, State, below, damaged, snapshot
 from .tape import Ahead
 from .threads import DaemonPool
 from .watch import SOMEWHERE, Watch, Where
@@ -286,6 +286,7 @@ class _Pool:
         self._end: Future[Any] = Future()
         self._ahead = Ahead(flow.source, at, state)
         self._forget = at.run.on_close(self.close)
+        self._choices = None if flow.deterministic else Choices(below(state, "choices"))
         for element, place in self._ahead.again:
             self._put(element, place)
 
@@ -297,14 +298,15 @@ class _Pool:
         if not self._work:
             self.close()
             raise StopIteration
-        work = list(self._work)
-        candidates = work[:1] if self._flow.deterministic else work
+        candidates = self._candidates()
         if not any(future.done() for future, _ in candidates):
             waited: list[Future[Any]] = [self._end, *(future for future, _ in candidates)]
             wait(waited, return_when=FIRST_COMPLETED)
         first = next((one for one in candidates if one[0].done()), None)
         if first is None or self._end.done():  # closed by another thread, perhaps while a function never comes back
             raise StopIteration
+        if self._choices is not None:
+            self._choices.note(first[1] - self._oldest())
         self._work.remove(first)
         result = first[0].result()
         self._fill()
@@ -312,11 +314,33 @@ class _Pool:
 
     def _fill(self) -> None:
         while self._more and len(self._work) < 2 * self._flow.calls:
-            pair = self._ahead.next(place for _, place in self._work)
-            if pair is None:
-                self._more = False
-            else:
-                self._put(*pair)
+            self._take()
+
+    def _take(self) -> None:
+        """One more element into work."""
+        pair = self._ahead.next(place for _, place in self._work)
+        if pair is None:
+            self._more = False
+        else:
+            self._put(*pair)
+
+    def _oldest(self) -> int:
+        return min(place for _, place in self._work)
+
+    def _candidates(self) -> list[tuple[Future[Element], int]]:
+        """What may come next: the oldest; in any order all, or the one that came when this was done before."""
+        if self._choices is None:
+            return [self._work[0]]
+        choice = self._choices.following()
+        if choice is None:
+            return list(self._work)
+        wanted = self._oldest() + choice
+        while self._work[-1][1] < wanted and self._more:
+            self._take()
+        found = [one for one in self._work if one[1] == wanted]
+        if not found and not self._end.done():
+            raise StateError("load_state_dict needs the data that the state was taken over, got fewer elements")
+        return found
 
     def _put(self, element: Element, place: int) -> None:
         if type(element[0]) is Hole:
@@ -328,7 +352,8 @@ class _Pool:
 
     def snapshot(self) -> State:
         """Where the input stands, which elements are in work, and what the first result was."""
-        return {**self._ahead.state([place for _, place in self._work]), "first": self._check.snapshot()}
+        state = {**self._ahead.state([place for _, place in self._work]), "first": self._check.snapshot()}
+        return state if self._choices is None else {**state, "choices": self._choices.snapshot()}
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""

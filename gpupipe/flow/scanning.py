@@ -24,7 +24,7 @@ from .elements import Cell, Wrapped, close, counts
 from .host import HostProgram, truth
 from .python_map import Calls, PythonFunction, SameSpecs
 from .sources import exact_cast
-from .state import State, as_number, below, damaged, drop, number, parts_of, replayed, snapshot
+from .state import State, as_number, below, damaged, drop, number, parts_of, replayed_input, snapshot
 from .windows import sifted
 
 __all__ = [
@@ -260,11 +260,11 @@ class UniqueFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         # What was seen may be large: it is gathered again by going through the elements.
-        def items() -> Iterator[Element]:
-            inner = self.source.open(at)
+        def items(begin: State) -> Iterator[Element]:
+            inner = self.source.open(at, below(begin))
             return Wrapped(self._first(inner, at), inner)
 
-        return replayed(items, at, state)
+        return replayed_input(items, at, state)
 
     def _first(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         seen: set[Any] = set()
@@ -391,7 +391,7 @@ class PadToCardinalityFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         # Under "replace" the last good element may be needed, which no state holds.
         if at.run.settings.on_error == "replace":
-            return replayed(lambda: _Padded(self, at, None), at, state)
+            return replayed_input(lambda begin: _Padded(self, at, begin), at, state)
         return _Padded(self, at, state)
 
 

@@ -29,6 +29,9 @@ __all__ = ["ShuffleFlow", "shuffled_order"]
 _DRAWS = 1024
 """Words of one block: its key is that of the pass and its number."""
 
+_AT_ONCE = 128
+"""Words that are handed out at once; between two of them a place in the input may be marked."""
+
 _NOTHING: Any = (None, 0)
 
 _BLOCKS = 16
@@ -65,7 +68,7 @@ class Draws:
         left: the next 32-bit words, the first one last.
     """
 
-    __slots__ = ("_at", "_epoch", "_key", "_seed", "left")
+    __slots__ = ("_at", "_epoch", "_key", "_seed", "_words", "left")
 
     def __init__(self, flow: ShuffleFlow, at: Context) -> None:
         self._seed = (
@@ -74,27 +77,35 @@ class Draws:
         self._epoch = at.epoch if flow.reshuffle else 0
         self._key = at.key if flow.reshuffle else at.outer
         self._at = 0
+        self._words: list[int] = []
         self.left: list[int] = []
 
     def snapshot(self) -> State:
         """How many blocks were drawn, and how many words of the last ones are left."""
-        return {"blocks": self._at, "left": len(self.left)}
+        return {"blocks": self._at, "left": len(self._words) + len(self.left)}
 
     def resume(self, state: State) -> None:
         """Go on behind that many words."""
         blocks, left = number(state, "blocks"), number(state, "left")
         if blocks:
             self._at = max(blocks - _BLOCKS, 0) if blocks > 1 else 0
-            self.left = self.more()[:left]
+            self._words = self._drawn()[:left]
 
     def more(self) -> list[int]:
-        """Draw the next words, when none are left."""
+        """The next words, when none are left: some of those that were drawn, so that somebody comes by now and then."""
+        if not self._words:
+            self._words = self._drawn()
+        self.left = self._words[-_AT_ONCE:]
+        del self._words[-_AT_ONCE:]
+        return self.left
+
+    def _drawn(self) -> list[int]:
         blocks = range(self._at, self._at + (_BLOCKS if self._at else 1))
         keys = np.array([mix64(self._key, block) for block in blocks], np.uint64)
         words = BatchRng(self._seed, self._epoch, keys, hash64("shuffle")).words(_DRAWS)
-        self.left = words.ravel()[::-1].tolist()
         self._at = blocks.stop
-        return self.left
+        drawn: list[int] = words.ravel()[::-1].tolist()
+        return drawn
 
 
 class Pass:
@@ -245,7 +256,7 @@ class Pass:
         return element
 
     def draw(self) -> list[int]:
-        """More words, and perhaps a mark: this is called once in some thousand elements."""
+        """More words, and perhaps a mark: this is called once in some elements."""
         self.mark()
         return self.draws.more()
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import base64
 import binascii
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import islice, repeat
 from operator import itemgetter, length_hint
 from typing import Any, Generic, TypeVar
@@ -26,6 +28,7 @@ from .base import Context, Element, Stream
 __all__ = [
     "ENDLESS",
     "REPLAYING",
+    "Choices",
     "Counted",
     "Late",
     "Numbered",
@@ -35,11 +38,13 @@ __all__ = [
     "below",
     "damaged",
     "drop",
+    "first_state",
     "integers_json",
     "late_json",
     "number",
     "parts_of",
     "replayed",
+    "replayed_input",
     "snapshot",
     "start_of",
     "these_integers",
@@ -185,11 +190,13 @@ class Counted(Iterator[Element]):
         items: the elements.
         inner: what to close.
         done: elements that were given before.
+        begin: the state of the items before the first one, where that says more than nothing.
     """
 
-    __slots__ = ("_inner", "_numbers")
+    __slots__ = ("_begin", "_inner", "_numbers")
 
-    def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0) -> None:
+    def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0, begin: State = None) -> None:
+        self._begin = begin
         self._numbers = Numbers(items, done)
         self._inner = items if inner is None else inner
 
@@ -201,7 +208,8 @@ class Counted(Iterator[Element]):
 
     def snapshot(self) -> State:
         """How many elements were given."""
-        return {"n": self._numbers.count}
+        n = self._numbers.count
+        return {"n": n} if self._begin is None else {"n": n, "begin": self._begin}
 
     def close(self) -> None:
         """Close what is below."""
@@ -238,6 +246,84 @@ class Numbered(Iterator[Element]):
     def snapshot(self) -> State:
         """The next position."""
         return {"n": self.position()}
+
+
+def replayed_input(open_: Callable[[State], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:
+    """The same where the elements are made of others, which may come in any order: then their state is kept too.
+
+    Args:
+        open_: opens the elements, from the begin or behind the state that they had there.
+        at: where.
+        state: where to go on.
+    """
+    inner = open_(state.get("begin") if isinstance(state, dict) else None)
+    items = Counted(inner, begin=first_state(inner, at))
+    if state is not None:
+        drop(iter(items), number(state, "n"), at)
+    return items
+
+
+def first_state(inner: Any, at: Context) -> State:
+    """The state of an input that was just opened: where elements come in any order it tells which came."""
+    return snapshot(inner) if at.run.any_order else None
+
+
+class Choices:
+    """Which of several elements came first, each time, so that a chain that goes on in the past takes the same ones.
+
+    Args:
+        state: what `snapshot` gave: choices to be followed.
+    """
+
+    __slots__ = ("_base", "_log", "_next")
+
+    def __init__(self, state: State = None) -> None:
+        self._log = array("Q", () if state is None else these_integers(state))
+        self._base = 0
+        self._next = 0  # of the log and what was cut off it
+
+    def following(self) -> int | None:
+        """The choice to be followed next; None where it is free."""
+        at = self._next - self._base
+        return self._log[at] if at < len(self._log) else None
+
+    def note(self, choice: int) -> None:
+        """What was chosen."""
+        if self._next - self._base == len(self._log):
+            self._log.append(choice)
+        self._next += 1
+        if len(self._log) > 2 * KEPT and self._next - self._base > 2 * KEPT:
+            del self._log[:KEPT]
+            self._base += KEPT
+
+    def snapshot(self) -> State:
+        """The choices from now on, known when they are written down."""
+        return _Since(self, self._next)
+
+    def since(self, place: int) -> State:
+        """The choices from a place on.
+
+        Raises:
+            StateError: it is too far back.
+        """
+        if place < self._base:
+            raise StateError(
+                f"state_dict needs the last {KEPT} choices of a step in any order, it needs more of them here"
+            )
+        return integers_json(self._log[place - self._base :])
+
+
+KEPT = 1 << 21
+"""Choices that are kept at least, 8 bytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Since(Late):
+    choices: Choices
+    place: int
+
+    def json(self) -> Any:
+        return self.choices.since(self.place)
 
 
 def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:

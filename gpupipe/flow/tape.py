@@ -14,7 +14,19 @@ from time import perf_counter
 
 from ..errors import StateError
 from .base import Context, Element, Flow
-from .state import REPLAYING, Numbered, Numbers, State, below, drop, integers_json, number, snapshot, these_integers
+from .state import (
+    REPLAYING,
+    Numbered,
+    Numbers,
+    State,
+    below,
+    drop,
+    first_state,
+    integers_json,
+    number,
+    snapshot,
+    these_integers,
+)
 
 __all__ = ["Ahead", "Place", "Tape", "chosen"]
 
@@ -58,7 +70,7 @@ class Tape:
         if self.counts_itself:
             self.items = iter(self.inner)
             self.pairs = ((element, element[2]) for element in self.items)
-        self._marks: list[tuple[int, State]] = [(begin, mark)]
+        self._marks: list[tuple[int, State]] = [(begin, first_state(self.inner, at) or mark)]
         self._cost = 0.0
         self._time = perf_counter()
         if state is not None:

@@ -29,7 +29,7 @@ from .forming import batch_of_holes, raised
 from .python_map import PythonFunction
 from .shuffle import keep
 from .stack import mismatch, one_dtype, pad_rows, stack_rows
-from .state import State, below, drop, number, replayed
+from .state import State, below, drop, number, replayed, replayed_input
 from .tape import Ahead, Tape
 
 __all__ = ["Buckets", "Datasets", "GroupFlow", "Groups", "HeldFlow", "RowsFlow", "WindowFlow", "int_of"]
@@ -165,7 +165,7 @@ class WindowFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         # Under "replace" the last good element may be needed, which no state holds.
         if at.run.settings.on_error == "replace":
-            return replayed(lambda: _Windows(self, at, None), at, state)
+            return replayed_input(lambda begin: _Windows(self, at, begin), at, state)
         return _Windows(self, at, state)
 
     def window(self, rows: list[Element], at: Context, number: int) -> Element:
@@ -418,7 +418,7 @@ class GroupFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         if at.run.settings.on_error == "replace":  # as in `WindowFlow`
-            return replayed(lambda: _Grouped(self, at, None), at, state)
+            return replayed_input(lambda begin: _Grouped(self, at, begin), at, state)
         return _Grouped(self, at, state)
 
     @property
@@ -541,7 +541,7 @@ class RowsFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         if at.run.settings.on_error == "replace":  # as in `WindowFlow`
-            return replayed(lambda: _Rows(self, at, None), at, state)
+            return replayed_input(lambda begin: _Rows(self, at, begin), at, state)
         return _Rows(self, at, state)
 
     def batch(self, rows: list[Element]) -> Element:

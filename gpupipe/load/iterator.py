@@ -38,6 +38,7 @@ from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
+from ..plan.order import any_order, stateless
 from ..ragged import Ragged
 from ..spec import Compound, DatasetSpec, Structure, map_structure
 from ..transform.pool import ENDINGS
@@ -79,6 +80,7 @@ class DatasetIterator(Iterator[Any]):
         self._delivered = 0
         self._noted: Counter[int] = Counter()  # keys of bad elements that were noted before that state
         self._in_epoch = 0  # elements delivered in this epoch
+        self._uneven = False  # elements of this epoch failed, so shards cannot be shared out anew
         self._loaded = False  # a state was loaded, and its epoch is not open yet
         self._begin_at: int | None = None  # elements of the whole in front of those that shards share anew
         self._left_before = 0  # bad elements that were left out before the state that was loaded
@@ -273,12 +275,20 @@ class DatasetIterator(Iterator[Any]):
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
         if self._run is not None and RUNNING.get() is self._run:
             raise _inside("state_dict")
+        settings = self._settings
+        why = stateless(self._chain.plan, settings.deterministic, settings.on_error == "replace")
+        if why is not None:
+            raise StateError(f"state_dict needs elements that come in a fixed order, and {why}")
         with self._lock:
             if self._busy:
                 raise _inside("state_dict")
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             head = self._chain.head()
+            if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
+                self.epoch = next(self._epochs, None)
+                if self.epoch is not None:
+                    self._epochs = chain((self.epoch,), self._epochs)
             left_out, noted = self._left_before, list(self._noted.elements())
             if self._run is not None and self.epoch is not None:
                 left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
@@ -304,7 +314,7 @@ class DatasetIterator(Iterator[Any]):
             return None
         shard = found.node
         elements = None
-        if self._settings.on_error == "replace" or not (self.left_out or self.errors):
+        if not self._uneven and (self._settings.on_error == "replace" or not (self.left_out or self.errors)):
             elements = (self._begin_at or 0) + shard.shards * found.rows * self._in_epoch
         return {"shards": shard.shards, "index": shard.index, "elements": elements}
 
@@ -334,9 +344,18 @@ class DatasetIterator(Iterator[Any]):
         with self._lock:
             if self._run is not None or self._done or self._state is not None:
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
+            states = list(state) if isinstance(state, (list, tuple)) else [state]
+            moves = [
+                resharded(self._plan, one) if isinstance(one, dict) and self._moves(one) else None for one in states
+            ]
+            for one, move in zip(states, moves, strict=True):
+                self._chain.check(one, move is not None)
+            if len({one.get("epoch") for one in states}) > 1:
+                raise StateError(
+                    "load_state_dict needs states of one epoch, got several; save them after the same step"
+                )
             given = one_of(state)
-            moved = resharded(self._plan, given) if isinstance(given, dict) and self._moves(given) else None
-            given = self._chain.check(given, moved is not None)
+            moved = moves[0] if given is states[0] else None
             epoch, ended = given.get("epoch"), bool(given.get("ended"))
             counts = [as_number(given.get(name), name) for name in ("delivered", "left_out", "in_epoch")]
             if epoch is not None:
@@ -350,6 +369,8 @@ class DatasetIterator(Iterator[Any]):
             if moved is not None:
                 self._in_epoch, ended = 0, False
             self._loaded, self.epoch = epoch is not None, epoch
+            shard = given.get("shard")
+            self._uneven = isinstance(shard, dict) and shard.get("elements") is None
             self._learned = types_from_json(given.get("types"))
             self._noted = keys_from_json(given.get("noted"))
             if ended:
@@ -383,7 +404,7 @@ class DatasetIterator(Iterator[Any]):
         if self._loaded:
             self._loaded, noted = False, self._noted
         else:
-            self._in_epoch, self._begin_at, self._plan = 0, None, self._chain.plan
+            self._in_epoch, self._begin_at, self._plan, self._uneven = 0, None, self._chain.plan, False
         if self._run is None:
             run = Run(self._settings)
             run.bad.begin()
@@ -395,6 +416,7 @@ class DatasetIterator(Iterator[Any]):
             weakref.finalize(self, _collected, run)
         self._run.epoch = epoch
         self._run.bad.before = noted
+        self._run.any_order = any_order(self._plan, self._settings.deterministic)
         self._share = self._run.bad.counts_good
         at = Context(self._run, epoch)
         lowered = lower(self._plan, self._settings, at, self._learned)

@@ -132,7 +132,7 @@ class Chain:
                     f"use the same options"
                 )
         code = state.get("code")
-        if code is not None and mine["code"] is not None and code != mine["code"]:
+        if not other_shards and code is not None and mine["code"] is not None and code != mine["code"]:
             logger.warning(
                 "load_state_dict: a Python function of the chain, or data that it uses, is not what it was when the "
                 "state was made; the elements that follow are made by the present one"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..extract.waiting import LIMITS
 from ..flow.base import Context, Run
 from ..flow.indexed import ItemsFlow, SelectFlow, access
 from ..flow.python_map import PythonFunction, PythonMapFlow
@@ -77,9 +78,11 @@ def _counted(node: Node, settings: Settings) -> int:
     from .lower import Lowerer
 
     run = Run(settings)
+    limits = LIMITS.set(run.limits)
     try:
         flow = Lowerer(settings, Placer(settings, dry=True), None).run(node).flow
         size = access(flow, Context(run)).size
         return INFINITE if size == ENDLESS else size
     finally:
         run.close()
+        LIMITS.reset(limits)

@@ -284,6 +284,10 @@ def odd_jpegs(exif: bytes) -> Iterator[bytes]:
     yield start + b"x" + sized
     yield start + sized[:9]
     yield start
+    for revision, transform, channels in ((1, 0, 3), (2, 1, 3), (9, 77, 3), (1, 2, 4), (0, 1, 4), (1, 9, 1)):
+        jfif = b"\xff\xe0\0\x10JFIF\0" + bytes((revision,)) + bytes(8)
+        adobe = b"\xff\xee\0\x0eAdobe" + bytes(6) + bytes((transform,))
+        yield start + jfif + adobe + frame_of(6, 8, channels) + scan + end
     blocks = [exif, exif[:20], b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"http://ns", b"Exif\0\0XX*\0"]
     blocks.append(exif[:6] + b"II*\0\x08\0\0\0" + b"\2\0" + struct.pack("<HHIH2x", 1, 3, 1, 9) * 2)
     blocks += [b"Exif\0\0" + directory(order, tag, kind, value) for order, tag, kind, value in DIRECTORIES]

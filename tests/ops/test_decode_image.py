@@ -95,7 +95,7 @@ def test_damaged_png_data_is_a_data_error() -> None:
     at = data.index(b"IDAT") + 20
     data[at : at + 40] = bytes(40)
 
-    with pytest.raises(DecodeError, match="damaged png"):
+    with pytest.raises(DecodeError, match="damaged PNG: the checksum of its IDAT"):
         ops.decode_png(bytes(data), channels=3)
 
 

@@ -1,0 +1,324 @@
+"""Which damaged images are bad depends neither on the executor nor on a fused crop; a look for places ends in time."""
+
+from __future__ import annotations
+
+import io
+import logging
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.errors import DecodeError, RecordError
+from gpupipe.extract import storage
+from gpupipe.extract.decode import decode
+from gpupipe.extract.headers import without_header_warnings
+from gpupipe.extract.index import INDEXES
+from gpupipe.extract.storage import LOCAL
+from gpupipe.transform.choose import has_dali
+from tests.chains.data import on
+
+Array = npt.NDArray[np.uint8]
+
+needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "gpupipe")
+
+
+def encoded(number: int, kind: str, mode: str = "RGB", **how: Any) -> bytes:
+    """A small image, another for every number."""
+    pixels = np.random.default_rng(number).integers(0, 256, (4 + number % 3, 5, 3), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).resize((20, 16 + number % 9)).convert(mode).save(stream, kind, **how)
+    return stream.getvalue()
+
+
+def changed(data: bytes, at: int, new: bytes | int) -> bytes:
+    """The same with other bytes at a place; negative numbers count from the end."""
+    at %= len(data)
+    new = bytes([new]) if isinstance(new, int) else new
+    return data[:at] + new + data[at + len(new) :]
+
+
+def summed(png: bytes) -> bytes:
+    """A PNG with the right checksums."""
+    out, at = bytearray(png), 8
+    while at + 12 <= len(out):
+        length = int.from_bytes(out[at : at + 4], "big")
+        out[at + 8 + length : at + 12 + length] = struct.pack(">I", zlib.crc32(out[at + 4 : at + 8 + length]))
+        at += 12 + length
+    return bytes(out)
+
+
+def tag(data: bytes, number: int, field: int, value: int) -> bytes:
+    """A TIFF with another number (field 0), type (2), count (4) or value (8) of one of its tags."""
+    (at,) = struct.unpack_from("<I", data, 4)
+    (count,) = struct.unpack_from("<H", data, at)
+    places = range(at + 2, at + 2 + 12 * count, 12)
+    place = next(place for place in places if struct.unpack_from("<H", data, place) == (number,))
+    return changed(data, place + field, struct.pack("<H" if field <= 2 else "<I", value))
+
+
+def whole(x: Any) -> Any:
+    return ops.decode_image(x["data"], channels=3), x["number"]
+
+
+def cropped(x: Any) -> Any:
+    return ops.random_resized_crop(ops.decode_image(x["data"], channels=3), (8, 8)), x["number"]
+
+
+def delivered(files: Sequence[bytes], function: Callable[[Any], Any], executor: str, batch: int) -> dict[int, Array]:
+    """The images that are not bad, by their numbers."""
+    ds = gp.Dataset.from_tensor_slices({"data": list(files), "number": np.arange(len(files))}).map(function)
+    with ds.batch(batch).with_options(on(executor, on_error="skip")).iterator(0) as items:
+        return {
+            int(number): np.asarray(image)
+            for images, numbers in items
+            for image, number in zip(images, numbers, strict=True)
+        }
+
+
+def agreed(files: Sequence[bytes], most: int = 0) -> dict[int, Array]:
+    """What all executors deliver of these; they must agree on which, and on the pixels within `most`."""
+    numpy, dali = (delivered(files, whole, executor, 1) for executor in ("numpy", "dali"))
+    for executor, batch in (("numpy", 5), ("dali", 7)):
+        assert sorted(delivered(files, cropped, executor, batch)) == sorted(numpy)
+    assert sorted(dali) == sorted(numpy)
+    for number, image in numpy.items():
+        assert image.shape == dali[number].shape
+        assert np.abs(image.astype(int) - dali[number]).max() <= most, number
+    return numpy
+
+
+JPEG, CMYK = encoded(1, "JPEG"), encoded(1, "JPEG", "CMYK", subsampling=0)
+PNG, BMP, TIFF = encoded(1, "PNG"), encoded(1, "BMP"), encoded(1, "TIFF")
+EXIF = Image.Exif()
+EXIF[274] = 1
+PNG_EXIF = encoded(1, "PNG", exif=EXIF)
+WEBP, WEBP_EXIF = encoded(1, "WEBP"), encoded(1, "WEBP", exif=EXIF)
+ADOBE = CMYK.index(b"Adobe") + 11
+
+# What libjpeg only warns of, or simplejpeg has no name for: an image like the undamaged one beside it.
+HARMLESS: dict[str, tuple[bytes, bytes]] = {
+    "JFIF 9.01": (changed(JPEG, 11, 9), JPEG),
+    "JFIF 2.01": (changed(JPEG, 11, 2), JPEG),
+    "JFIF 0.01": (changed(JPEG, 11, 0), JPEG),
+    "Adobe 1 of four channels": (changed(CMYK, ADOBE, 1), changed(CMYK, ADOBE, 2)),
+    "Adobe 77 of four channels": (changed(CMYK, ADOBE, 77), changed(CMYK, ADOBE, 2)),
+    "Adobe 9 of three channels": (JPEG[:2] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09" + JPEG[20:], JPEG),
+    "JFIF and Adobe": (
+        JPEG[:2] + changed(JPEG[2:20], 9, 5) + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09" + JPEG[20:],
+        JPEG,
+    ),
+    "PNG eXIf": (changed(PNG_EXIF, PNG_EXIF.index(b"eXIf") + 5, 0x99), PNG_EXIF),
+}
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "PNG IDAT length": (changed(PNG, PNG.index(b"IDAT") - 4, 1), "truncated PNG"),
+    "PNG IDAT length + 1": (changed(PNG, PNG.index(b"IDAT") - 1, PNG[PNG.index(b"IDAT") - 1] ^ 1), "PNG"),
+    "PNG IDAT checksum": (
+        changed(PNG, PNG.index(b"IDAT") + 30, PNG[PNG.index(b"IDAT") + 30] ^ 1),
+        "checksum of its IDAT",
+    ),
+    "PNG unknown chunk": (summed(changed(PNG, PNG.index(b"IDAT"), b"IDAX")), "unknown chunk b'IDAX'"),
+    "PNG without IDAT": (PNG[:33] + PNG[-12:], "0 bytes of pixels"),
+    "PNG interlace": (summed(changed(PNG, 28, 7)), "valid IHDR"),
+    "PNG bits": (summed(changed(PNG, 24, 4)), "valid IHDR"),
+    "BMP data offset": (changed(BMP, 11, 1), "truncated BMP"),
+    "BMP data in the header": (changed(BMP, 10, 20), "its pixels begin at byte 20"),
+    "BMP header size": (changed(BMP, 14, 41), "41 bytes long"),
+    "BMP 16 bits": (changed(BMP, 28, 16), "16 bits, compression 0"),
+    "BMP compression": (changed(BMP, 30, 1), "24 bits, compression 1"),
+    "BMP masks": (changed(changed(encoded(1, "BMP", "RGBA"), 28, b"\x20\0\3"), 54, 9), "its masks are"),
+    "BMP palette": (changed(encoded(1, "BMP", "P"), 46, b"\1\2"), "a palette of 513 colours"),
+    "TIFF order of tags": (tag(TIFF, 278, 0, 5), "its tag 5 behind 277"),
+    "TIFF type of the bits": (tag(TIFF, 258, 2, 4), "tag 258 is 3 of type 4"),
+    "TIFF planes": (tag(TIFF, 284, 8, 2), "planes 2"),
+    "TIFF compression": (tag(TIFF, 259, 8, 34925), "got number 34925"),
+    "TIFF strip beyond the end": (tag(TIFF, 273, 8, 1 << 20), "truncated TIFF"),
+    "TIFF strip length": (tag(TIFF, 279, 8, 5), "part 0 has 5 bytes"),
+    "TIFF rows of a strip": (tag(TIFF, 278, 8, 1), "parts, has 1 offsets"),
+    "TIFF channels": (tag(TIFF, 277, 8, 2), "TIFF"),
+    "WebP chunk beyond the end": (changed(WEBP, 17, 0xFF), "ends behind byte"),
+    "WebP chunk too short": (changed(WEBP, 16, WEBP[16] ^ 4 if WEBP[16] & 4 else WEBP[16] - 4), "its parts end"),
+    "WebP frame": (changed(WEBP, 20, WEBP[20] | 1), "does not begin as a key frame"),
+    "WebP flags": (changed(WEBP_EXIF, 20, 9), "flags 09"),
+    "WebP canvas": (changed(WEBP_EXIF, 24, 40), "its frame is 20x17"),
+}
+
+
+@needs_dali
+def test_what_is_harmless_is_delivered_with_the_same_pixels() -> None:
+    damaged, whole_ones = zip(*HARMLESS.values(), strict=True)
+
+    images, plain = agreed(damaged, 2), agreed(whole_ones, 2)
+
+    assert sorted(images) == list(range(len(HARMLESS)))
+    for number, name in enumerate(HARMLESS):
+        np.testing.assert_array_equal(images[number], plain[number], err_msg=name)
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_harmless_is_decoded_without_dali(name: str) -> None:
+    damaged, like = HARMLESS[name]
+
+    assert damaged != like
+    np.testing.assert_array_equal(decode(damaged), decode(like))
+
+
+def test_a_header_that_is_cut_has_no_warnings_to_take_away() -> None:
+    frame = next(at for at in range(len(JPEG)) if JPEG[at : at + 2] == b"\xff\xc0")
+    end = frame + 2 + int.from_bytes(JPEG[frame + 2 : frame + 4], "big")
+
+    assert without_header_warnings(JPEG) is None
+    assert without_header_warnings(JPEG[:2] + JPEG[frame:end] + b"\xff\xe0\0\x10JFIF\0") is None
+    assert without_header_warnings(JPEG[:2] + JPEG[frame:end] + b"\xff\xee\0\x0eAdobe") is None
+
+
+@needs_dali
+def test_sampling_without_a_name_is_decoded() -> None:
+    assert len(agreed([encoded(n, "JPEG", "CMYK", subsampling=2) for n in range(6)], 2)) == 6
+
+
+@needs_dali
+def test_a_bmp_in_runs_is_decoded() -> None:
+    runs = b"".join(bytes((8, row, 8, row + 100, 0, 0)) for row in range(16)) + b"\0\1"
+    colours = np.random.default_rng(1).integers(0, 256, (256, 4), dtype=np.uint8)
+    start = 54 + colours.nbytes
+    head = struct.pack(
+        "<2sIIIIiiHHIIiiII", b"BM", start + len(runs), 0, start, 40, 16, 16, 1, 8, 1, len(runs), 0, 0, 0, 0
+    )
+
+    images = agreed([head + colours.tobytes() + runs, head + colours.tobytes() + runs[:40]])
+
+    assert list(images) == [0]
+    np.testing.assert_array_equal(images[0][15, 7], colours[0, 2::-1])
+    np.testing.assert_array_equal(images[0][0, 8], colours[115, 2::-1])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_broken_structure_is_refused_with_its_reason(name: str) -> None:
+    data, reason = REFUSED[name]
+
+    with pytest.raises(DecodeError) as error:
+        decode(data)
+
+    assert reason in str(error.value)
+
+
+def test_a_structure_of_endless_parts_is_refused() -> None:
+    ring = tag(TIFF, 256, 0, 256)
+    (at,) = struct.unpack_from("<I", ring, 4)
+    (count,) = struct.unpack_from("<H", ring, at)
+    ring = changed(ring, at + 2 + 12 * count, struct.pack("<I", at))
+    chunks = PNG[:33] + summed(PNG[:8] + b"\0\0\0\0tEXt\0\0\0\0")[8:] * 100_001 + PNG[33:]
+
+    for data, reason in ((ring, "ring"), (chunks, "first 100000 chunks")):
+        with pytest.raises(DecodeError, match=reason):
+            decode(data)
+
+
+@needs_dali
+def test_a_broken_structure_is_refused_before_any_executor() -> None:
+    assert agreed([data for data, _ in REFUSED.values()]) == {}
+
+
+KINDS: dict[str, tuple[list[Callable[[int], bytes]], int, int]] = {  # makers, bytes of headers, tolerance
+    "JPEG": (
+        [
+            lambda n: encoded(n, "JPEG"),
+            lambda n: encoded(n, "JPEG", subsampling=0),
+            lambda n: encoded(n, "JPEG", "L"),
+            lambda n: encoded(n, "JPEG", "CMYK"),
+            lambda n: encoded(n, "JPEG", progressive=True),
+        ],
+        200,
+        2,
+    ),
+    "PNG": ([lambda n, m=m: encoded(n, "PNG", m) for m in ("RGB", "P", "L", "RGBA", "1")], 60, 0),  # type: ignore[misc]
+    "BMP": ([lambda n, m=m: encoded(n, "BMP", m) for m in ("RGB", "L", "RGBA", "1")], 60, 0),  # type: ignore[misc]
+    "TIFF": ([lambda n, m=m: encoded(n, "TIFF", m) for m in ("RGB", "L", "RGBA")], 240, 0),  # type: ignore[misc]
+    "WEBP": ([lambda n: encoded(n, "WEBP"), lambda n: encoded(n, "WEBP", exif=EXIF)], 60, 0),
+}
+
+
+def flipped(kind: str, number: int) -> bytes:
+    """An image with one odd byte in its headers, or with a few flipped bits anywhere."""
+    makers, headers, _ = KINDS[kind]
+    rng = np.random.default_rng([5, number])
+    data = bytearray(makers[number % len(makers)](number))
+    if number % 4:
+        data[int(rng.integers(2, headers))] = int(rng.integers(256))
+    else:
+        for _ in range(int(rng.integers(1, 5))):
+            data[int(rng.integers(2, len(data)))] ^= 1 << int(rng.integers(8))
+    return bytes(data)
+
+
+@needs_dali
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_executors_agree_on_a_sample_of_damage(kind: str) -> None:
+    files = [flipped(kind, number) for number in range(240)]
+
+    images = agreed(files, KINDS[kind][2])
+
+    assert len(images) < len(files)
+    assert images or kind == "PNG"  # whose checksums find all
+
+
+# ---- a file that stalls while places are looked for
+
+
+@pytest.fixture
+def stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gp.Dataset]:
+    """Five records in a file that does not answer before the test is over."""
+    LOCAL.close()
+    INDEXES.clear()
+    path = tmp_path / "a.tfrecord"
+    with gp.io.TFRecordWriter(str(path)) as writer:
+        for i in range(5):
+            writer.write(b"%d" % i)
+    gate, real = threading.Event(), storage._pread
+
+    def late(*args: Any) -> Any:
+        gate.wait(20)
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_pread", late)
+        yield gp.TFRecordDataset([str(path)]).with_options(gp.Options(read_timeout=0.03))
+        gate.set()
+    LOCAL.close()
+    INDEXES.clear()
+
+
+USES: dict[str, tuple[Callable[[gp.Dataset], Any], Any]] = {  # the file is one bad element
+    "len": (len, 1),
+    "slice": (lambda ds: len(ds[:-1]), 0),
+    "split": (lambda ds: [len(part) for part in ds.split([0.5, 0.5])], [1, 0]),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_looks_for_places_gives_up_a_file_that_stalls(stalled: gp.Dataset, use: str) -> None:
+    function, answer = USES[use]
+
+    assert function(stalled) == answer
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_an_element_of_a_file_that_stalls_is_its_error(stalled: gp.Dataset, place: int) -> None:
+    with pytest.raises(RecordError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
+        stalled[place]
