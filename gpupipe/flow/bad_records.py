@@ -45,6 +45,9 @@ LINE = 64 << 10
 RECORDS = 5_000_000
 """Records of a manifest, about 200 bytes each in memory."""
 
+TORN = b'{"file": '
+"""How a line begins; one that does not end was cut off when the disk was full."""
+
 Action = Literal["left out", "replaced", "raised"]
 _ACTIONS = ("left out", "replaced", "raised")
 _NUMBER = re.compile(r"\b\d+\b")
@@ -212,7 +215,7 @@ def line_of(record: BadRecord) -> bytes:
 
 def _appended(path: str) -> int:
     _check_regular(path, "error_manifest")
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
 
 
 def _check_regular(path: str, option: str) -> None:
@@ -238,6 +241,10 @@ def _append(path: str, line: bytes) -> None:
     """
     file = _appended(path)
     try:
+        if size := os.fstat(file).st_size:
+            os.lseek(file, size - 1, os.SEEK_SET)
+            if os.read(file, 1) != b"\n":  # half a line is there, from a disk that was full
+                line = b"\n" + line
         while line:  # less than all of it is written where the disk is full; the next call then says so
             line = line[os.write(file, line) :]
     finally:
@@ -297,7 +304,9 @@ def read_manifest(path: str) -> KnownBad:
                     raise _refused(path, number, f"more than {RECORDS} records")
                 if len(line) > LINE:
                     raise _refused(path, number, f"a line of more than {LINE} bytes")
-                if line.strip():
+                if line.startswith(TORN) and not line.rstrip().endswith(b"}"):
+                    logger.warning("%s: line %d is torn, as a full disk leaves it; it is passed over", path, number)
+                elif line.strip():
                     known.add(record_of(line, path, number))
     except OSError as error:
         raise PlanError(f"Options.bad_records needs a manifest, got {path!r}: {error.strerror}") from error

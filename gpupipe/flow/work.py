@@ -169,7 +169,7 @@ class Work:
                 bad = {row: error.of_row(row) for row in error.rows}
                 if not bad or group.order is None:
                     return Job(group, values, [], error, bad)
-                make_holes(group, bad)
+                make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
 
     def _split(self, feed: Feed, values: BatchValues) -> list[Feed]:
         """A batch that the executor has no room for, or whose images would not fit the device budget, runs in parts."""
@@ -348,7 +348,7 @@ class Work:
     def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
         """A group that keeps its places, to be run again without its bad rows."""
         if group.order is not None:
-            make_holes(group, bad)
+            make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
             return [self._prepare(group)]
         # The rows of a batch that the user made, or that something is zipped to: nothing fills it up from behind.
         rows = group.rows
@@ -424,10 +424,7 @@ def _unraised(element: Element) -> Element:
 def make_holes(group: Group, bad: dict[int, DataError]) -> None:
     """Turn bad rows of a group that keeps its places into holes."""
     rows = group.rows
-    holes = {
-        i: (Hole(locate(error, rows[i][1], rows[i][2], "transform")), rows[i][1], rows[i][2])
-        for i, error in bad.items()
-    }
+    holes = {i: (Hole(error), rows[i][1], rows[i][2]) for i, error in bad.items()}
     kept = [i for i in range(len(rows)) if i not in holes]
     if group.order is not None:
         moved = {old: new for new, old in enumerate(kept)}

@@ -754,7 +754,7 @@ LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s
         (json.dumps(LINE | {"file": "a\0b"}).encode(), "a file name"),
         (json.dumps(LINE | {"unit": "mile"}).encode(), "a unit"),
         (json.dumps(LINE | {"action": "eaten"}).encode(), "an action"),
-        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[:40].encode(), "no JSON in line 3"),
+        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[1:40].encode(), "no JSON in line 3"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -1015,3 +1015,35 @@ def test_a_fifo_is_no_manifest(option: str, tmp_path: Path) -> None:
     ds = gp.Dataset.range(3).with_options(gp.Options(**{option: str(tmp_path / "fifo")}))  # type: ignore[arg-type]
     with pytest.raises(gp.PlanError, match=f"{option} needs a regular file"):
         next(iter(ds))
+
+
+def test_a_torn_line_of_a_manifest_costs_that_line_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manifest = tmp_path / "bad.jsonl"
+    ds = gp.Dataset.range(20).map(_fifths_fail)
+
+    def bad(**options: Any) -> list[int | None]:
+        with iter(ds.with_options(gp.Options(on_error="skip", **options))) as items:
+            list(items)
+            return [record.offset for record in items.errors]
+
+    bad(error_manifest=str(manifest))
+    manifest.write_bytes(manifest.read_bytes()[:-30])
+    assert bad(error_manifest=str(manifest)) == [2, 7, 12, 17]
+    lines = manifest.read_bytes().splitlines()
+    assert len(lines) == 8
+    assert json.loads(lines[4])["offset"] == 2
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        assert bad(bad_records=str(manifest)) == [2, 7, 12, 17]
+    assert "line 4 is torn" in caplog.text
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_the_stage_of_a_bad_image_is_the_decoder_in_every_chain(backend: Any) -> None:
+    if backend == "dali":
+        pytest.importorskip("nvidia.dali")
+    data = [photograph(0), BAD["DQT removed"](1), photograph(2)]
+    ds = gp.Dataset.from_tensor_slices(data).map(lambda e: ops.resize(ops.decode_jpeg(e, channels=3), (6, 6)))
+    for chain in (ds, ds.batch(2), ds.padded_batch(2), ds.cache().batch(2), ds.window(2)):
+        with iter(chain.with_options(gp.Options(device="cpu", backend=backend, on_error="skip"))) as items:
+            list(items)
+            assert [record.stage for record in items.errors] == ["decode_jpeg"]
