@@ -344,13 +344,13 @@ class DatasetIterator(Iterator[Any]):
         with self._lock:
             if self._run is not None or self._done or self._state is not None:
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
-            states = list(state) if isinstance(state, (list, tuple)) else [state]
+            states: list[Any] = list(state) if isinstance(state, (list, tuple)) else [state]
             moves = [
                 resharded(self._plan, one) if isinstance(one, dict) and self._moves(one) else None for one in states
             ]
             for one, move in zip(states, moves, strict=True):
                 self._chain.check(one, move is not None)
-            if len({one.get("epoch") for one in states}) > 1:
+            if len({one.get("epoch") for one in states if isinstance(one, dict)}) > 1:
                 raise StateError(
                     "load_state_dict needs states of one epoch, got several; save them after the same step"
                 )
