@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import threading
+import time
 from collections import Counter, deque
 from itertools import islice
 from typing import Any, Literal
@@ -130,7 +131,12 @@ class BadRecords:
     @staticmethod
     def _create(path: str) -> None:
         try:
-            os.close(_appended(path))
+            file = _appended(path)
+            try:
+                if _is_torn(file):
+                    os.write(file, b"\n")
+            finally:
+                os.close(file)
         except OSError as error:
             folder = os.path.dirname(path)
             missing = "" if os.path.isdir(folder) else f"; create the folder {folder} first"
@@ -233,6 +239,19 @@ def _check_regular(path: str, option: str) -> None:
         raise PlanError(f"Options.{option} needs a regular file, got {path!r}, which is none")
 
 
+def _is_torn(file: int) -> bool:
+    """Whether a manifest ends with half a line, as a full disk leaves it; not one that somebody is writing just now."""
+    sizes = []
+    for pause in (0.0, 0.05):
+        time.sleep(pause)
+        size = os.fstat(file).st_size
+        os.lseek(file, max(size - 1, 0), os.SEEK_SET)
+        if os.read(file, 1) in (b"\n", b""):
+            return False
+        sizes.append(size)
+    return sizes[0] == sizes[1]
+
+
 def _append(path: str, line: bytes) -> None:
     """Append with one call, which the system does not mix with another's.
 
@@ -241,10 +260,6 @@ def _append(path: str, line: bytes) -> None:
     """
     file = _appended(path)
     try:
-        if size := os.fstat(file).st_size:
-            os.lseek(file, size - 1, os.SEEK_SET)
-            if os.read(file, 1) != b"\n":  # half a line is there, from a disk that was full
-                line = b"\n" + line
         while line:  # less than all of it is written where the disk is full; the next call then says so
             line = line[os.write(file, line) :]
     finally:
