@@ -43,6 +43,10 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
                     raise mismatch(leaf, shape, np.shape(row), elements[0], elements[i], who)
         if first.dtype == object:
             return np.stack(column)
+    elif len(kinds) > 1:  # a number, and arrays behind it
+        i = next((i for i, row in enumerate(column) if np.shape(row) != np.shape(first)), 0)
+        if i:
+            raise mismatch(leaf, np.shape(first), np.shape(column[i]), elements[0], elements[i], who)
     out = np.array(column)
     if out.dtype == object:
         shapes = [np.shape(row) for row in column]

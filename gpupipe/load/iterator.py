@@ -281,7 +281,10 @@ class DatasetIterator(Iterator[Any]):
             raise StateError(f"state_dict needs elements that come in a fixed order, and {why}")
         with self._lock:
             if self._busy:
-                raise _inside("state_dict")
+                raise PlanError(
+                    "state_dict() needs to be called from outside, between two elements, got a call while next() runs, by "
+                    "a function of the chain or a signal handler; let the handler set a flag, and look at it after next()"
+                )
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             head = self._chain.head()
@@ -375,7 +378,11 @@ class DatasetIterator(Iterator[Any]):
             self._noted = keys_from_json(given.get("noted"))
             if ended:
                 self.epoch = next(self._epochs, None)
-                self._done = self._ended = True
+                following = next(self._epochs, None)
+                if following is None:
+                    self._done = self._ended = True
+                else:  # there were fewer epochs then
+                    self._epochs, self._state, self._loaded = chain((following,), self._epochs), None, False
 
     def _moves(self, given: dict[str, Any]) -> bool:
         """Whether a state is of another number of shards, or of another of them."""

@@ -162,3 +162,11 @@ def test_unbatch_of_unequal_leaves_is_an_error() -> None:
     dataset = Dataset.range(2).map(lambda x: (np.zeros(2), np.zeros(2 + int(x)))).unbatch()
 
     assert outcomes(dataset) == [(0, 0), (0, 0), "error"]
+
+
+def test_a_number_and_an_array_do_not_stack() -> None:
+    numbers = Dataset.range(3).map(lambda x: np.asarray(x) + 0, traced=False)
+    arrays = Dataset.range(3).map(lambda x: np.zeros(2, np.int64), traced=False)
+
+    assert outcomes(numbers.concatenate(arrays).batch(2)) == [[0, 1], "error", [[0, 0], [0, 0]]]
+    assert outcomes(arrays.concatenate(numbers).batch(2)) == [[[0, 0], [0, 0]], "error", [1, 2]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -489,3 +491,37 @@ def test_a_function_of_the_chain_cannot_ask_for_the_state(prefetch: bool) -> Non
     items = iter(ds.prefetch(1).map(noted) if prefetch else ds)
     with items, pytest.raises(gp.DataError, match=r"state_dict\(\) needs to be called from outside"):
         next(items)
+
+
+def test_more_epochs_follow_an_end_that_was_saved() -> None:
+    ds = gp.Dataset.range(7).shuffle(4)
+    with ds.epochs(5) as items:
+        whole = taken(items)
+    with ds.epochs(3) as items:
+        taken(items)
+        state = through_json(items.state_dict())
+    with ds.epochs(5) as items:
+        items.load_state_dict(state)
+        assert taken(items) == whole[21:]
+
+
+def test_a_signal_handler_is_told_when_to_ask() -> None:
+    def asks(signum: int, frame: Any) -> None:
+        items.state_dict()
+
+    def waits(x: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return np.asarray(x)
+
+    before = signal.signal(signal.SIGUSR1, asks)
+    try:
+        items = iter(gp.Dataset.range(4).batch(2).map(waits, spec=gp.TensorSpec((None,), "int64")))
+        with (
+            items,
+            pytest.raises(
+                gp.GpupipeError, match=r"state_dict\(\) needs to be called from outside, between two elements"
+            ),
+        ):
+            next(items)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
