@@ -282,8 +282,8 @@ class DatasetIterator(Iterator[Any]):
         with self._lock:
             if self._busy:
                 raise PlanError(
-                    "state_dict() needs to be called from outside, between two elements, got a call while next() runs, by "
-                    "a function of the chain or a signal handler; let the handler set a flag, and look at it after next()"
+                    "state_dict() needs to be called from outside, between two elements, got a call while next() runs, "
+                    "by a function of the chain or a signal handler; let a handler set a flag to look at after next()"
                 )
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
