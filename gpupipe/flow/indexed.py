@@ -460,19 +460,23 @@ class SelectFlow:
     order: Order
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        return _Selected(self, at, 0, 1, state)
+        return _ByPlace(lambda given: _selected(self, at, given, 1), at, state)
 
 
-class _Selected(Iterator[Element]):
-    """Every `step`-th element of the order from `start` on. Nothing happens before the first is asked for.
+class _ByPlace(Iterator[Element]):
+    """Elements from a place on. Its state is how many were given, and how many errors behind the last of them.
 
-    Its state is how many elements were given, and how many errors behind the last of them.
+    Args:
+        begin: gives the elements without the first so many.
+        at: where they are opened.
+        state: where to go on.
     """
 
-    def __init__(self, flow: SelectFlow, at: Context, start: int, step: int, state: State = None) -> None:
+    def __init__(self, begin: Callable[[int], Iterator[Element]], at: Context, state: State) -> None:
         self._given = 0 if state is None else number_of(state, "n")
         self._errors = 0
-        self._items = self._elements(flow, at, start + self._given * step, step)
+        self._inner = begin(self._given)
+        self._items = self._counted()
         if state is not None:
             drop(self._items, number_of(state, "errors"), at)
 
@@ -482,30 +486,36 @@ class _Selected(Iterator[Element]):
     def __next__(self) -> Element:
         return next(self._items)
 
-    def _elements(self, flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
-        chosen = access(flow, at)
-        found = chosen.pick(_blocks(start, chosen.size, step))
-        stopped = at.run.stopped
-        try:
-            for element in found:
-                if type(element[0]) is not Hole or counts(element):
-                    self._given += 1
-                    self._errors = 0
-                else:
-                    self._errors += 1
-                yield element
-                if stopped.is_set():
-                    return
-        finally:
-            close(found)
+    def _counted(self) -> Iterator[Element]:
+        for element in self._inner:
+            if type(element[0]) is not Hole or counts(element):
+                self._given += 1
+                self._errors = 0
+            else:
+                self._errors += 1
+            yield element
 
     def snapshot(self) -> State:
         """How many elements were given, and how many errors since."""
         return {"n": self._given, "errors": self._errors}
 
     def close(self) -> None:
-        """Close what the elements come from."""
-        close(self._items)
+        """Close the input."""
+        close(self._inner)
+
+
+def _selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
+    """Every `step`-th element of the order from `start` on. Nothing happens before the first is asked for."""
+    chosen = access(flow, at)
+    found = chosen.pick(_blocks(start, chosen.size, step))
+    stopped = at.run.stopped
+    try:
+        for element in found:
+            yield element
+            if stopped.is_set():
+                return
+    finally:
+        close(found)
 
 
 @_opens(SelectFlow)
@@ -753,42 +763,10 @@ class StridedFlow:
     step: int
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        return _Strided(self, at, state)
+        def begin(given: int) -> Iterator[Element]:
+            return _begun(self.source, at, self.start + given * self.step, self.step)
 
-
-class _Strided(Iterator[Element]):
-    """The running stride. Its state is how many elements were given, and how many errors behind the last of them."""
-
-    def __init__(self, flow: StridedFlow, at: Context, state: State) -> None:
-        self._given = 0 if state is None else number_of(state, "n")
-        self._errors = 0
-        self._inner = _begun(flow.source, at, flow.start + self._given * flow.step, flow.step)
-        self._items = self._elements()
-        if state is not None:
-            drop(self._items, number_of(state, "errors"), at)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
-
-    def _elements(self) -> Iterator[Element]:
-        for element in self._inner:
-            if type(element[0]) is not Hole or counts(element):
-                self._given += 1
-                self._errors = 0
-            else:
-                self._errors += 1
-            yield element
-
-    def snapshot(self) -> State:
-        """How many elements were given, and how many errors since."""
-        return {"n": self._given, "errors": self._errors}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)
+        return _ByPlace(begin, at, state)
 
 
 @_opens(StridedFlow)
@@ -829,7 +807,7 @@ def _begun(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
         case PrimedFlow():
             return _begun(flow.flow, at, start, step)
         case SelectFlow():
-            return _Selected(flow, at, start, step)
+            return _selected(flow, at, start, step)
         case PythonMapFlow(source=ItemsFlow() as items):
             return replace(flow, source=StridedFlow(items, start, step)).open(at)
         case ItemsFlow():

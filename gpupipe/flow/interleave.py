@@ -147,7 +147,7 @@ class Interleaved:
         self._flow = flow
         self._context = at
         self._tape = Tape(flow.source, at, below(state, "outer"))
-        self._outer: Any = self._tape.items
+        self._outer = self._tape.items
         self._slots: list[Any] = [None] * flow.cycle
         self._items: list[Any] = [None] * flow.cycle  # what to take from: `iter` of the slot
         self._numbers: list[int] = [0] * flow.cycle  # of the outer elements that the slots belong to
@@ -243,7 +243,7 @@ class Interleaved:
                 if outer is None:
                     self._more = False
                 elif type(outer[0]) is Hole and outer[0].raised:
-                    return outer  # type: ignore[no-any-return]
+                    return outer
                 else:
                     self._put(at, outer, self._tape.count - 1)
             else:
