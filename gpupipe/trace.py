@@ -8,7 +8,6 @@ cannot give is remembered, so that an `except` in the function cannot hide it.
 from __future__ import annotations
 
 import functools
-import logging
 import types
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -22,10 +21,9 @@ from .candidate import call_site, decide, generator_states, mistake_of, name_of
 from .eager import run
 from .errors import PlanError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value
+from .log import logger
 from .op import Arg, Op
 from .spec import Structure, TensorSpec, as_leaf, flatten
-
-logger = logging.getLogger("gpupipe")
 
 __all__ = ["Symbol", "Traced", "apply", "decide", "part_of", "trace"]
 

@@ -16,7 +16,8 @@ from ..spec import DatasetSpec
 from .base import Chain
 
 if TYPE_CHECKING:
-    from ..load.iterator import DatasetIterator, OwnedIterator
+    from ..load.host import OwnedIterator
+    from ..load.iterator import DatasetIterator
     from ..optimize.checks import Finding
     from ..optimize.explain import Explanation
     from ..optimize.memory import MemoryReport
@@ -108,10 +109,11 @@ class Running(Chain):
         if place % count >= ENDLESS:
             raise PlanError(f"ds[...] needs places below 2**62, got {place} of {count} elements")
         from ..load.iterator import DatasetIterator
+        from ..load.progress import Epochs
 
         order = Sliced(place % count, 1, 1)
         settings = replace(self.options().resolve(), on_error="raise")
-        with DatasetIterator(Select(self.plan, order), settings, iter((0,))) as items:
+        with DatasetIterator(Select(self.plan, order), settings, Epochs(range(1))) as items:
             for element in items:
                 return element
         raise IndexError(f"place {place} of the dataset is gone: its files have changed")
@@ -174,18 +176,19 @@ class Running(Chain):
         if epoch is not None and integer("iterator", "epoch", epoch) < 0:
             raise PlanError(f"iterator needs an epoch >= 0, got {epoch}")
         from ..load.iterator import DatasetIterator
+        from ..load.progress import Epochs
 
-        if epoch is None:
-            return DatasetIterator(self.plan, self.options().resolve(), self._counted(), self._counted_from)
-        return DatasetIterator(self.plan, self.options().resolve(), iter((epoch,)))
+        epochs = self._counted if epoch is None else Epochs(range(epoch, epoch + 1))
+        return DatasetIterator(self.plan, self.options().resolve(), epochs)
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """One iterator over `count` epochs, numbered from `start`."""
         if integer("epochs", "count", count) < 0 or integer("epochs", "start", start) < 0:
             raise PlanError(f"epochs needs count and start >= 0, got {count} and {start}")
         from ..load.iterator import DatasetIterator
+        from ..load.progress import Epochs
 
-        return DatasetIterator(self.plan, self.options().resolve(), iter(range(start, start + count)))
+        return DatasetIterator(self.plan, self.options().resolve(), Epochs(range(start, start + count)))
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch the next iterator is; those after it count on from there.
@@ -212,17 +215,12 @@ class Running(Chain):
         """What iterators of one chain are counted by."""
         return epoch_key(self.plan), self.options().resolve().seed
 
-    def _counted(self) -> Iterator[int]:
-        """The number of an iterator, taken when it starts."""
+    def _counted(self, first: int | None = None) -> Iterator[int]:
+        """The number of an iterator, taken when it starts, or `first`; the next one counts on from there."""
         key = self._pass()
-        number = self._passes.get(key, 0)
+        number = self._passes.get(key, 0) if first is None else first
         self._passes[key] = number + 1
         yield number
-
-    def _counted_from(self, epoch: int) -> Iterator[int]:
-        """The number of an iterator that goes on in an epoch; the next one counts on from there."""
-        self._passes[self._pass()] = epoch + 1
-        yield epoch
 
     def as_numpy_iterator(self) -> OwnedIterator:
         """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
@@ -236,9 +234,9 @@ class Running(Chain):
                     f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}; iterate over the dataset itself, "
                     f"or flat_map(lambda w: w.batch(n)) first"
                 )
-        from ..load.iterator import OwnedIterator
+        from ..load.host import OwnedIterator
 
-        return OwnedIterator(self.plan, self.options().resolve(), self._counted(), self._counted_from)
+        return OwnedIterator(self.plan, self.options().resolve(), self._counted)
 
     def first(self) -> Any:
         """The first element of epoch 0. Does not count as an epoch.

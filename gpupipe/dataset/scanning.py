@@ -116,11 +116,11 @@ class Scanning(Chain):
         state, structure = _state("reduce", initial_state)
         specs = tuple(map(spec_of, state))
         from ..flow.scanning import next_state
-        from ..load.iterator import HostIterator
+        from ..load.host import HostIterator
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)
-        with HostIterator(self.plan, chain.options().resolve(), chain._counted()) as items:
+        with HostIterator(self.plan, chain.options().resolve(), chain._counted) as items:
             for i, element in enumerate(items):
                 try:
                     value = reduce_func(structure.unflatten(state), element)

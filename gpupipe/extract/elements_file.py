@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import struct
 import zlib
@@ -37,6 +36,7 @@ from gpupipe.extract.crc import mask, masked_crc32c
 from gpupipe.extract.element_json import Malformed
 from gpupipe.extract.storage import LocalStorage
 from gpupipe.extract.tfrecord import RecordReader
+from gpupipe.log import logger
 
 __all__ = ["ElementsReader", "ElementsWriter", "Saved", "StreamLike"]
 
@@ -50,8 +50,6 @@ _TOKEN = 4
 _END = 12 + 1 + _TOKEN + 8 + 4
 _LEAST = 12 + 1 + _TOKEN + 8 + 17 + 2 + 4  # bytes of the smallest element in the file
 _NOTED = 100  # damaged records in a row of which each keeps its own error
-
-logger = logging.getLogger("gpupipe")
 
 Saved = tuple["tuple[Any, ...] | DataError", "Any | list[tuple[Any, int]]", int]
 """(columns or error, stream or the (stream, position) of each row of a batch, position).

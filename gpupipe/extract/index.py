@@ -10,7 +10,6 @@ they are saved, beside the file or in a folder. A saved index is checked in full
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import stat
 import struct
@@ -32,6 +31,7 @@ from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.patterns import INDEX_SUFFIX
 from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import bounded
+from gpupipe.log import logger
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,8 +53,6 @@ __all__ = [
     "version_of",
     "walk_headers",
 ]
-
-logger = logging.getLogger("gpupipe")
 
 MEMORY = "memory"
 """Keep indexes in memory only."""

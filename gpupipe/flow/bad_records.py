@@ -7,7 +7,6 @@ processes may share a file. Reading one back checks everything: it may have come
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import stat
@@ -19,11 +18,10 @@ from typing import Any, Literal
 
 from ..errors import BadRecord, PlanError, TooManyBadError
 from ..extract.patterns import is_url
+from ..log import logger
 from ..options import Settings
 
 __all__ = ["KEPT", "BadRecords", "KnownBad", "read_manifest"]
-
-logger = logging.getLogger("gpupipe")
 
 KEPT = 10_000
 """Bad elements that an iterator remembers: the last ones, about 300 bytes each."""
@@ -123,10 +121,12 @@ class BadRecords:
         Raises:
             PlanError: it cannot be read, or is no manifest.
         """
-        with self._lock:
-            if self._known is None:
-                self._known = KnownBad() if self._known_in is None else read_manifest(self._known_in)
-            return self._known
+        if self._known is None:
+            known = KnownBad() if self._known_in is None else read_manifest(self._known_in)
+            with self._lock:  # not around the reading, which may speak in the log: see `add`
+                if self._known is None:
+                    self._known = known
+        return self._known
 
     @staticmethod
     def _create(path: str) -> None:
@@ -154,6 +154,7 @@ class BadRecords:
         Raises:
             TooManyBadError: there are more than `Options.max_bad`.
         """
+        complaint = None
         with self._lock:
             if self.before.get(record.key, 0):
                 self.before[record.key] -= 1
@@ -161,36 +162,45 @@ class BadRecords:
             self._kept.append(record)
             count = self.left_out = self.left_out + (record.action != "raised")
             if self._manifest is not None and not known:
-                self._write(self._manifest, line_of(record))
-            if record.action != "raised":
-                self._check(record)
+                complaint = self._write(self._manifest, line_of(record))
+            too_many = self._check(record) if record.action != "raised" else None
+        # Behind the lock: a handler of the user's may ask for `iterator.errors`, here or in another thread.
+        if complaint is not None:
+            logger.error("%s lacks %d bad records, it cannot be written: %s", self._manifest, *complaint)
+        if too_many is not None:
+            raise too_many
         return count
 
-    def _write(self, path: str, line: bytes) -> None:
-        """Append to the manifest. A disk that is full ends no training: it is said, and tried again each time."""
+    def _write(self, path: str, line: bytes) -> tuple[int, Exception] | None:
+        """Append to the manifest. A disk that is full ends no training: it is tried again each time.
+
+        Answers how many lines are missing, and why, where that is to be said.
+        """
         try:
             _append(path, line)
         except (OSError, PlanError) as error:
             self._unwritten += 1
             if self._unwritten & (self._unwritten - 1) == 0:
-                logger.error("%s lacks %d bad records, it cannot be written: %s", path, self._unwritten, error)
+                return self._unwritten, error
+        return None
 
-    def _check(self, record: BadRecord) -> None:
-        """Raise if there are too many by now."""
+    def _check(self, record: BadRecord) -> TooManyBadError | None:
+        """What is to be raised if there are too many by now."""
         if self._allowed is None:
-            return
+            return None
         cause = f"{record.stage}: {_NUMBER.sub('N', record.reason)[:120]}"
         if cause in self._causes or len(self._causes) < CAUSES:
             self._causes[cause] += 1
         if self._places is None:
             if self.left_out > self._allowed:
-                raise self._too_many(record, f"{self.left_out} bad elements were left out or replaced")
-            return
+                return self._too_many(record, f"{self.left_out} bad elements were left out or replaced")
+            return None
         place = self.good + self.left_out
         self._places.append(place)
         if len(self._places) > self._allowed and place - self._places[0] < WINDOW:
             among = min(place, WINDOW)
-            raise self._too_many(record, f"{len(self._places)} of the last {among} elements were left out or replaced")
+            return self._too_many(record, f"{len(self._places)} of the last {among} elements were left out or replaced")
+        return None
 
     def _too_many(self, record: BadRecord, found: str) -> TooManyBadError:
         top = self._causes.most_common(5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +15,12 @@ import numpy as np
 from ..errors import BadRecord, DataError
 from ..extract.forking import keep_for_ever, renew_lock
 from ..extract.waiting import Limits
+from ..log import logger
 from ..op import Array
 from ..options import Settings, cpu_count
 from ..random import ROOT, mix64, mix64_array
+from ..threads import DaemonPool
 from .bad_records import REASON, Action, BadRecords, KnownBad
-from .threads import DaemonPool
 
 __all__ = [
     "RUNNING",
@@ -37,10 +37,8 @@ __all__ = [
     "stands_in",
 ]
 
-logger = logging.getLogger("gpupipe")
-
 RUNNING: ContextVar[Run | None] = ContextVar("gpupipe_running", default=None)
-"""The run whose functions a thread of its own calls: there nobody may wait for that run."""
+"""The run whose functions are called here, on a thread of its own or inside `next`: nobody may wait for it here."""
 
 REMOTE_READERS = 16
 """As many as the default interleave has files open."""
@@ -204,6 +202,8 @@ class Run:
         bad: the bad elements so far.
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
         any_order: some step gives what is ready first: states hold its choices.
+        outer: the run one of whose functions iterates over this one.
+        surprise: such a step that only the run has made, where states hold none; they are refused with it.
     """
 
     settings: Settings
@@ -214,6 +214,8 @@ class Run:
     limits: Limits = field(init=False)
     idle: dict[Any, list[Any]] = field(default_factory=dict)
     any_order: bool = False
+    surprise: str | None = None
+    outer: Run | None = field(default_factory=RUNNING.get)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
     _next_closer: int = 0
@@ -226,6 +228,13 @@ class Run:
         self.bad = BadRecords(self.settings)
         self.limits = Limits(self.settings.read_timeout, self.stopped)
         renew_lock(self.bad)
+
+    def is_inside(self) -> bool:
+        """Whether a function of this run is being called here, or one of a run that such a function iterates over."""
+        at = RUNNING.get()
+        while at is not None and at is not self:
+            at = at.outer
+        return at is self
 
     @property
     def readers(self) -> DaemonPool | None:

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, StateError
+from ..errors import DataError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import renew_lock
 from ..extract.waiting import LIMITS
 from ..options import Settings
 from ..random import ROOT, mix64
 from ..spec import read_only
+from ..threads import join
 from .base import RUNNING, BatchStream, Context, Element, Flow, Hole, Stream
 from .channel import Channel, Closed
 from .elements import close
@@ -28,9 +29,8 @@ from .forming import BatchFormer, Group, unstack
 from .memory import bytes_of_all
 from .shuffle import keep
 from .stack import pad_rows
-from .state import State, below, drop, first_state, number, snapshot
+from .state import Refused, State, below, drop, first_state, number, snapshot
 from .tape import SHARE, Tape
-from .threads import join
 
 __all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
 
@@ -123,7 +123,7 @@ class _Replaying(Iterator[Element]):
     def snapshot(self) -> State:
         """How many elements were given."""
         if self._any_order:
-            raise StateError(
+            return Refused(
                 "state_dict needs elements that come in a fixed order behind a memory cache: what it holds is no part "
                 "of a state, and reading its input anew gives another order; use deterministic=True, or cache in a file"
             )

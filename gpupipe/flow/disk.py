@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import platform
 import re
@@ -36,6 +35,7 @@ from ..extract.elements_file import ElementsReader, ElementsWriter
 from ..extract.forking import renew_lock
 from ..extract.storage import storage_of
 from ..graph import topological
+from ..log import logger
 from ..options import Settings
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
@@ -62,8 +62,6 @@ __all__ = [
     "temporary",
     "write_to",
 ]
-
-logger = logging.getLogger("gpupipe")
 
 _TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.(?:tmp|private)$")
 

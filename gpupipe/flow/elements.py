@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import StateError
 from .base import Context, Element, Flow, Hole
-from .state import State, below, number, parts_of, snapshot
+from .state import Begins, State, below, number, parts_of, snapshot
 from .tape import Tape
 from .watch import SOMEWHERE, Watch, Where
 
@@ -264,6 +264,7 @@ class Passes:
         if 0 <= flow.count < self._done:
             raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
         self._inner: Iterator[Element] | None = None
+        self._begins = Begins(at, below(state, "begins"))
 
     def __iter__(self) -> Iterator[Iterator[Element]]:
         return self
@@ -278,7 +279,8 @@ class Passes:
         if self._done == self._flow.count or not self._seen or self._at.run.stopped.is_set():
             raise StopIteration
         self._seen = False
-        self._inner = self._flow.source.open(self._at.under(self._flow.number, self._done))
+        self._inner = self._flow.source.open(self._at.under(self._flow.number, self._done), self._begins.next())
+        self._begins.opened(self._inner)
         self._done += 1
         return self._noted(self._inner)
 
@@ -294,7 +296,7 @@ class Passes:
         if self._state is not None:
             return self._state
         inner = None if self._inner is None else snapshot(self._inner)
-        return {"pass": self._done, "seen": self._seen, "source": inner}
+        return {"pass": self._done, "seen": self._seen, "source": inner, "begins": self._begins.snapshot()}
 
     def close(self) -> None:
         """End the pass at hand."""
@@ -318,6 +320,7 @@ class _Concatenated:
         self._at = at
         self._state = state
         self._number = 0 if state is None else number(state, "input")
+        self._begins = Begins(at, below(state, "begins"))
         self._inner: Iterator[Element] | None = None
         self._items = self._in_turn()
 
@@ -332,7 +335,11 @@ class _Concatenated:
         while self._number < len(inputs):
             state, self._state = self._state, None
             at = self._at.under(self._flow.number, self._number)
-            inner = self._inner = inputs[self._number].open(at, below(state))
+            if state is not None and below(state, "open"):
+                inner = self._inner = inputs[self._number].open(at, below(state))
+            else:
+                inner = self._inner = inputs[self._number].open(at, self._begins.next())
+                self._begins.opened(inner)
             try:
                 yield from inner
             finally:
@@ -342,9 +349,11 @@ class _Concatenated:
 
     def snapshot(self) -> State:
         """Which input it is, and where that stands."""
-        if self._inner is None:
-            return {"input": self._number, "source": below(self._state)}
-        return {"input": self._number, "source": snapshot(self._inner)}
+        if self._state is not None:
+            return self._state
+        opened = self._inner is not None
+        source = snapshot(self._inner) if opened else None
+        return {"input": self._number, "open": opened, "source": source, "begins": self._begins.snapshot()}
 
     def close(self) -> None:
         """Close the input at hand."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from ..errors import DataError
 from ..extract.reference import Reference, read_many
+from ..threads import DaemonPool
 from .base import Context, Element, Flow, Hole
 from .elements import close
 from .state import State, below
 from .tape import Tape
-from .threads import DaemonPool
 
 __all__ = ["FetchFlow"]
 

@@ -10,7 +10,7 @@ from ..errors import DataError, StateError
 from ..random import mix64
 from .base import Context, Element, Flow, Hole
 from .elements import close
-from .state import Choices, Counted, State, below, number, parts_of, snapshot
+from .state import Begins, Choices, Counted, State, below, number, parts_of, snapshot
 from .tape import Tape, chosen
 from .watch import SOMEWHERE, Watch, Where
 
@@ -71,7 +71,8 @@ class _FlatMapped:
         self._flow = flow
         self._at = at
         self._tape = Tape(flow.source, at, below(state, "outer"))
-        self._state = below(state, "inner")
+        self._resumed: Any = None if state is None or not below(state, "open") else (below(state, "inner"),)
+        self._begins = Begins(at, below(state, "begins"))
         self._opened: Any = None
         self._items = self._elements()
 
@@ -86,8 +87,12 @@ class _FlatMapped:
         watch, empty = Watch(self._flow.where), 0
         try:
             for element in tape.items:
-                state, self._state = self._state, None
-                opened = self._opened = open_inner(self._flow.inner, at, element, state)
+                resumed, self._resumed = self._resumed, None
+                if resumed is not None:
+                    opened = self._opened = open_inner(self._flow.inner, at, element, resumed[0])
+                else:
+                    opened = self._opened = open_inner(self._flow.inner, at, element, self._begins.next())
+                    self._begins.opened(opened)
                 items = iter(opened)
                 try:
                     empty += 1
@@ -110,9 +115,13 @@ class _FlatMapped:
 
     def snapshot(self) -> State:
         """The place of the outer element in hand, and where its dataset stands."""
-        if self._opened is None:
-            return {"outer": self._tape.state(), "inner": self._state}
-        return {"outer": self._tape.state(self._tape.count - 1), "inner": snapshot(self._opened)}
+        resumed = self._resumed
+        if self._opened is not None:
+            outer, inner = self._tape.state(self._tape.count - 1), snapshot(self._opened)
+        else:
+            outer, inner = self._tape.state(), None if resumed is None else resumed[0]
+        opened = self._opened is not None or resumed is not None
+        return {"outer": outer, "open": opened, "inner": inner, "begins": self._begins.snapshot()}
 
     def close(self) -> None:
         """Close the dataset at hand and the outer elements."""
@@ -157,6 +166,7 @@ class Interleaved:
         self._open = 0
         self._watch = Watch(flow.where)
         self._choices = None if flow.deterministic else Choices(below(state, "choices"))
+        self._begins = Begins(at, below(state, "begins"))
         if state is not None:
             self._resume(state)
 
@@ -173,10 +183,11 @@ class Interleaved:
         for i, place in wanted.items():
             if place not in outers:  # stopped
                 return
-            self._put(i, outers[place], place, below(slots[i], "inner"))
+            inner = below(slots[i], "inner")
+            self._put(i, place, open_inner(self._flow.inner, self._context, outers[place], inner))
 
-    def _put(self, i: int, outer: Element, place: int, state: State = None) -> None:
-        slot = self._slots[i] = open_inner(self._flow.inner, self._context, outer, state)
+    def _put(self, i: int, place: int, slot: Iterator[Element]) -> None:
+        self._slots[i] = slot
         self._items[i] = iter(slot)
         self._numbers[i] = place
         self._open += 1
@@ -198,6 +209,7 @@ class Interleaved:
             "at": self._at,
             "run": self._run,
             "more": self._more,
+            "begins": self._begins.snapshot(),
         }
 
     def _oldest(self) -> int:
@@ -245,7 +257,9 @@ class Interleaved:
                 elif type(outer[0]) is Hole and outer[0].raised:
                     return outer
                 else:
-                    self._put(at, outer, self._tape.count - 1)
+                    slot = open_inner(flow.inner, self._context, outer, self._begins.next())
+                    self._begins.opened(slot)
+                    self._put(at, self._tape.count - 1, slot)
             else:
                 self._advance(cycle)
         raise StopIteration

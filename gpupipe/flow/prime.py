@@ -111,6 +111,7 @@ class _Primed(Iterator[Element]):
         """Where the rest stands; while there are elements in front of it, how many of them were given."""
         left = length_hint(self._head)
         if not left:
+            self._first = None  # nobody asks for it any more, and it keeps what was chosen since
             return snapshot(self._rest)
         if left == self._looked_at:
             return self._first

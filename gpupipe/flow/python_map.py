@@ -16,6 +16,7 @@ from ..extract.decode import MOST_PIXELS
 from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
+from ..threads import DaemonPool
 from ..trace import call_with
 from .base import RUNNING, Context, Element, Flow, Hole
 from .elements import close
@@ -23,7 +24,6 @@ from .host import own_bytes, truth
 from .sources import conform, failed, same_structure
 from .state import Choices, State, below, damaged, snapshot
 from .tape import Ahead
-from .threads import DaemonPool
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["PythonFilterFlow", "PythonFunction", "PythonMapFlow"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,8 +37,6 @@ __all__ = [
     "UniqueFlow",
     "next_state",
 ]
-
-logger = logging.getLogger("gpupipe")
 
 Question = HostProgram | PythonFunction
 """What is asked of each element: a traced function of its columns, or ordinary Python."""

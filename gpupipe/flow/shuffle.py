@@ -21,7 +21,7 @@ from .base import Context, Element, Flow, Hole
 from .elements import close
 from .held import Held, held_json, is_record
 from .memory import bytes_of_all
-from .state import Late, State, below, integers_json, number, parts_of, these_integers
+from .state import Begins, Late, State, below, integers_json, number, parts_of, these_integers
 from .tape import Place, Tape, chosen
 
 __all__ = ["ShuffleFlow", "shuffled_order"]
@@ -309,6 +309,7 @@ class Shuffled:
         self._at = at
         self._ahead: Pass | None = None
         self._pass: Pass | None = None
+        self._begins = Begins(at, below(state, "begins"))
         if state is None:
             self._opened = 0
             self._any = False
@@ -326,12 +327,16 @@ class Shuffled:
             return None
         at = self._at.under(self._flow.number, self._opened)
         self._opened += 1
-        return Pass(self._flow, at, state)
+        if state is not None:
+            return Pass(self._flow, at, state)
+        opened = Pass(self._flow, at, self._begins.next())
+        self._begins.opened(opened)
+        return opened
 
     def snapshot(self) -> State:
         """The buffers of this pass and of the one that is being filled."""
         passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
-        return {"opened": self._opened, "any": self._any, "passes": passes}
+        return {"opened": self._opened, "any": self._any, "passes": passes, "begins": self._begins.snapshot()}
 
     def __iter__(self) -> Iterator[Element]:
         return self

@@ -8,9 +8,10 @@ goes on: nobody can know what it would have found. Ctrl-C and `close()` end it.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from time import monotonic
+
+from ..log import logger
 
 __all__ = ["SECONDS", "SOMEWHERE", "Watch", "Where"]
 
@@ -19,8 +20,6 @@ SECONDS = 10.0
 
 _EVERY = 1024
 """How often a step that drops many elements looks at the clock; the first 1024 it looks at 1, 2, 4, 8, ..."""
-
-logger = logging.getLogger("gpupipe")
 
 
 @dataclass(frozen=True, slots=True)

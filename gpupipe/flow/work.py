@@ -24,6 +24,7 @@ from ..evaluate import BatchValues
 from ..extract.decode import MOST_PIXELS
 from ..extract.waiting import LIMITS
 from ..graph import Apply
+from ..threads import join
 from ..transform.program import BatchFailed, Executor, Feed
 from .base import RUNNING, Context, Element, Hole, locate, stand_in
 from .channel import Channel, Closed
@@ -31,7 +32,6 @@ from .elements import close
 from .formed import Forming, Point
 from .forming import BatchFormer, Group, batch_of_holes, raised
 from .groups import Assembler, Stage, failed_batch
-from .threads import join
 
 __all__ = ["IN_FLIGHT", "Finished", "Work"]
 
@@ -192,6 +192,7 @@ class Work:
     # ---- runner
 
     def _execute(self) -> None:
+        RUNNING.set(self._run)
         executor: Executor | None = None
         flight: deque[Turn] = deque()
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import secrets
 import time
@@ -29,6 +28,7 @@ from ..flow.base import Element as FlowElement
 from ..flow.disk import element_from_json, element_to_json, remove_stale, temporary, write_to
 from ..flow.elements import close
 from ..flow.sources import failed
+from ..log import logger
 from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.files import Saved
@@ -38,8 +38,6 @@ from ..trace import call_with
 from .iterator import on_host
 
 __all__ = ["Manifest", "read_manifest", "read_saved", "save"]
-
-logger = logging.getLogger("gpupipe")
 
 MANIFEST = "saved.json"
 _VERSION = 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import logging
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from ..extract.element_json import Malformed
 from ..extract.storage import storage_of
 from ..flow.disk import element_from_json, element_to_json
 from ..flow.state import MOST, State, damaged
+from ..log import logger
 from ..options import Settings
 from ..plan.node import Element, Node
 from ..plan.outline import Outline, outline
@@ -35,9 +35,7 @@ __all__ = [
     "unpacked",
 ]
 
-logger = logging.getLogger("gpupipe")
-
-FORMAT = 1
+FORMAT = 2
 """Version of the text. Another one is refused: what a step writes down is its own business."""
 
 NOTED = 128

@@ -25,6 +25,7 @@ from ..plan.indexed import Select
 from ..plan.joins import Concatenate, Zip, graft
 from ..plan.mixing import Mixture
 from ..plan.node import Element, Node, walk
+from ..plan.order import any_order
 from ..plan.padding import padded_shapes, padding_values
 from ..plan.scanning import IgnoreErrors, PadToCardinality, Scan, Unique
 from ..plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
@@ -416,6 +417,8 @@ class Lowerer:
         """Lower a dataset that was made while running. Its stages are its own: nobody explains them."""
         below = Lowerer(self.settings, Placer(self.settings), at)
         below.ahead = isinstance(node, Interleave) and node.calls != 0
+        if not at.run.any_order and any_order(plan, self.settings.deterministic):
+            at.run.surprise = f"{node.describe()} at {node.line} makes datasets with such a step"
         plan, _ = rewrite(plan, disabled_rules(self.settings))
         below.zipped = {id(plan)} if id(node) in self.zipped else set()
         return below.placer.place(below.run(plan), label=node.name)

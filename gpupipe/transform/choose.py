@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -20,12 +19,11 @@ from typing import Literal
 
 from ..errors import MissingDependencyError, PlanError
 from ..graph import Apply
+from ..log import logger
 from ..options import Settings, parse_device
 from .program import Executor, Program
 
 __all__ = ["Choice", "make_executor", "refuse_unsupported", "resolve_device", "unsupported"]
-
-logger = logging.getLogger("gpupipe")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -30,6 +30,7 @@ from ..errors import ClosedError, DataError, DecodeError, FunctionError, Gpupipe
 from ..extract.decode import MOST_PIXELS
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
+from ..threads import DaemonPool
 from .program import BatchFailed, Feed, Program
 
 __all__ = ["NumpyExecutor"]
@@ -182,12 +183,7 @@ class NumpyExecutor:
     def __init__(self, program: Program, batch_size: int, threads: int) -> None:
         self._batch_size, self._threads = batch_size, threads
         self._code = _Code(program, Scratch())
-        self._pool = ThreadPoolExecutor(
-            threads,
-            thread_name_prefix="gpupipe-numpy",
-            initializer=MOST_PIXELS.set,  # headers were checked before: Options.max_pixels may be above the default
-            initargs=(1 << 62,),
-        )
+        self._pool = DaemonPool(threads, "gpupipe-numpy")
         self._flights: deque[_Flight] = deque()
         self._closed = False
         self._pid = os.getpid()
@@ -227,13 +223,13 @@ class NumpyExecutor:
         return [_dense(result) if isinstance(result, list) else result for result in flight.results]
 
     def close(self) -> None:
-        """Stop after the rows at work and join the threads."""
+        """Stop after the rows at work and wait for the threads, but not for ever."""
         if self._closed:
             return
         self._closed = True
         self._flights.clear()
         if self._pid == os.getpid():  # a forked child has no threads to join
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool.close()
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -243,13 +239,14 @@ class NumpyExecutor:
 
     def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
         """Compute rows start..stop. Runs on a worker; an error of a row is kept with its number."""
-        code, main = self._code, threading.main_thread()
+        MOST_PIXELS.set(1 << 62)  # headers were checked before: Options.max_pixels may be above the default
+        code = self._code
         slots: list[Any] = [None] * code.slots
         for n, constant in code.constants:
             slots[n] = constant
         columns = [(n, feed.values[n]) for n in code.columns]
         for row in range(start, stop):
-            if self._closed or not main.is_alive():  # the interpreter waits for this thread before it ends
+            if self._closed:
                 return
             for n, column in columns:
                 slots[n] = column[row]

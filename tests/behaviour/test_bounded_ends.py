@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import gpupipe.flow.threads
+import gpupipe.threads
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.ops.samples import noise
 
@@ -97,7 +97,7 @@ QUIET: dict[str, Callable[[_Gate], Dataset]] = {
 def test_leaving_while_a_function_waits(
     make: Callable[[_Gate], Dataset], end: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gpupipe.flow.threads, "PATIENCE", 0.05)
+    monkeypatch.setattr(gpupipe.threads, "PATIENCE", 0.05)
     gate = _Gate()
     items = iter(make(gate))
     try:
@@ -122,7 +122,7 @@ def test_leaving_while_a_function_waits(
 
 @pytest.mark.parametrize("name", QUIET)
 def test_closing_wakes_a_thread_that_waits_for_a_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpupipe.flow.threads, "PATIENCE", 0.05)
+    monkeypatch.setattr(gpupipe.threads, "PATIENCE", 0.05)
     gate = _Gate()
     items = iter(QUIET[name](gate))
     taken: list[Any] = []
@@ -151,8 +151,8 @@ def test_the_interpreter_can_end(chain: str) -> None:
     body = f"""
         import threading
         import gpupipe as gp
-        import gpupipe.flow.threads
-        gpupipe.flow.threads.PATIENCE = 0.05
+        import gpupipe.threads
+        gpupipe.threads.PATIENCE = 0.05
         ever, D = threading.Event(), gp.Dataset
 
         def quiet():

@@ -22,7 +22,7 @@ from gpupipe.extract import remote
 from gpupipe.extract.patterns import expand, is_url
 from gpupipe.extract.remote import RemoteStorage
 from gpupipe.extract.storage import LOCAL, storage_of
-from gpupipe.flow.threads import DaemonPool
+from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
 
 fsspec = pytest.importorskip("fsspec")

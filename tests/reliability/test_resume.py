@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe.flow import state as flow_state
 from tests.reliability.resume import resumed_after, taken
 
 
@@ -175,7 +176,7 @@ def test_states_of_states_go_on_too(name: str) -> None:
                 items.load_state_dict(state)
             found += taken(items, 1 + step % 3)
             state = items.state_dict()
-        if state["ended"]:
+        if state["stand"] == "end":
             break
     assert found == whole
 
@@ -212,7 +213,7 @@ FILES: dict[str, Any] = {
         .repeat(2)
     ),
     "global shuffle": lambda p: gp.TFRecordDataset(sorted(map(str, p.glob("*.tfrecord")))).shuffle(gp.ALL).batch(4),
-    "file cache": lambda p: gp.TFRecordDataset(str(p / "0.tfrecord")).cache(str(p / "cache")).repeat(3),
+    "unique in repeat": lambda p: gp.TFRecordDataset(str(p / "0.tfrecord")).cache(str(p / "cache")).repeat(3),
 }
 
 
@@ -291,6 +292,14 @@ def mixed_up(ds: Any, calls: int = 3) -> Any:
     return ds.map(slow, num_parallel_calls=calls, deterministic=False)
 
 
+def in_any_order(x: Any) -> Any:
+    return mixed_up(run(4))
+
+
+def called_in_any_order(x: Any) -> Any:
+    return mixed_up(run(int(x) % 3 + 2))
+
+
 ANY_ORDER: dict[str, Any] = {
     "shuffle": lambda: mixed_up(run(40)).shuffle(7),
     "window": lambda: mixed_up(run(40)).window(3, shift=2).flat_map(lambda w: w.batch(3)),
@@ -311,6 +320,20 @@ ANY_ORDER: dict[str, Any] = {
         .shuffle(6)
         .with_options(gp.Options(deterministic=False))
     ),
+    "repeat below": lambda: mixed_up(run(8)).repeat(4).shuffle(5).batch(2),
+    "repeats": lambda: mixed_up(run(5)).repeat(2).shuffle(4).repeat(3).shuffle(6),
+    "concatenate": lambda: mixed_up(run(9)).concatenate(mixed_up(run(9).map(lambda x: x + 100))).shuffle(16),
+    "flat_map": lambda: run(9).flat_map(in_any_order).shuffle(11),
+    "flat_map of a call": lambda: (
+        run(9).flat_map(called_in_any_order).shuffle(11).with_options(gp.Options(deterministic=False))
+    ),
+    "interleave of them": lambda: run(8).interleave(in_any_order, cycle_length=3).shuffle(9),
+    "pass after pass": lambda: mixed_up(run(9).shuffle(4)).repeat(3).prefetch(2).shuffle(20),
+    "shuffle and repeat": lambda: mixed_up(run(9)).shuffle(4).repeat(4).shuffle(20),
+    "concatenate in repeat": lambda: (
+        run(3).concatenate(mixed_up(run(6))).repeat(3).window(4).flat_map(lambda w: w.batch(4))
+    ),
+    "unique in repeat": lambda: mixed_up(run(9)).repeat(3).unique().shuffle(3).repeat(2).shuffle(9),
 }
 
 
@@ -318,8 +341,6 @@ ANY_ORDER: dict[str, Any] = {
 @pytest.mark.parametrize("name", ANY_ORDER)
 def test_nothing_is_lost_where_any_order_will_do(name: str, on_error: Any) -> None:
     build = with_options(ANY_ORDER[name], on_error=on_error)
-    if (name, on_error) == ("repeat", "replace"):
-        pytest.skip("refused: the last good element may be one of a pass before")
 
     def rows(elements: list[Any]) -> Counter[int]:
         found: Counter[int] = Counter()
@@ -342,21 +363,33 @@ def test_nothing_is_lost_where_any_order_will_do(name: str, on_error: Any) -> No
         assert set(got) == set(rows(whole)) if name == "window" else got == rows(whole), count
 
 
-def in_any_order(x: Any) -> Any:
-    return mixed_up(run(4))
-
-
-@pytest.mark.parametrize(
-    "ds",
-    [
-        mixed_up(run(12)).repeat(3).shuffle(5),
-        run(9).flat_map(in_any_order).shuffle(3),
-        mixed_up(run(12)).repeat(3).with_options(gp.Options(on_error="replace")),
-    ],
-    ids=["repeat", "flat_map", "replace"],
-)
-def test_an_order_that_is_not_known_any_more_is_refused(ds: Any) -> None:
-    with iter(ds) as items:
+def test_choices_of_datasets_that_nobody_expected_are_refused() -> None:
+    with iter(run(9).flat_map(called_in_any_order).shuffle(3)) as items:
+        items.state_dict()
         next(items)
-        with pytest.raises(gp.StateError, match=r"gives what is ready first .* deterministic=True"):
+        with pytest.raises(gp.StateError, match=r"flat_map\(called_in_any_order\(\)\) at .*deterministic=False"):
             items.state_dict()
+
+
+def test_choices_of_long_ago_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_state, "KEPT", 2000)  # 14 passes
+    with iter(mixed_up(run(12)).repeat(20).shuffle(5)) as items:
+        for _ in range(19):
+            taken(items, 12)
+            items.state_dict()
+    numbered = mixed_up(run(12)).repeat(20).enumerate().map(lambda i, x: 100 * i + x)
+    with iter(numbered.unique()) as items:  # goes through all of them again
+        taken(items, 12)
+        items.state_dict()
+        taken(items, 220)
+        with pytest.raises(gp.StateError, match="needs the last 2000 choices"):
+            items.state_dict()
+        assert len(taken(items)) == 8
+
+
+def test_a_memory_cache_that_was_filled_in_any_order_is_refused() -> None:
+    with iter(mixed_up(run(12)).cache().repeat(2).prefetch(2)) as items:
+        assert len(taken(items, 13)) == 13
+        with pytest.raises(gp.StateError, match="fixed order behind a memory cache"):
+            items.state_dict()
+        assert len(taken(items)) == 11

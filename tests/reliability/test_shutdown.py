@@ -27,7 +27,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.extract.writer import TFRecordWriter
 from gpupipe.flow import base
-from gpupipe.load import iterator as loading
+from gpupipe.load import endings
 from gpupipe.transform.choose import has_dali
 
 PATIENCE = 20.0
@@ -160,7 +160,7 @@ def left() -> list[str]:
     """Threads, processes, runs and pipelines in use that somebody left behind."""
     gc.collect()
     found = sorted(threads()) + [child.name for child in multiprocessing.active_children()]
-    found += [f"run {id(run):x}" for run in list(loading._RUNS)]
+    found += [f"run {id(run):x}" for run in list(endings.RUNS)]
     if "gpupipe.transform.dali" in sys.modules:
         from gpupipe.transform.dali import _POOL
 
@@ -598,6 +598,57 @@ def test_a_program_ends_quietly_while_dali_works(folder: Path) -> None:
         time.sleep(0.4)  # every queue is full, and batches are in flight
         """
     with ended(child(body, "dali", str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert (process.returncode, out, errors) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["host", "numpy", "dali"], indirect=True)
+def test_an_exit_handler_may_iterate(name: str, folder: Path) -> None:
+    """Some save what a model makes of a few batches there. Python's own pools take no work at that point."""
+    body = """
+        import atexit
+
+        def last():
+            items = iter(CHAINS[name](folder))
+            next(items)
+            items.close()
+            print("done", flush=True)
+
+        atexit.register(last)
+        """
+    with ended(child(body, name, str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert (process.returncode, out, errors) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("name", ["host", "numpy", "dali"], indirect=True)
+def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(name: str, folder: Path) -> None:
+    """It begins one iterator after the other, also while the interpreter waits in its last exit handler."""
+    body = """
+        import atexit, threading
+        begun = threading.Semaphore(0)
+
+        def forever():
+            while True:
+                items = iter(CHAINS[name](folder))
+                next(items)
+                begun.release()
+                items.close()
+
+        taker = threading.Thread(target=forever, daemon=True)
+        taker.start()
+        begun.acquire()
+
+        def last():
+            for _ in range(20):
+                if not taker.is_alive() or not begun.acquire(timeout=10):
+                    print("the thread is dead or stuck")
+
+        atexit.register(last)
+        """
+    with ended(child(body, name, str(folder))) as process:
         out, errors = process.communicate(timeout=50)
 
     assert (process.returncode, out, errors) == (0, "", "")

@@ -314,7 +314,7 @@ def test_the_end_is_a_state_too() -> None:
     with iter(ds) as items:
         assert len(taken(items)) == 3
         state = items.state_dict()
-    assert state["ended"]
+    assert state["stand"] == "end"
     with iter(ds) as items:
         items.load_state_dict(state)
         assert taken(items) == []

@@ -6,7 +6,6 @@ interpreter alive for ever. A user's function may be such a one.
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -14,12 +13,12 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any
 
+from .log import logger
+
 __all__ = ["PATIENCE", "DaemonPool", "join"]
 
 PATIENCE = 2.0
 """Seconds to wait for a thread at the end. Only a user's function, or the system, can take that long."""
-
-logger = logging.getLogger("gpupipe")
 
 
 def join(threads: Sequence[threading.Thread]) -> None:

@@ -1,0 +1,60 @@
+"""endings: what becomes of runs that nobody ends: iterators that are collected, the end of the process, a fork."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from ..extract.forking import keep_for_ever
+from ..flow.base import Run
+from ..transform.pool import ENDINGS
+
+if TYPE_CHECKING:
+    from .iterator import DatasetIterator
+
+__all__ = ["RUNS", "watch"]
+
+RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
+"""Those that were begun."""
+
+_ITERATORS: weakref.WeakSet[DatasetIterator] = weakref.WeakSet()
+
+
+def watch(iterator: DatasetIterator, run: Run) -> None:
+    """See to it that a run ends, at the latest with its iterator and with the process."""
+    RUNS.add(run)
+    _ITERATORS.add(iterator)
+    weakref.finalize(iterator, _collected, run)
+
+
+def _collected(run: Run) -> None:
+    """End the run of an iterator that nobody holds any more.
+
+    The collector may run in any thread. In one of a pipeline's it only tells the others to stop: it may hold what
+    they wait for.
+    """
+    run.close(wait=not threading.current_thread().name.startswith("gpupipe-"))
+
+
+def _close_all() -> None:
+    """At exit: stop what is still running, so that the interpreter can end."""
+    for run in list(RUNS):
+        run.close()
+
+
+def _after_fork() -> None:
+    """In a forked child the parent's threads do not exist: keep for ever what would wait for them when destroyed."""
+    for iterator in list(_ITERATORS):
+        iterator.abandon()
+    for run in list(RUNS):
+        keep_for_ever(run)
+        run.abandon()
+
+
+atexit.register(_close_all)
+ENDINGS.append(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

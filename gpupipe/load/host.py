@@ -1,0 +1,46 @@
+"""host: iterators whose arrays are all on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import PlanTypeError
+from ..spec import Compound, DatasetSpec, map_structure
+from .iterator import DatasetIterator
+
+__all__ = ["HostIterator", "OwnedIterator"]
+
+
+class HostIterator(DatasetIterator):
+    """The same, with every array on the host. Nested datasets stay what they are."""
+
+    def __next__(self) -> Any:
+        return map_structure(_on_host, super().__next__())
+
+
+class OwnedIterator(DatasetIterator):
+    """The iterator of `as_numpy_iterator`: arrays on the host, and nothing that is no array."""
+
+    def __next__(self) -> Any:
+        return map_structure(_array_on_host, super().__next__())
+
+
+def _array_on_host(leaf: Any) -> Any:
+    """The same, where a nested dataset is an error."""
+    if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
+        raise PlanTypeError(f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}")
+    return _on_host(leaf)
+
+
+def _on_host(leaf: Any) -> Any:
+    """A delivered leaf in host memory."""
+    if isinstance(leaf, Compound):
+        return leaf
+    get = getattr(leaf, "get", None)  # a CuPy array
+    if get is not None:
+        return get()
+    if hasattr(leaf, "__cuda_array_interface__"):
+        from ..transform.array import to_host
+
+        return to_host(leaf)
+    return leaf

@@ -1,0 +1,133 @@
+"""stand_ins: what `on_error="replace"` delivers in the place of bad elements.
+
+The last good element stands in for a bad one; the first good one for those in front of it. A state holds no payloads,
+so behind one that element is made again: it names the place of the input in front of it, and how many elements were
+given since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import DataError
+from ..flow.base import BatchStream, Context, Element, Flow, Hole, stand_in
+from ..flow.elements import close
+from ..flow.host import own_bytes
+from ..flow.state import REPLAYING, State, below, number
+from ..flow.tape import Tape
+from ..ragged import Ragged
+from ..spec import Compound
+
+__all__ = ["StandIns", "rows_of"]
+
+
+class StandIns(Iterator[Element]):
+    """The elements of a flow, with a good one in the place of each bad one. Those that raise are passed on.
+
+    Args:
+        flow: the whole chain.
+        at: where it is opened.
+        batched: its elements are batches.
+        state: what `snapshot` gave; elements are made again up to it.
+    """
+
+    __slots__ = ("_batched", "_early", "_last", "_place", "_ready", "_run", "_since", "_tape")
+
+    def __init__(self, flow: Flow, at: Context, batched: bool, state: State = None) -> None:
+        self._run = at.run
+        self._batched = batched
+        self._tape = Tape(flow, at, below(state, "tape"))
+        self._place = self._tape.count  # number of the item from which the elements given since can be made again
+        self._since = 0  # elements given since
+        self._last: tuple[Any, ...] | None = None  # the good element that stands in
+        self._early: list[Element] = []  # identities of bad elements in front of the first good one
+        self._ready: list[Element] = []  # what became of them, the next one last
+        if state is not None:
+            self._again(number(state, "since"))
+
+    def __next__(self) -> Element:
+        try:
+            element = self._ready.pop() if self._ready else self._taken()
+        except DataError:
+            self._since += 1
+            raise
+        self._since += 1
+        return element
+
+    def snapshot(self) -> State:
+        """Where it stands."""
+        return {"tape": self._tape.state(self._place), "since": self._since}
+
+    def close(self) -> None:
+        """Close the flow."""
+        close(self._tape.inner)
+
+    def _again(self, count: int) -> None:
+        """Make the last elements once more, so that what stands in for a bad one is there."""
+        token = REPLAYING.set(True)
+        try:
+            for _ in range(count):
+                with contextlib.suppress(DataError):  # it was raised before
+                    next(self, None)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            REPLAYING.reset(token)
+
+    def _taken(self) -> Element:
+        """The next element of the flow, or what stands in for it."""
+        bad = self._run.bad
+        for element in self._tape.items:
+            columns, stream, position = element
+            if type(columns) is not Hole:
+                columns = own_bytes(columns)
+                if bad.counts_good:
+                    rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
+                    bad.good += max(1, rows)
+                # a copy, as the user may change what was delivered
+                self._last = columns if self._batched else own_copy(columns)
+                if self._early:
+                    return self._first(columns, element)
+                self._here(self._tape.count - 1)
+                return columns, stream, position
+            if columns.raised:
+                return element
+            if self._run.stopped.is_set():
+                break
+            self._run.leave_out(element)
+            _, stream, position = stand_in(None, element)
+            if self._last is not None:
+                return own_copy(self._last), stream, position
+            self._early.append((None, stream, position))
+        raise StopIteration
+
+    def _first(self, columns: tuple[Any, ...], element: Element) -> Element:
+        """The first good element stands in for those in front of it, and comes behind them."""
+        _, stream, position = self._early[0]
+        self._ready = [(own_copy(columns), element[1], element[2])]
+        self._ready += [(own_copy(columns), bad, place) for _, bad, place in self._early[:0:-1]]
+        self._early = []
+        return columns, stream, position
+
+    def _here(self, place: int) -> None:
+        """The elements from item `place` of the tape on are what a state needs."""
+        self._place, self._since = place, 0
+        if self._tape.due():
+            self._tape.mark()
+            self._tape.forget(place)
+
+
+def own_copy(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Leaves that share no memory with those delivered before."""
+    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else leaf.copy() for leaf in columns])
+
+
+def rows_of(leaf: Any) -> int:
+    """How many rows a leaf of a batch has; -1 for what has none, as a Python function may make it."""
+    shape = getattr(leaf, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else -1
+    return len(leaf) if isinstance(leaf, Ragged) else -1

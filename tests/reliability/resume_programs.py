@@ -1,0 +1,648 @@
+"""Random chains out of every step there is, described as data so that hypothesis can shrink them.
+
+Elements are integers for the most part, or batches of them: what is tested is where a chain stands, not what it
+computes. `SOURCES` and `STEPS` name all parts, so that a test can count that each of them was run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, ops
+from tests.chains import damage
+
+__all__ = ["SOURCES", "STEPS", "Program", "build", "free_programs", "programs", "write_files"]
+
+Step = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A chain: where its elements come from, and its steps."""
+
+    source: Step
+    steps: tuple[Step, ...]
+
+    @property
+    def threaded(self) -> bool:
+        """Whether threads read ahead: when a bad element is noted is theirs to say."""
+        return any(_reads_ahead(part) for part in (self.source, *self.steps))
+
+
+_FEW = st.integers(0, 5)
+_MANY = st.sampled_from([1, 3, 7, 12, 25, 40])
+_BAD = st.integers(2, 5).flatmap(lambda m: st.tuples(st.just(m), st.integers(0, m)))  # remainder m: none is bad
+_SEED = st.sampled_from([None, 0, 1])
+_THREADS = st.sampled_from([None, None, 2])
+_CROP = st.sampled_from(["crop", "resized crop", "mirror", "none"])
+_INNER = st.sampled_from(
+    ["range", "shuffled", "chain", "prefetched", "Python", "element", "fails", "nested", "generator", "cache"]
+)
+
+# By name: the kind of the elements, and what else is drawn.
+_SOURCES: dict[str, tuple[str, list[st.SearchStrategy[Any]]]] = {
+    "range": ("number", [_MANY]),
+    "slices": ("number", [_MANY]),
+    "list": ("number", [_MANY]),
+    "tensors": ("number", [_FEW]),
+    "generator": ("number", [_MANY, st.booleans(), st.one_of(st.none(), st.integers(0, 9))]),
+    "indexable": ("number", [_MANY, _BAD, _THREADS]),
+    "counter": ("number", [_MANY]),
+    "random": ("number", [_MANY, st.booleans()]),
+    "loaded": ("number", [st.sampled_from(["plain", "gzip", "parts"])]),
+    "loaded parts": ("number", [st.integers(1, 3)]),
+    "text": ("bytes", [st.sampled_from(["*.txt", "*.txt.gz"]), _THREADS]),
+    "fixed": ("bytes", [st.sampled_from(["*.bin", "*.bin.gz"]), _THREADS]),
+    "records": ("record", [st.sampled_from(["*.tfrecord", "*.tfrecord.gz"]), _THREADS]),
+    "files": ("record", [st.booleans(), st.integers(1, 4), _THREADS]),
+    "pictures": ("picture", [_MANY]),
+}
+
+_KINDS = ("number", "batch", "bytes", "record", "picture", "image", "images")
+_N, _B = ("number",), ("batch",)
+# By name: before which kinds of elements it may stand, how often, what kind follows (None: the same), what is drawn.
+_STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[st.SearchStrategy[Any]]]] = {
+    "take": (_KINDS, 1, None, [st.integers(-1, 20)]),
+    "skip": (_KINDS, 1, None, [_FEW]),
+    "repeat": (_KINDS, 1, None, [st.integers(0, 3)]),
+    "endless": (_KINDS, 1, None, [st.integers(1, 30)]),
+    "shard": (_KINDS, 1, None, [st.integers(1, 3), st.integers(0, 2)]),
+    "prefetch": (_KINDS, 1, None, [st.integers(-1, 3)]),
+    "shuffle": (_KINDS, 2, None, [st.integers(1, 12), _SEED, st.booleans()]),
+    "shuffle all": (_KINDS, 1, None, [_SEED, st.booleans()]),
+    "slice": (_KINDS, 1, None, [st.integers(-4, 4), st.integers(-4, 20), st.sampled_from([1, 2, -1])]),
+    "split": (_KINDS, 1, None, [st.integers(0, 1)]),
+    "cache": (_KINDS, 2, None, []),
+    "cache file": (_KINDS, 1, None, []),
+    "snapshot": (_KINDS, 1, None, [st.sampled_from(["NONE", "GZIP"])]),
+    "ignore errors": (_KINDS, 1, None, []),
+    "concatenate": (_KINDS, 1, None, [_FEW]),
+    "sample": (_KINDS, 1, None, [_SEED, st.booleans(), st.booleans()]),
+    "sample by a dataset": (_KINDS, 1, None, [st.booleans()]),
+    "choose": (_KINDS, 1, None, [st.lists(st.integers(0, 2), max_size=12).map(tuple), st.booleans()]),
+    "enumerate": (_KINDS, 1, None, [st.integers(-1, 2)]),
+    "assert": (_KINDS, 1, None, [st.integers(0, 12)]),
+    "traced": (_N, 1, None, []),
+    "python": (_N, 2, None, [_BAD]),
+    "parallel": (_N, 1, None, [_BAD, st.integers(1, 3)]),
+    "drawn": (_N, 1, None, []),
+    "filter": (_N, 1, None, [st.integers(2, 4)]),
+    "python filter": (_N, 1, None, [st.integers(2, 4), _BAD]),
+    "take while": (_N, 1, None, [st.integers(3, 30), st.booleans()]),
+    "scan": (_N, 2, None, [_BAD, st.booleans()]),
+    "unique": (_N, 1, None, [st.integers(3, 9)]),
+    "zip": (_N, 1, None, [st.integers(0, 20)]),
+    "zip itself": (_N, 1, None, [st.integers(0, 3)]),
+    "resample": (_N, 1, None, [st.booleans()]),
+    "pad": (_N, 1, None, [st.integers(3, 20)]),
+    "flat_map": (_N, 2, None, [_INNER]),
+    "interleave": (_N, 2, None, [_INNER, st.integers(1, 4), st.integers(1, 3), _THREADS]),
+    "batch": (_N, 3, "batch", [st.integers(1, 5), st.booleans()]),
+    "window": (
+        _N, 2, "batch",
+        [st.integers(1, 5), st.integers(1, 5), st.integers(1, 2), st.booleans(),
+         st.sampled_from(["batches", "shuffled", "elements", "interleaved"])],
+    ),
+    "windows": (_N, 1, "windows", [st.integers(1, 5), st.integers(1, 5)]),
+    "padded batch": (_N, 1, "batch", [st.integers(1, 4), st.booleans()]),
+    "ragged batch": (_N, 1, "batch", [st.integers(1, 4), st.booleans(), st.booleans()]),
+    "bucket": (_N, 1, "batch", [st.integers(1, 3), st.sampled_from(["pad", "boundary", "none"]), st.booleans()]),
+    "group": (_N, 2, "batch", [st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), _BAD]),
+    "unbatch": (_B, 4, "number", []),
+    "rebatch": (_B, 3, None, [st.lists(st.integers(1, 4), min_size=1, max_size=2).map(tuple), st.booleans()]),
+    "map over batches": (_B, 2, None, [_BAD]),
+    "parse text": (("bytes",), 9, "number", [_BAD]),
+    "parse": (("record",), 9, "number", []),
+    "parse and decode": (("record",), 1, "image", [_CROP]),
+    "decode": (("picture",), 9, "image", [_CROP]),
+    "mirror": (("image",), 2, None, []),
+    "sum": (("image",), 5, "number", []),
+    "image batch": (("image",), 5, "images", [st.integers(1, 4), st.booleans()]),
+    "unbatch images": (("images",), 5, "image", []),
+    "sums": (("images",), 5, "batch", []),
+}  # fmt: skip
+SOURCES, STEPS = frozenset(_SOURCES), frozenset(_STEPS)
+
+_AHEAD = {"prefetch", "parallel", "parse and decode", "decode"}
+
+
+def _reads_ahead(part: Step) -> bool:
+    name, *rest = part
+    if name == "interleave":
+        return rest[3] is not None or rest[0] == "prefetched"
+    if name in ("flat_map", "indexable", "text", "fixed", "records", "files"):
+        return rest[-1] is not None and rest[-1] in ("prefetched", 2)
+    return name in _AHEAD
+
+
+def _drawn(name: str, parts: list[st.SearchStrategy[Any]]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), *parts)
+
+
+def _choices(kind: str) -> list[st.SearchStrategy[Step]]:
+    return [
+        choice
+        for name, (before, weight, _, parts) in _STEPS.items()
+        if kind in before
+        for choice in [_drawn(name, parts)] * weight
+    ]
+
+
+_CHOICES = {kind: st.one_of(_choices(kind)) for kind in _KINDS}
+
+
+@st.composite
+def programs(draw: st.DrawFn, most: int = 6, images: bool = False) -> Program:
+    """A source and up to `most` steps; with `images`, pictures are decoded."""
+    some = [name for name in _SOURCES if not images or _SOURCES[name][0] in ("picture", "record")]
+    source = draw(st.one_of([_drawn(name, _SOURCES[name][1]) for name in some]))
+    kind = _SOURCES[source[0]][0]
+    steps: list[Step] = []
+    for _ in range(draw(st.integers(1, most))):
+        step = draw(_CHOICES[kind])
+        steps.append(step)
+        kind = _STEPS[step[0]][2] or kind
+        if kind == "windows":
+            break
+    if images and kind in ("picture", "record"):
+        steps.append(("decode" if kind == "picture" else "parse and decode", draw(_CROP)))
+        steps.append(("image batch", draw(st.integers(1, 4)), draw(st.booleans())))
+    return Program(source, tuple(steps))
+
+
+# Where a chain gives what is ready first, these give the same elements whatever the order is.
+_FREE: list[st.SearchStrategy[Step]] = [
+    *[_drawn("overtaking", [_BAD, st.integers(1, 3)])] * 3,
+    *[_drawn("overtaking interleave", [_INNER, st.integers(1, 4), st.integers(1, 2)])] * 2,
+    *[_drawn(name, _STEPS[name][3]) for name in ("prefetch", "cache file", "ignore errors", "traced", "python", "filter")],
+    *[_drawn(name, _STEPS[name][3]) for name in ("shuffle", "parallel", "concatenate", "flat_map", "python filter")],
+    _drawn("repeat", [st.integers(1, 3)]),
+    _drawn("unique", [st.integers(3, 9)]),
+    _drawn("group", [st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.just((2, 2))]),
+    _drawn("bucket", [st.integers(1, 3), st.just("none"), st.just(False)]),
+    _drawn("batch", [st.integers(1, 4), st.just(False)]),
+]
+_FREE_BATCHES: list[st.SearchStrategy[Step]] = [
+    *[_drawn(name, _STEPS[name][3]) for name in ("prefetch", "shuffle", "cache file")],
+    *[_drawn("unbatch", [])] * 3,
+    *[_drawn("rebatch", [st.lists(st.integers(1, 4), min_size=1, max_size=2).map(tuple), st.just(False)])] * 2,
+]
+
+
+@st.composite
+def free_programs(draw: st.DrawFn, most: int = 5) -> Program:
+    """A chain that gives what is ready first, and the same elements in any order."""
+    some = ("range", "slices", "indexable", "generator", "loaded")
+    source = draw(st.one_of([_drawn(name, _SOURCES[name][1]) for name in some]))
+    steps: list[Step] = [draw(st.one_of(_FREE[:5]))]
+    kind = "number"
+    for _ in range(draw(st.integers(1, most))):
+        step = draw(st.one_of(_FREE if kind == "number" else _FREE_BATCHES))
+        steps.append(step)
+        kind = _STEPS[step[0]][2] or kind if step[0] in _STEPS else kind
+    return Program(source, tuple(steps))
+
+
+# ---- files
+
+FILES, RECORDS = 3, 6
+
+
+def write_files(folder: Path) -> None:
+    """What the programs read: some of it is damaged."""
+    for i in range(FILES):
+        numbers = range(i * RECORDS, (i + 1) * RECORDS)
+        examples = [_example(n) for n in numbers]
+        damage.write(folder / f"{i}.tfrecord", examples)
+        data = bytearray((folder / f"{i}.tfrecord").read_bytes())
+        length = len(examples[0]) + damage.OVERHEAD
+        if i == 1:
+            data[length + 30] ^= 1  # the payload of the second record
+        if i == 2:
+            del data[-5:]
+        (folder / f"{i}.tfrecord").write_bytes(data)
+        (folder / f"{i}.tfrecord.gz").write_bytes(gzip.compress(bytes(data), mtime=0))
+        lines = b"".join(b"%d\n" % n if n % 5 != 4 else b"no number\n" for n in numbers)
+        (folder / f"{i}.txt").write_bytes(lines)
+        (folder / f"{i}.txt.gz").write_bytes(gzip.compress(lines, mtime=0)[: -9 if i == 1 else None])
+        fixed = b"header" + b"".join(b"%03d" % n for n in numbers) + b"end"
+        (folder / f"{i}.bin").write_bytes(fixed + b"1" * (i == 1))
+        (folder / f"{i}.bin.gz").write_bytes(gzip.compress(fixed + b"1" * (i == 1), mtime=0))
+    numbers = Dataset.range(12).map(lambda x: x * 3)
+    numbers.save(folder / "plain")
+    numbers.save(folder / "gzip", compression="GZIP")
+    numbers.save(folder / "parts", shard_func=lambda x: int(x) % 3)
+
+
+def _example(n: int) -> bytes:
+    features: dict[str, Any] = {"image": _picture(n)}
+    if n % 7 != 5:
+        features["number"] = n
+    return gp.io.encode_example(features)
+
+
+@cache
+def _picture(n: int) -> bytes:
+    """A small photograph; some are damaged, in the header or behind it."""
+    pixels = np.random.default_rng(n).integers(0, 256, (2, 2, 3), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).resize((8, 8)).save(stream, "JPEG", quality=90)
+    data = stream.getvalue()
+    match n % 11:
+        case 3:
+            return damage.bad_scan(data)
+        case 6:
+            return data[:100]
+        case _:
+            return data
+
+
+FEATURES = {"image": gp.io.FixedLenFeature((), bytes), "number": gp.io.FixedLenFeature((), "int64")}
+
+
+# ---- as chains
+
+
+def build(program: Program, files: Path, caches: Path) -> tuple[Dataset, list[str]]:
+    """The chain, and the names of the parts that it is made of: a step that does not fit here is left out.
+
+    Args:
+        program: what to build.
+        files: what `write_files` wrote.
+        caches: a folder for caches in files.
+    """
+    ds, names, numbers = _source(program.source, files), [program.source[0]], count()
+    for step in program.steps:
+        try:
+            ds = _append(ds, step, caches / str(next(numbers)))
+        except (gp.PlanError, gp.SpecError, TypeError):
+            continue
+        names.append(step[0])
+    return ds, names
+
+
+def _source(source: Step, files: Path) -> Dataset:
+    match source:
+        case ("range", n):
+            return Dataset.range(n)
+        case ("slices", n):
+            return Dataset.from_tensor_slices(np.arange(n) * 2)
+        case ("list", n):
+            return Dataset.from_list([np.arange(i % 4) for i in range(n)]).map(_total, traced=False)
+        case ("tensors", n):
+            return Dataset.from_tensors(np.int64(n))
+        case ("generator", n, signed, bad):
+            spec = gp.TensorSpec((), "int64") if signed else None
+            return Dataset.from_generator(_counting(n, bad), output_signature=spec)
+        case ("indexable", n, bad, calls):
+            return Dataset.from_indexable(_Items(n, bad), gp.TensorSpec((), "int64"), num_parallel_calls=calls)
+        case ("counter", n):
+            return Dataset.counter(3, 2).take(n)
+        case ("random", n, anew):
+            return Dataset.random(seed=3, rerandomize_each_iteration=anew).take(n).map(lambda x: x % 50)
+        case ("loaded", kind):
+            return Dataset.load(files / kind)
+        case ("loaded parts", cycle):
+            return Dataset.load(files / "parts", reader_func=lambda parts: parts.interleave(lambda x: x, cycle))
+        case ("text", pattern, readers):
+            return gp.TextLineDataset(_names(files, pattern), _compression(pattern), num_parallel_reads=readers)
+        case ("fixed", pattern, readers):
+            return gp.FixedLengthRecordDataset(
+                _names(files, pattern), 3, 6, 3, None, _compression(pattern), num_parallel_reads=readers
+            )
+        case ("records", pattern, readers):
+            return gp.TFRecordDataset(_names(files, pattern), _compression(pattern), num_parallel_reads=readers)
+        case ("files", shuffled, cycle, calls):
+            names = Dataset.list_files(str(files / "*.tfrecord"), shuffle=shuffled, seed=1)
+            return names.interleave(gp.TFRecordDataset, cycle_length=cycle, num_parallel_calls=calls)
+        case ("pictures", n):
+            return Dataset.from_tensor_slices(np.array([_picture(i) for i in range(n)], object))
+    raise AssertionError(source)
+
+
+def _names(files: Path, pattern: str) -> list[str]:
+    return sorted(map(str, files.glob(pattern)))
+
+
+def _compression(pattern: str) -> str:
+    return "GZIP" if pattern.endswith(".gz") else ""
+
+
+class _Items:
+    """Numbers, some of which cannot be had."""
+
+    def __init__(self, n: int, bad: tuple[int, int]) -> None:
+        self.n, self.bad = n, bad
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, place: int) -> Any:
+        if place % self.bad[0] == self.bad[1]:
+            raise KeyError(place)
+        return np.int64(place)
+
+
+def _counting(n: int, bad: int | None) -> Callable[[], Any]:
+    def numbers() -> Any:
+        for i in range(n):
+            if i == bad:
+                raise ValueError("no more")
+            yield np.int64(i)
+
+    return numbers
+
+
+def _append(ds: Dataset, step: Step, path: Path) -> Dataset:
+    match step:
+        case ("take" | "skip" | "repeat" | "prefetch" | "shuffle" | "cache" | "batch" | "unbatch", *args):
+            return getattr(ds, step[0])(*args)  # type: ignore[no-any-return]
+        case ("endless", n):
+            return ds.repeat().take(n)
+        case ("shard", n, index):
+            return ds.shard(n, index % n)
+        case ("shuffle all", seed, anew):
+            return ds.shuffle(gp.ALL, seed, anew)
+        case ("slice", start, stop, stride):
+            return ds[start:stop:stride]
+        case ("split", part):
+            return ds.split([0.6, 0.4], seed=3)[part]
+        case ("cache file",):
+            return ds.cache(path)
+        case ("snapshot", compression):
+            return ds.snapshot(path, compression)
+        case ("ignore errors",):
+            return ds.ignore_errors()
+        case ("enumerate", start):
+            return ds.enumerate(start).map(lambda i, x: x)
+        case ("assert", n):
+            return ds.assert_cardinality(n)
+        case ("rebatch", sizes, drop):
+            return ds.rebatch(list(sizes), drop)
+        case ("map over batches", bad):
+            return ds.map(_plus(1, bad), traced=False)
+        case ("concatenate" | "sample" | "sample by a dataset" | "choose" | "zip" | "zip itself", *_):
+            return _joined(ds, step)
+        case ("window" | "windows" | "padded batch" | "ragged batch" | "bucket" | "group", *_):
+            return _gathered(ds, step)
+        case ("flat_map", form):
+            return ds.flat_map(_inner(form))
+        case ("interleave", form, cycle, block, calls):
+            return ds.interleave(_inner(form), cycle, block, calls)
+        case ("overtaking interleave", form, cycle, block):
+            return ds.interleave(_inner(form), cycle, block, 2, deterministic=False)
+        case ("parse text", bad):
+            return ds.map(_plus(0, bad), traced=False)
+        case ("parse",):
+            return ds.map(lambda record: gp.io.parse_single_example(record, FEATURES)["number"])
+        case ("parse and decode" | "decode" | "mirror" | "sum" | "sums" | "image batch" | "unbatch images", *_):
+            return _pictured(ds, step)
+    return _counted(ds, step)
+
+
+def _counted(ds: Dataset, step: Step) -> Dataset:
+    """Steps over numbers."""
+    match step:
+        case ("traced",):
+            return ds.map(lambda x: x * 2 + 1)
+        case ("python", bad):
+            return ds.map(_plus(1, bad), traced=False)
+        case ("parallel", bad, calls):
+            return ds.map(_plus(2, bad), num_parallel_calls=calls, traced=False)
+        case ("overtaking", bad, calls):
+            return ds.map(_slowly(bad), num_parallel_calls=calls, traced=False, deterministic=False)
+        case ("drawn",):
+            return ds.map(lambda x, rng: x + rng.integers(0, 5), rng=True)
+        case ("filter", m):
+            return ds.filter(lambda x: x % m != 1)
+        case ("python filter", m, bad):
+            return ds.filter(_some(m, bad))
+        case ("take while", most, traced):
+            return ds.take_while((lambda x: x < most) if traced else _below(most))
+        case ("scan", bad, declared):
+            return ds.scan(np.int64(0), _added(bad), spec=gp.TensorSpec((), "int64") if declared else None)
+        case ("unique", m):
+            return ds.map(lambda x: x % m).unique()
+        case ("resample", known):
+            return ds.rejection_resample(lambda x: x % 2, [0.3, 0.7], [0.5, 0.5] if known else None, seed=1).map(
+                lambda label, x: x
+            )
+        case ("pad", n):
+            return ds.map(lambda x: {"x": x}).pad_to_cardinality(n).map(lambda d: d["x"] * 2 + d["valid"])
+    raise AssertionError(step)
+
+
+def _joined(ds: Dataset, step: Step) -> Dataset:
+    """A chain and parts of itself in one, or numbers beside it."""
+    match step:
+        case ("concatenate", few):
+            return ds.concatenate(ds.take(few))
+        case ("sample", seed, stop, anew):
+            return Dataset.sample_from_datasets([ds, ds.skip(1)], [0.6, 0.4], seed, stop, anew)
+        case ("sample by a dataset", stop):
+            weights = Dataset.from_tensor_slices(np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])).repeat()
+            return Dataset.sample_from_datasets([ds, ds.take(3)], weights, 1, stop)
+        case ("choose", picks, stop):
+            choices = Dataset.from_tensor_slices(np.array(picks, np.int64))  # 2 is outside
+            return Dataset.choose_from_datasets([ds, ds.take(2)], choices, stop)
+        case ("zip", n):
+            return Dataset.zip(ds, Dataset.range(n)).map(lambda a, b: a * 7 + b)
+        case ("zip itself", ahead):
+            return Dataset.zip(ds, ds.skip(ahead)).map(lambda a, b: a + b)
+    raise AssertionError(step)
+
+
+def _gathered(ds: Dataset, step: Step) -> Dataset:
+    """Batches of numbers."""
+    match step:
+        case ("window", size, shift, stride, drop, how):
+            windows = ds.window(size, shift, stride, drop)
+            if how == "shuffled":
+                windows = windows.shuffle(3)
+            if how == "interleaved":
+                return windows.interleave(lambda w: w, cycle_length=2).batch(2)
+            if how == "elements":
+                return windows.flat_map(lambda w: w).batch(2)
+            return windows.flat_map(lambda w: w.batch(2))
+        case ("windows", size, shift):
+            return ds.window(size, shift)
+        case ("padded batch", size, drop):
+            return _rows(ds).padded_batch(size, drop_remainder=drop).map(_totals, traced=False)
+        case ("ragged batch", size, drop, again):
+            rows = _rows(ds).ragged_batch(size, drop)
+            return rows.unbatch().map(_total, traced=False).batch(2) if again else rows.map(_ragged_totals, traced=False)
+        case ("bucket", size, how, drop):
+            batches = _rows(ds).bucket_by_sequence_length(
+                lambda x: len(x),
+                [2, 4],
+                [size, 1, size + 1],
+                no_padding=how == "none",
+                pad_to_bucket_boundary=how == "boundary",
+                drop_remainder=drop,
+            )
+            return batches.map(_ragged_totals, traced=False)
+        case ("group", m, size, rows, bad):
+            return ds.group_by_window(_key(m, bad), lambda key, group: group.batch(rows), size)
+    raise AssertionError(step)
+
+
+def _pictured(ds: Dataset, step: Step) -> Dataset:
+    """Steps over images."""
+    match step:
+        case ("parse and decode", crop):
+            return ds.map(lambda r: _cropped(ops.decode_jpeg(gp.io.parse_single_example(r, FEATURES)["image"]), crop))
+        case ("decode", crop):
+            return ds.map(lambda x: _cropped(ops.decode_jpeg(x, channels=3), crop))
+        case ("mirror",):
+            return ds.map(lambda x: ops.random_flip_left_right(x))
+        case ("sum",):
+            return ds.map(lambda x: np.asarray(x).sum(dtype=np.int64), traced=False)
+        case ("image batch", size, drop):
+            return ds.batch(size, drop)
+        case ("unbatch images",):
+            return ds.unbatch()
+        case ("sums",):
+            return ds.map(lambda x: np.asarray(x).sum(axis=(1, 2, 3), dtype=np.int64), traced=False)
+    raise AssertionError(step)
+
+
+def _cropped(image: Any, how: str) -> Any:
+    match how:
+        case "crop":
+            return ops.random_crop(image, (4, 4, 3))
+        case "resized crop":
+            return ops.random_resized_crop(image, (4, 4))
+        case "mirror":
+            return ops.random_flip_left_right(image)
+    return image
+
+
+# ---- functions
+
+
+def _number(x: Any) -> int:
+    return int(x) if isinstance(x, bytes) else int(np.asarray(x).sum())
+
+
+def _is_bad(x: Any, bad: tuple[int, int]) -> bool:
+    return _number(x) % bad[0] == bad[1]
+
+
+def _plus(more: int, bad: tuple[int, int]) -> Callable[[Any], Any]:
+    def plus(x: Any) -> Any:
+        if _is_bad(x, bad):
+            raise ValueError(f"{_number(x)} is bad")
+        return np.int64(_number(x)) if isinstance(x, bytes) else np.asarray(x)[()] + np.int64(more)
+
+    return plus
+
+
+def _slowly(bad: tuple[int, int]) -> Callable[[Any], Any]:
+    plus = _plus(0, bad)
+
+    def slowly(x: Any) -> Any:
+        time.sleep(0.0002 * (_number(x) * 7 % 4))
+        return plus(x)
+
+    return slowly
+
+
+def _some(m: int, bad: tuple[int, int]) -> Callable[[Any], bool]:
+    def some(x: Any) -> bool:
+        if _is_bad(x, bad):
+            raise ValueError(f"{_number(x)} is bad")
+        return _number(x) % m != 0
+
+    return some
+
+
+def _below(most: int) -> Callable[[Any], bool]:
+    def below(x: Any) -> bool:
+        return bool(_number(x) < most)
+
+    return below
+
+
+def _added(bad: tuple[int, int]) -> Callable[[Any, Any], Any]:
+    def added(total: Any, x: Any) -> Any:
+        if _is_bad(x, bad):
+            raise ValueError(f"{_number(x)} is bad")
+        return np.int64(total + x), np.int64(total * 2 + x)
+
+    return added
+
+
+def _key(m: int, bad: tuple[int, int]) -> Callable[[Any], Any]:
+    def key(x: Any) -> Any:
+        if _is_bad(x, bad):
+            raise ValueError(f"{_number(x)} has no key")
+        return np.int64(_number(x) % m)
+
+    return key
+
+
+def _rows(ds: Dataset) -> Dataset:
+    """Numbers as rows of 0 to 3 times the number."""
+    return ds.map(lambda x: np.full(_number(x) % 4, _number(x), np.int64), traced=False)
+
+
+def _total(x: Any) -> Any:
+    return np.int64(_number(x))
+
+
+def _totals(x: Any) -> Any:
+    return np.asarray(x).sum(axis=1, dtype=np.int64)
+
+
+def _ragged_totals(x: Any) -> Any:
+    rows = x.to_list() if isinstance(x, gp.Ragged) else np.asarray(x)
+    return np.array([sum(row) for row in rows], np.int64)
+
+
+def _inner(form: str) -> Callable[[Any], Any]:
+    """What makes a dataset of a number."""
+    return _FORMS[form]
+
+
+def _numbered(x: Any, numbers: Dataset) -> Dataset:
+    """Numbers in another range for every element."""
+    n = _number(x)
+    return numbers.map(lambda i: np.int64(i) + 10 * n, traced=False)
+
+
+def _fails(x: Any) -> Dataset:
+    if _number(x) % 3 == 1:
+        raise ValueError(f"{_number(x)} has no elements")
+    return Dataset.range(_number(x) % 4)
+
+
+def _generated(x: Any) -> Dataset:
+    n = _number(x)
+    return Dataset.from_generator(lambda: iter([np.int64(n)] * (n % 4)), output_signature=gp.TensorSpec((), "int64"))
+
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "range": lambda x: Dataset.range(x % 4),
+    "shuffled": lambda x: Dataset.range(5).shuffle(3).map(lambda i: i + x),
+    "chain": lambda x: _numbered(x, Dataset.range(_number(x) % 7).shuffle(3).batch(2).unbatch().map(_plus(1, (3, 1)))),
+    "prefetched": lambda x: _numbered(x, Dataset.range(_number(x) % 5)).prefetch(2),
+    "Python": lambda x: _numbered(x, Dataset.range(_number(x) % 4)),
+    "element": lambda x: Dataset.from_tensors(x).repeat(2),
+    "fails": _fails,
+    "nested": lambda x: Dataset.range(3).flat_map(lambda y: Dataset.range(y + 1)).map(lambda i: i + x),
+    "generator": _generated,
+    "cache": lambda x: Dataset.range(3).cache().repeat(2),
+}

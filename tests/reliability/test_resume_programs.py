@@ -1,0 +1,216 @@
+"""Random chains go on exactly where their state was taken, wherever they had marked their input.
+
+A step that holds elements marks places in its input to begin again, by the clock. So the same chain goes on by other
+code on a busy machine: here marks are forced, in each place, in none, and in some.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe.flow import buffers, files, fetch, formed, indexed, mixing, shuffle, sources, tape
+from gpupipe.optimize import place
+from tests.reliability.resume import plain, through_json
+from tests.reliability.resume_programs import (
+    SOURCES,
+    STEPS,
+    Program,
+    build,
+    free_programs,
+    programs,
+    write_files,
+)
+
+FULL = bool(os.environ.get("GPUPIPE_FULL"))
+PROGRAMS = 3000 if FULL else 300
+LEAST = 5
+"""A part that fewer programs ran is not tested."""
+
+LONGEST = 250
+"""Elements of a chain; one that is longer is not run."""
+
+POLICIES = ("always", "never", "sometimes")
+
+_SMALL = (
+    (shuffle, "_DRAWS", 8),
+    (shuffle, "_AT_ONCE", 3),
+    (shuffle, "_BLOCKS", 2),
+    (sources, "_BLOCK", 4),
+    (sources, "BLOCK", 256),
+    (files, "BLOCK", 64),
+    (mixing, "_BLOCK", 4),
+    (indexed, "AT_ONCE", 4),
+    (fetch, "AT_ONCE", 2),
+    (place, "MICRO_BATCH", 3),
+)
+"""What is done in blocks, and blocks so small that chains of some elements cross them."""
+
+Walk = Sequence[tuple[int, str]]
+"""How often `next` is called, and what follows: the state is only looked at, or another iterator goes on behind it."""
+
+
+@contextmanager
+def marked(policy: str, seed: int, small: bool) -> Iterator[None]:
+    """Marks in every place, in none or in some, whatever the clock says."""
+    draws = random.Random(seed)
+    due: Callable[..., bool] = {
+        "always": lambda self: True,
+        "never": lambda self: False,
+        "sometimes": lambda self: draws.random() < 0.4,
+    }[policy]
+    with ExitStack() as stack:
+        for owner, name in ((tape.Tape, "due"), (buffers.Marks, "due"), (formed.Forming, "_due")):
+            stack.enter_context(mock.patch.object(owner, name, due))
+        for module, name, value in _SMALL if small else ():
+            stack.enter_context(mock.patch.object(module, name, value))
+        yield
+
+
+class Chain:
+    """A program with its options, built anew for each iterator as another process would.
+
+    Args:
+        program: the chain.
+        options: of it.
+        epochs: that one iterator runs.
+        folder: for caches and manifests.
+    """
+
+    def __init__(self, program: Program, options: gp.Options, epochs: int, folder: Path) -> None:
+        self.program, self.options, self.epochs, self.folder = program, options, epochs, folder
+        self.names: list[str] = []
+
+    def open(self, run: str) -> Any:
+        """An iterator of one run: caches in files, and the manifest, are the run's own."""
+        caches = self.folder / run
+        caches.mkdir(exist_ok=True)
+        dataset, self.names = build(self.program, FILES[0], caches)
+        options = self.options.merge(gp.Options(error_manifest=caches / "bad.jsonl"))
+        return dataset.with_options(options).epochs(self.epochs)
+
+    def manifest(self, run: str) -> Counter[str]:
+        """The bad elements that a run wrote down."""
+        return Counter((self.folder / run / "bad.jsonl").read_text().splitlines())
+
+
+FILES: list[Path] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("files")
+    write_files(folder)
+    FILES[:] = [folder]
+    logging.getLogger("gpupipe").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("gpupipe").setLevel(logging.NOTSET)
+
+
+def outcomes(items: Any, count: int) -> list[Any]:
+    """What so many calls of `next` give, fewer at the end; an error is one of them, by its kind and text."""
+    out: list[Any] = []
+    while len(out) < count:
+        try:
+            out.append(plain(next(items)))
+        except StopIteration:
+            break
+        except gp.DataError as error:
+            out.append((type(error).__name__, str(error)))
+        except gp.SpecError as error:  # what the first element tells does not fit: it ends here
+            out.append(("SpecError", str(error)))
+            break
+    return out
+
+
+def walked(chain: Chain, walk: Walk, run: str) -> tuple[list[Any], int, list[int]]:
+    """What all iterators of a walk gave together, how many elements were left out, and where they took over."""
+    found: list[Any] = []
+    places = []
+    items = chain.open(run)
+    try:
+        for count, then in (*walk, (LONGEST + 1, "go on"), (1, "go on")):
+            found += outcomes(items, count)
+            state = through_json(items.state_dict())
+            if then == "go on":
+                places.append(len(found))
+                items.close()
+                items = chain.open(run)
+                items.load_state_dict(state)
+                if count == 0:  # a state of a state
+                    state = through_json(items.state_dict())
+                    items.close()
+                    items = chain.open(run)
+                    items.load_state_dict(state)
+        assert not outcomes(items, 1)
+        return found, items.left_out, places
+    finally:
+        items.close()
+
+
+RAN: Counter[str] = Counter()
+"""How many programs with a state in the middle held each part."""
+
+
+def goes_on(program: Program, options: gp.Options, epochs: int, walk: Walk, seed: int, small: bool) -> None:
+    """Compare a run with one that goes on again and again, under every policy."""
+    for policy in POLICIES:
+        with TemporaryDirectory() as folder, marked(policy, seed, small):
+            chain = Chain(program, options, epochs, Path(folder))
+            with chain.open("whole") as items:
+                whole = outcomes(items, LONGEST + 1)
+                left_out = items.left_out
+            if len(whole) > LONGEST or (whole and whole[-1][0] == "SpecError"):
+                return
+            found, left_out_then, places = walked(chain, walk, "walk")
+            assert found == whole, policy
+            if not program.threaded:
+                assert left_out_then == left_out, policy
+                assert chain.manifest("walk") == chain.manifest("whole"), policy
+    if any(0 < place < len(whole) for place in places):
+        RAN.update(set(chain.names))
+
+
+_ON_ERROR = st.sampled_from(["raise", "skip", "replace"])
+_WALKS = st.lists(
+    st.tuples(st.integers(0, 9), st.sampled_from(["go on", "go on", "look"])), min_size=1, max_size=3
+)
+_ARGUMENTS: dict[str, Any] = {
+    "options": st.builds(gp.Options, on_error=_ON_ERROR, seed=st.integers(0, 2), threads=st.integers(1, 2)),
+    "epochs": st.sampled_from([1, 1, 2]),
+    "walk": _WALKS,
+    "seed": st.integers(0, 99),
+    "small": st.booleans(),
+}
+
+
+def _settings(count: int) -> settings:
+    return settings(
+        max_examples=count, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+
+
+def test_random_chains_go_on_where_their_state_was_taken() -> None:
+    RAN.clear()
+    host = gp.Options(device="cpu", backend="numpy")
+
+    def check(program: Program, options: gp.Options, **rest: Any) -> None:
+        goes_on(program, host.merge(options), **rest)
+
+    _settings(PROGRAMS)(given(program=programs(), **_ARGUMENTS)(check))()
+    rare = {name: RAN[name] for name in SOURCES | STEPS if RAN[name] < LEAST}
+    assert not rare, f"these parts were run too rarely to be tested: {rare}"
