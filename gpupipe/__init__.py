@@ -12,6 +12,7 @@ from .dataset import (
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,
+    release_memory,
 )
 from .errors import (
     BadRecord,
@@ -58,5 +59,6 @@ __all__ = [
     "__version__",
     "io",
     "ops",
+    "release_memory",
     "set_seed",
 ]

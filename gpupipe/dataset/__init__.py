@@ -6,6 +6,7 @@ What runs a chain (optimize, flow, transform, load) is imported by the first cha
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .core import Dataset
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .memory import release_memory
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -14,6 +15,7 @@ __all__ = [
     "FixedLengthRecordDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "release_memory",
 ]
 
 INFINITE_CARDINALITY = INFINITE

@@ -17,9 +17,11 @@ from gpupipe.extract.containers import CHECKS
 from gpupipe.extract.exif import NORMAL, orientation_of
 
 __all__ = [
+    "MOST_SCANNED",
     "ImageHeader",
     "check_complete",
     "check_decodable",
+    "check_scans",
     "first_marker_in_scan",
     "has_adobe_marker",
     "jpeg_size",
@@ -41,6 +43,17 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 # them again from each of its bytes.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MOST_STEPS = 100_000  # segments and fill bytes; a file of nothing but FF must not keep a thread busy
+
+# libjpeg goes over the whole image for every scan, and a scan takes ten bytes. Encoders make about ten scans. So many
+# are always allowed, so many at most, and so many pixels in all scans together: a second of work.
+_FEW_SCANS, _MOST_SCANS, _MOST_PASSED = 64, 500, 1 << 32
+_SHORTEST_SCAN = 10
+
+MOST_SCANNED = _SHORTEST_SCAN * _MOST_PASSED
+"""Bytes x pixels up to which a baseline JPEG cannot have too many scans."""
+
+_MOST_SIDE = 1_000_000
+"""Pixels of a side: libpng's limit. Pillow keeps a pointer for each row, whatever its width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +157,61 @@ def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) ->
     Bytes behind the end are allowed. What is left to decoders is what only decoding shows.
 
     Raises:
-        DecodeError: the end is missing, or decoders would disagree about the structure.
+        DecodeError: the end is missing, decoders would disagree about the structure, or it is made to keep them busy.
     """
     n = len(data)
     if header.format == "jpeg":
         if not (n > 3 and data[n - 2] == 0xFF and data[n - 1] == 0xD9) and not _has_end(data):
             raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9", stage=STAGE)
+        pixels = header.height * header.width
+        if header.progressive or n * pixels > MOST_SCANNED:
+            check_scans(data, pixels)
     elif header.format in CHECKS:
+        if max(header.height, header.width) > _MOST_SIDE:
+            raise DecodeError(
+                f"an image may have {_MOST_SIDE} pixels a side, this {header.format} is {header.width}x{header.height}",
+                stage=STAGE,
+            )
         try:
             CHECKS[header.format](data)
         except (struct.error, IndexError) as error:
             raise _cut(data) from error
+
+
+def check_scans(data: bytes | bytearray | memoryview, pixels: int) -> None:
+    """Check that a JPEG does not have so many scans that decoding it takes for ever.
+
+    Only one that is progressive, or whose first scan has not all channels, has more scans than one.
+
+    Args:
+        data: the encoded image.
+        pixels: height times width.
+
+    Raises:
+        DecodeError: it has more than 500 scans, or more than 64 that together go over more than 2**32 pixels.
+    """
+    whole = bytes(data)
+    # No scan holds these bytes, but thumbnails and tables may: this is what there can be at most.
+    if whole.count(b"\xff\xda") <= _FEW_SCANS:
+        return
+    segments = _jpeg_segments(whole)
+    if not segments or segments[-1][0] != 0xDA:
+        return
+    most = max(min(_MOST_SCANS, _MOST_PASSED // pixels), _FEW_SCANS)
+    scans, at = 0, segments[-1][2]
+    while scans <= most:
+        scans += 1
+        while True:
+            found = _MARKER_IN_SCAN.search(whole, at)
+            if found is None or whole[found.end() - 1] == 0xD9:
+                return
+            at = found.end()
+            marker = whole[at - 1]
+            if marker != 0x01:
+                at += int.from_bytes(whole[at : at + 2], "big")
+            if marker == 0xDA:
+                break
+    raise DecodeError(f"a JPEG of this size may have {most} scans, it has more", stage=STAGE)
 
 
 def check_decodable(kind: str, bits: int) -> None:

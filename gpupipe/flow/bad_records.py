@@ -61,7 +61,7 @@ class BadRecords:
     Attributes:
         left_out: elements that were left out or replaced.
         good: elements that were delivered, where a share of bad ones is asked for.
-        before: keys of bad elements of this epoch that were noted before a state was loaded, and how often: those that
+        before: marks of bad elements of this epoch that were noted before a state was loaded, and how often: those that
             were read ahead of it are met again.
     """
 
@@ -96,12 +96,12 @@ class BadRecords:
             return tuple(self._kept)
 
     def so_far(self, last: int, epoch: int) -> tuple[int, list[int]]:
-        """How many were left out, and the keys of the last bad elements of an epoch, at one moment.
+        """How many were left out, and marks of the last bad elements of an epoch, at one moment.
 
-        Keys of `before` that were not met again count too.
+        Marks of `before` that were not met again count too.
         """
         with self._lock:
-            keys = [record.key for record in islice(reversed(self._kept), last) if record.epoch == epoch]
+            keys = [_mark(record) for record in islice(reversed(self._kept), last) if record.epoch == epoch]
             return self.left_out, [*keys, *self.before.elements()][:last]
 
     def begin(self) -> None:
@@ -156,8 +156,8 @@ class BadRecords:
         """
         complaint = None
         with self._lock:
-            if self.before.get(record.key, 0):
-                self.before[record.key] -= 1
+            if self.before and self.before[mark := _mark(record)]:
+                self.before[mark] -= 1
                 return 0
             self._kept.append(record)
             count = self.left_out = self.left_out + (record.action != "raised")
@@ -212,6 +212,11 @@ class BadRecords:
             f"{record.file} at {record.unit} {record.offset}. iterator.errors lists them; mend the data or the chain, "
             f"or set a larger max_bad"
         )
+
+
+def _mark(record: BadRecord) -> int:
+    """What tells a bad element of an epoch from others: two steps may each say of one place what is wrong with it."""
+    return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]}"))
 
 
 def line_of(record: BadRecord) -> bytes:

@@ -33,12 +33,14 @@ class StandIns(Iterator[Element]):
         state: what `snapshot` gave; elements are made again up to it.
     """
 
-    __slots__ = ("_batched", "_early", "_last", "_place", "_ready", "_run", "_since", "_tape")
+    __slots__ = ("_batched", "_early", "_items", "_last", "_place", "_ready", "_run", "_share", "_since", "_tape")
 
     def __init__(self, flow: Flow, at: Context, batched: bool, state: State = None) -> None:
         self._run = at.run
+        self._share = at.run.bad.counts_good  # of bad elements: what is delivered is counted
         self._batched = batched
         self._tape = Tape(flow, at, below(state, "tape"))
+        self._items = self._tape.items
         self._place = self._tape.count  # number of the item from which the elements given since can be made again
         self._since = 0  # elements given since
         self._last: tuple[Any, ...] | None = None  # the good element that stands in
@@ -79,14 +81,13 @@ class StandIns(Iterator[Element]):
 
     def _taken(self) -> Element:
         """The next element of the flow, or what stands in for it."""
-        bad = self._run.bad
-        for element in self._tape.items:
+        for element in self._items:
             columns, stream, position = element
             if type(columns) is not Hole:
                 columns = own_bytes(columns)
-                if bad.counts_good:
+                if self._share:
                     rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
-                    bad.good += max(1, rows)
+                    self._run.bad.good += max(1, rows)
                 # a copy, as the user may change what was delivered
                 self._last = columns if self._batched else own_copy(columns)
                 if self._early:

@@ -127,7 +127,7 @@ class _Dali:
 
 
 def release_memory() -> None:
-    """Destroy idle pipelines and return DALI's unused memory pools to the system."""
+    """Destroy idle pipelines and return DALI's unused memory, of the host and of GPUs, to the system."""
     _POOL.clear()
     if "nvidia.dali" in sys.modules:
         _import_dali().backend.ReleaseUnusedMemory()

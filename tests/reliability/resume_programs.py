@@ -1,4 +1,4 @@
-"""Random chains out of every step there is, described as data so that hypothesis can shrink them.
+"""Random chains out of every step there is, described as data so that a failure can be made smaller.
 
 Elements are integers for the most part, or batches of them: what is tested is where a chain stands, not what it
 computes. `SOURCES` and `STEPS` name all parts, so that a test can count that each of them was run.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 from PIL import Image
 
 import gpupipe as gp
@@ -37,182 +37,199 @@ class Program:
     steps: tuple[Step, ...]
 
     @property
-    def threaded(self) -> bool:
-        """Whether threads read ahead: when a bad element is noted is theirs to say."""
-        return any(_reads_ahead(part) for part in (self.source, *self.steps))
+    def counts(self) -> bool:
+        """Whether bad elements are noted in one way only.
+
+        Not where threads read ahead, nor behind a cache: one that an iterator fills anew notes them anew.
+        """
+        parts = (self.source, *self.steps)
+        return not any(_reads_ahead(part) or part[0] in _CACHES for part in parts)
 
 
-_FEW = st.integers(0, 5)
-_MANY = st.sampled_from([1, 3, 7, 12, 25, 40])
-_BAD = st.integers(2, 5).flatmap(lambda m: st.tuples(st.just(m), st.integers(0, m)))  # remainder m: none is bad
-_SEED = st.sampled_from([None, 0, 1])
-_THREADS = st.sampled_from([None, None, 2])
-_CROP = st.sampled_from(["crop", "resized crop", "mirror", "none"])
-_INNER = st.sampled_from(
-    ["range", "shuffled", "chain", "prefetched", "Python", "element", "fails", "nested", "generator", "cache"]
-)
+Drawn = Callable[[random.Random], Any]
+
+
+def _to(least: int, most: int) -> Drawn:
+    return lambda rng: rng.randint(least, most)
+
+
+def _one(*values: Any) -> Drawn:
+    return lambda rng: rng.choice(values)
+
+
+def _bad(rng: random.Random) -> tuple[int, int]:
+    """Which numbers are bad, by divisor and remainder; often none is."""
+    m = rng.randint(2, 5)
+    return m, rng.choice([m, m, rng.randrange(m)])
+
+
+def _picks(most: int, longest: int, least: int = 0) -> Drawn:
+    return lambda rng: tuple(rng.randint(least, most) for _ in range(rng.randint(least, longest)))
+
+
+_FLAG = _one(False, True)
+_FEW = _to(0, 5)
+_MANY = _one(1, 3, 7, 12, 25, 40)
+_SEED = _one(None, 0, 1)
+_THREADS = _one(None, None, 2)
+_CROP = _one("crop", "resized crop", "mirror", "none")
+_INNER = _one("range", "shuffled", "chain", "prefetched", "Python", "element", "fails", "nested", "generator", "cache")
 
 # By name: the kind of the elements, and what else is drawn.
-_SOURCES: dict[str, tuple[str, list[st.SearchStrategy[Any]]]] = {
+_SOURCES: dict[str, tuple[str, list[Drawn]]] = {
     "range": ("number", [_MANY]),
     "slices": ("number", [_MANY]),
     "list": ("number", [_MANY]),
     "tensors": ("number", [_FEW]),
-    "generator": ("number", [_MANY, st.booleans(), st.one_of(st.none(), st.integers(0, 9))]),
-    "indexable": ("number", [_MANY, _BAD, _THREADS]),
+    "generator": ("number", [_MANY, _FLAG, _one(None, 0, 2, 7)]),
+    "indexable": ("number", [_MANY, _bad, _THREADS]),
     "counter": ("number", [_MANY]),
-    "random": ("number", [_MANY, st.booleans()]),
-    "loaded": ("number", [st.sampled_from(["plain", "gzip", "parts"])]),
-    "loaded parts": ("number", [st.integers(1, 3)]),
-    "text": ("bytes", [st.sampled_from(["*.txt", "*.txt.gz"]), _THREADS]),
-    "fixed": ("bytes", [st.sampled_from(["*.bin", "*.bin.gz"]), _THREADS]),
-    "records": ("record", [st.sampled_from(["*.tfrecord", "*.tfrecord.gz"]), _THREADS]),
-    "files": ("record", [st.booleans(), st.integers(1, 4), _THREADS]),
+    "random": ("number", [_MANY, _FLAG]),
+    "loaded": ("number", [_one("plain", "gzip", "parts")]),
+    "loaded parts": ("number", [_to(1, 3)]),
+    "text": ("bytes", [_one("*.txt", "*.txt.gz"), _THREADS]),
+    "fixed": ("bytes", [_one("*.bin", "*.bin.gz"), _THREADS]),
+    "records": ("record", [_one("*.tfrecord", "*.tfrecord.gz"), _THREADS]),
+    "files": ("record", [_FLAG, _to(1, 4), _THREADS]),
     "pictures": ("picture", [_MANY]),
 }
 
 _KINDS = ("number", "batch", "bytes", "record", "picture", "image", "images")
 _N, _B = ("number",), ("batch",)
 # By name: before which kinds of elements it may stand, how often, what kind follows (None: the same), what is drawn.
-_STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[st.SearchStrategy[Any]]]] = {
-    "take": (_KINDS, 1, None, [st.integers(-1, 20)]),
+_STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
+    "take": (_KINDS, 1, None, [_to(-1, 20)]),
     "skip": (_KINDS, 1, None, [_FEW]),
-    "repeat": (_KINDS, 1, None, [st.integers(0, 3)]),
-    "endless": (_KINDS, 1, None, [st.integers(1, 30)]),
-    "shard": (_KINDS, 1, None, [st.integers(1, 3), st.integers(0, 2)]),
-    "prefetch": (_KINDS, 1, None, [st.integers(-1, 3)]),
-    "shuffle": (_KINDS, 2, None, [st.integers(1, 12), _SEED, st.booleans()]),
-    "shuffle all": (_KINDS, 1, None, [_SEED, st.booleans()]),
-    "slice": (_KINDS, 1, None, [st.integers(-4, 4), st.integers(-4, 20), st.sampled_from([1, 2, -1])]),
-    "split": (_KINDS, 1, None, [st.integers(0, 1)]),
+    "repeat": (_KINDS, 1, None, [_to(0, 3)]),
+    "endless": (_KINDS, 1, None, [_to(1, 30)]),
+    "shard": (_KINDS, 1, None, [_to(1, 3), _to(0, 2)]),
+    "prefetch": (_KINDS, 1, None, [_to(-1, 3)]),
+    "shuffle": (_KINDS, 2, None, [_to(1, 12), _SEED, _FLAG]),
+    "shuffle all": (_KINDS, 1, None, [_SEED, _FLAG]),
+    "slice": (_KINDS, 1, None, [_to(-4, 4), _to(-4, 20), _one(1, 2, -1)]),
+    "split": (_KINDS, 1, None, [_to(0, 1)]),
     "cache": (_KINDS, 2, None, []),
     "cache file": (_KINDS, 1, None, []),
-    "snapshot": (_KINDS, 1, None, [st.sampled_from(["NONE", "GZIP"])]),
+    "snapshot": (_KINDS, 1, None, [_one("NONE", "GZIP")]),
     "ignore errors": (_KINDS, 1, None, []),
     "concatenate": (_KINDS, 1, None, [_FEW]),
-    "sample": (_KINDS, 1, None, [_SEED, st.booleans(), st.booleans()]),
-    "sample by a dataset": (_KINDS, 1, None, [st.booleans()]),
-    "choose": (_KINDS, 1, None, [st.lists(st.integers(0, 2), max_size=12).map(tuple), st.booleans()]),
-    "enumerate": (_KINDS, 1, None, [st.integers(-1, 2)]),
-    "assert": (_KINDS, 1, None, [st.integers(0, 12)]),
+    "sample": (_KINDS, 1, None, [_SEED, _FLAG, _FLAG]),
+    "sample by a dataset": (_KINDS, 1, None, [_FLAG]),
+    "choose": (_KINDS, 1, None, [_picks(2, 12), _FLAG]),
+    "enumerate": (_KINDS, 1, None, [_to(-1, 2)]),
+    "assert": (_KINDS, 1, None, [_to(0, 12)]),
     "traced": (_N, 1, None, []),
-    "python": (_N, 2, None, [_BAD]),
-    "parallel": (_N, 1, None, [_BAD, st.integers(1, 3)]),
+    "python": (_N, 2, None, [_bad]),
+    "parallel": (_N, 1, None, [_bad, _to(1, 3)]),
     "drawn": (_N, 1, None, []),
-    "filter": (_N, 1, None, [st.integers(2, 4)]),
-    "python filter": (_N, 1, None, [st.integers(2, 4), _BAD]),
-    "take while": (_N, 1, None, [st.integers(3, 30), st.booleans()]),
-    "scan": (_N, 2, None, [_BAD, st.booleans()]),
-    "unique": (_N, 1, None, [st.integers(3, 9)]),
-    "zip": (_N, 1, None, [st.integers(0, 20)]),
-    "zip itself": (_N, 1, None, [st.integers(0, 3)]),
-    "resample": (_N, 1, None, [st.booleans()]),
-    "pad": (_N, 1, None, [st.integers(3, 20)]),
+    "filter": (_N, 1, None, [_to(2, 4)]),
+    "python filter": (_N, 1, None, [_to(2, 4), _bad]),
+    "take while": (_N, 1, None, [_to(3, 30), _FLAG]),
+    "scan": (_N, 2, None, [_bad, _FLAG]),
+    "overtaking": (_N, 0, None, [_bad, _to(1, 3)]),
+    "overtaking interleave": (_N, 0, None, [_INNER, _to(1, 4), _to(1, 2)]),
+    "unique": (_N, 1, None, [_to(3, 9)]),
+    "zip": (_N, 1, None, [_to(0, 20)]),
+    "zip itself": (_N, 1, None, [_to(0, 3)]),
+    "resample": (_N, 1, None, [_FLAG]),
+    "pad": (_N, 1, None, [_to(3, 20)]),
     "flat_map": (_N, 2, None, [_INNER]),
-    "interleave": (_N, 2, None, [_INNER, st.integers(1, 4), st.integers(1, 3), _THREADS]),
-    "batch": (_N, 3, "batch", [st.integers(1, 5), st.booleans()]),
+    "interleave": (_N, 2, None, [_INNER, _to(1, 4), _to(1, 3), _THREADS]),
+    "batch": (_N, 3, "batch", [_to(1, 5), _FLAG]),
     "window": (
         _N, 2, "batch",
-        [st.integers(1, 5), st.integers(1, 5), st.integers(1, 2), st.booleans(),
-         st.sampled_from(["batches", "shuffled", "elements", "interleaved"])],
+        [_to(1, 5), _to(1, 5), _to(1, 2), _FLAG,
+         _one("batches", "shuffled", "elements", "interleaved")],
     ),
-    "windows": (_N, 1, "windows", [st.integers(1, 5), st.integers(1, 5)]),
-    "padded batch": (_N, 1, "batch", [st.integers(1, 4), st.booleans()]),
-    "ragged batch": (_N, 1, "batch", [st.integers(1, 4), st.booleans(), st.booleans()]),
-    "bucket": (_N, 1, "batch", [st.integers(1, 3), st.sampled_from(["pad", "boundary", "none"]), st.booleans()]),
-    "group": (_N, 2, "batch", [st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), _BAD]),
+    "windows": (_N, 1, "windows", [_to(1, 5), _to(1, 5)]),
+    "padded batch": (_N, 1, "batch", [_to(1, 4), _FLAG]),
+    "ragged batch": (_N, 1, "batch", [_to(1, 4), _FLAG, _FLAG]),
+    "bucket": (_N, 1, "batch", [_to(1, 3), _one("pad", "boundary", "none"), _FLAG]),
+    "group": (_N, 2, "batch", [_to(1, 4), _to(1, 5), _to(1, 3), _bad]),
     "unbatch": (_B, 4, "number", []),
-    "rebatch": (_B, 3, None, [st.lists(st.integers(1, 4), min_size=1, max_size=2).map(tuple), st.booleans()]),
-    "map over batches": (_B, 2, None, [_BAD]),
-    "parse text": (("bytes",), 9, "number", [_BAD]),
+    "rebatch": (_B, 3, None, [_picks(4, 2, 1), _FLAG]),
+    "map over batches": (_B, 2, None, [_bad]),
+    "parse text": (("bytes",), 9, "number", [_bad]),
     "parse": (("record",), 9, "number", []),
     "parse and decode": (("record",), 1, "image", [_CROP]),
     "decode": (("picture",), 9, "image", [_CROP]),
     "mirror": (("image",), 2, None, []),
     "sum": (("image",), 5, "number", []),
-    "image batch": (("image",), 5, "images", [st.integers(1, 4), st.booleans()]),
+    "image batch": (("image",), 5, "images", [_to(1, 4), _FLAG]),
     "unbatch images": (("images",), 5, "image", []),
     "sums": (("images",), 5, "batch", []),
 }  # fmt: skip
 SOURCES, STEPS = frozenset(_SOURCES), frozenset(_STEPS)
 
+_CACHES = {"cache", "cache file", "snapshot"}
 _AHEAD = {"prefetch", "parallel", "parse and decode", "decode"}
 
 
 def _reads_ahead(part: Step) -> bool:
     name, *rest = part
     if name == "interleave":
-        return rest[3] is not None or rest[0] == "prefetched"
+        return rest[3] is not None or rest[0] in ("prefetched", "cache")
     if name in ("flat_map", "indexable", "text", "fixed", "records", "files"):
-        return rest[-1] is not None and rest[-1] in ("prefetched", 2)
+        return rest[-1] is not None and rest[-1] in ("prefetched", "cache", 2)
     return name in _AHEAD
 
 
-def _drawn(name: str, parts: list[st.SearchStrategy[Any]]) -> st.SearchStrategy[Step]:
-    return st.tuples(st.just(name), *parts)
+def _drawn(name: str, rng: random.Random) -> Step:
+    parts = _SOURCES[name][1] if name in _SOURCES else _STEPS[name][3]
+    return name, *[part(rng) for part in parts]
 
 
-def _choices(kind: str) -> list[st.SearchStrategy[Step]]:
-    return [
-        choice
-        for name, (before, weight, _, parts) in _STEPS.items()
-        if kind in before
-        for choice in [_drawn(name, parts)] * weight
-    ]
+_CHOICES = {
+    kind: [name for name, (before, weight, _, _) in _STEPS.items() if kind in before for _ in range(weight)]
+    for kind in _KINDS
+}
 
 
-_CHOICES = {kind: st.one_of(_choices(kind)) for kind in _KINDS}
-
-
-@st.composite
-def programs(draw: st.DrawFn, most: int = 6, images: bool = False) -> Program:
+def programs(rng: random.Random, most: int = 6, images: bool = False) -> Program:
     """A source and up to `most` steps; with `images`, pictures are decoded."""
     some = [name for name in _SOURCES if not images or _SOURCES[name][0] in ("picture", "record")]
-    source = draw(st.one_of([_drawn(name, _SOURCES[name][1]) for name in some]))
+    source = _drawn(rng.choice(some), rng)
     kind = _SOURCES[source[0]][0]
     steps: list[Step] = []
-    for _ in range(draw(st.integers(1, most))):
-        step = draw(_CHOICES[kind])
-        steps.append(step)
-        kind = _STEPS[step[0]][2] or kind
+    for _ in range(rng.randint(1, most)):
+        name = rng.choice(_CHOICES[kind])
+        steps.append(_drawn(name, rng))
+        kind = _STEPS[name][2] or kind
         if kind == "windows":
             break
     if images and kind in ("picture", "record"):
-        steps.append(("decode" if kind == "picture" else "parse and decode", draw(_CROP)))
-        steps.append(("image batch", draw(st.integers(1, 4)), draw(st.booleans())))
+        steps += [_drawn("decode" if kind == "picture" else "parse and decode", rng), _drawn("image batch", rng)]
     return Program(source, tuple(steps))
 
 
 # Where a chain gives what is ready first, these give the same elements whatever the order is.
-_FREE: list[st.SearchStrategy[Step]] = [
-    *[_drawn("overtaking", [_BAD, st.integers(1, 3)])] * 3,
-    *[_drawn("overtaking interleave", [_INNER, st.integers(1, 4), st.integers(1, 2)])] * 2,
-    *[_drawn(name, _STEPS[name][3]) for name in ("prefetch", "cache file", "ignore errors", "traced", "python", "filter")],
-    *[_drawn(name, _STEPS[name][3]) for name in ("shuffle", "parallel", "concatenate", "flat_map", "python filter")],
-    _drawn("repeat", [st.integers(1, 3)]),
-    _drawn("unique", [st.integers(3, 9)]),
-    _drawn("group", [st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.just((2, 2))]),
-    _drawn("bucket", [st.integers(1, 3), st.just("none"), st.just(False)]),
-    _drawn("batch", [st.integers(1, 4), st.just(False)]),
-]
-_FREE_BATCHES: list[st.SearchStrategy[Step]] = [
-    *[_drawn(name, _STEPS[name][3]) for name in ("prefetch", "shuffle", "cache file")],
-    *[_drawn("unbatch", [])] * 3,
-    *[_drawn("rebatch", [st.lists(st.integers(1, 4), min_size=1, max_size=2).map(tuple), st.just(False)])] * 2,
-]
+_FREE = {
+    "number": (
+        *["overtaking", "overtaking interleave", "prefetch", "cache file", "ignore errors", "traced", "python"],
+        *["filter", "shuffle", "parallel", "concatenate", "flat_map", "python filter", "repeat", "unique"],
+        *["group", "bucket", "batch", "batch"],
+    ),
+    "batch": ("prefetch", "shuffle", "cache file", "unbatch", "unbatch", "rebatch", "rebatch"),
+}
 
 
-@st.composite
-def free_programs(draw: st.DrawFn, most: int = 5) -> Program:
+def free_programs(rng: random.Random, most: int = 5) -> Program:
     """A chain that gives what is ready first, and the same elements in any order."""
-    some = ("range", "slices", "indexable", "generator", "loaded")
-    source = draw(st.one_of([_drawn(name, _SOURCES[name][1]) for name in some]))
-    steps: list[Step] = [draw(st.one_of(_FREE[:5]))]
+    source = _drawn(rng.choice(["range", "slices", "indexable", "generator", "loaded"]), rng)
+    steps: list[Step] = []
     kind = "number"
-    for _ in range(draw(st.integers(1, most))):
-        step = draw(st.one_of(_FREE if kind == "number" else _FREE_BATCHES))
+    for i in range(rng.randint(2, most)):
+        name = rng.choice(_FREE[kind][:2] if i == 0 else _FREE[kind])
+        step = _drawn(name, rng)
+        match step:
+            case ("batch" | "rebatch", size, _):
+                step = name, size, False
+            case ("bucket", size, *_):
+                step = name, size, "none", False
+            case ("concatenate", _):
+                step = name, 0
         steps.append(step)
-        kind = _STEPS[step[0]][2] or kind if step[0] in _STEPS else kind
+        kind = _STEPS[name][2] or kind
     return Program(source, tuple(steps))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import gpupipe as gp
 from gpupipe.errors import GpupipeError, PlanError, SpecError
 from gpupipe.graph import Apply
 from gpupipe.op import Array, Op
@@ -98,7 +99,7 @@ def test_the_pool_is_bounded_and_release_memory_empties_it() -> None:
         executor.close()
 
     assert len(dali._POOL) == 8
-    release_memory()
+    gp.release_memory()
     assert len(dali._POOL) == 0
 
 
