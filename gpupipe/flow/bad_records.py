@@ -20,6 +20,7 @@ from ..errors import BadRecord, PlanError, TooManyBadError
 from ..extract.patterns import is_url
 from ..log import logger
 from ..options import Settings
+from ..random import hash64, mix64
 
 __all__ = ["KEPT", "BadRecords", "KnownBad", "read_manifest"]
 
@@ -216,7 +217,7 @@ class BadRecords:
 
 def _mark(record: BadRecord) -> int:
     """What tells a bad element of an epoch from others: two steps may each say of one place what is wrong with it."""
-    return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]}"))
+    return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]!a}"))
 
 
 def line_of(record: BadRecord) -> bytes:

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..errors import StateError
 from .base import Context, Element, Flow, Hole
-from .state import Begins, State, below, number, parts_of, snapshot
+from .choices import Begins
+from .state import State, below, number, parts_of, snapshot
 from .tape import Tape
 from .watch import SOMEWHERE, Watch, Where
 

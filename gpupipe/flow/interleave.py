@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from ..errors import DataError, StateError
 from ..random import mix64
 from .base import Context, Element, Flow, Hole
+from .choices import Begins, Choices
 from .elements import close
-from .state import Begins, Choices, Counted, State, below, number, parts_of, snapshot
+from .state import Counted, State, below, number, parts_of, snapshot
 from .tape import Tape, chosen
 from .watch import SOMEWHERE, Watch, Where
 

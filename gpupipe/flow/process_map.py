@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import DataError, StateError
 from .base import Context, Element, Flow, Hole
+from .choices import Choices
 from .elements import close
 from .python_map import PythonFunction, SameSpecs
 from .sources import same_structure
-from .state import Choices, State, below
+from .state import State, below
 from .tape import Ahead
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_
 from ..threads import DaemonPool
 from ..trace import call_with
 from .base import RUNNING, Context, Element, Flow, Hole
+from .choices import Choices
 from .elements import close
 from .host import own_bytes, truth
 from .sources import conform, failed, same_structure
-from .state import Choices, State, below, damaged, snapshot
+from .state import State, below, damaged, snapshot
 from .tape import Ahead
 from .watch import SOMEWHERE, Watch, Where
 

@@ -18,10 +18,11 @@ import numpy as np
 from ..errors import StateError
 from ..random import BatchRng, hash64, mix64
 from .base import Context, Element, Flow, Hole
+from .choices import Begins
 from .elements import close
 from .held import Held, held_json, is_record
 from .memory import bytes_of_all
-from .state import Begins, Late, State, below, integers_json, number, parts_of, these_integers
+from .state import Late, State, below, integers_json, number, parts_of, these_integers
 from .tape import Place, Tape, chosen
 
 __all__ = ["ShuffleFlow", "shuffled_order"]

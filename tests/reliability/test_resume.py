@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.flow import state as flow_state
+from gpupipe.flow import choices
 from tests.reliability.resume import resumed_after, taken
 
 
@@ -372,7 +372,7 @@ def test_choices_of_datasets_that_nobody_expected_are_refused() -> None:
 
 
 def test_choices_of_long_ago_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_state, "KEPT", 2000)  # 14 passes
+    monkeypatch.setattr(choices, "KEPT", 2000)  # 14 passes
     with iter(mixed_up(run(12)).repeat(20).shuffle(5)) as items:
         for _ in range(19):
             taken(items, 12)
