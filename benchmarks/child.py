@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -101,9 +102,7 @@ def measure_pass(job: Job, begun: float) -> Run:
     first = time.monotonic()
     _close(warm)
     cpu, start = tree_cpu_seconds(), time.perf_counter()
-    batch = None
-    for batch in passes():  # noqa: B007 (the last one is looked at)
-        pass
+    last = deque(passes(), maxlen=1)
     seconds, cpu = time.perf_counter() - start, tree_cpu_seconds() - cpu
     return Run(
         contestant=job.contestant,
@@ -113,8 +112,8 @@ def measure_pass(job: Job, begun: float) -> Run:
         first_batch_s=first - begun,
         start_s=first - job.started,
         peak_rss_mb=peak_bytes() / 1e6,
-        shape=_shape(batch),
-        dtype=str(getattr(batch, "dtype", "")),
+        shape=_shape(last[0]),
+        dtype=str(getattr(last[0], "dtype", "")),
     )
 
 

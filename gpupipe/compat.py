@@ -198,6 +198,29 @@ class ValueIterator:
         except StopIteration:
             raise OutOfRangeError("end of sequence: get_next was called behind the last element") from None
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where this pass stands, as JSON; see `DatasetIterator.state_dict`. TensorFlow 1 kept it in a checkpoint.
+
+        Raises:
+            NotInitializedError: `initializer` was not called.
+            StateError: a step that has no state.
+        """
+        if self._items is None:
+            raise NotInitializedError("state_dict needs an iterator that has begun; call initializer() first")
+        state: dict[str, Any] = self._items.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
+        """Go on where `state_dict` was called: before the first `get_next` of a pass, or in place of `initializer()`.
+
+        Raises:
+            StateError: it belongs to something else; see `DatasetIterator.load_state_dict`.
+            PlanError: this pass has given elements already.
+        """
+        items = iter(self._dataset) if self._items is None else self._items
+        items.load_state_dict(state)
+        self._items = items
+
     def __iter__(self) -> ValueIterator:
         return self
 

@@ -184,8 +184,8 @@ class DataError(GpupipeError, RuntimeError):
     def at(
         self, file: str | None = None, offset: int | None = None, stage: str = "", unit: str | None = None
     ) -> DataError:
-        """Fill in whatever part of the place is not known yet; answer self."""
-        if self.file is None and file is not None:
+        """Fill in whatever part of the place is not known yet; answer self. An empty name says nothing."""
+        if self.file is None and file:
             self.file, self.offset = file, offset if self.offset is None else self.offset
             self.unit = unit or self.unit
         if not self.stage:

@@ -13,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from .errors import DecodeError, ShapeError
-from .extract.headers import MOST_SCANNED, check_complete, check_decodable, check_scans, jpeg_size, read_header
+from .extract.containers import MOST_SCANNED
+from .extract.headers import check_complete, check_decodable, check_scans, jpeg_size, read_header
 from .graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .op import Array
 from .random import BatchRng, hash64
@@ -71,12 +72,13 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
         DecodeError: not an image, one that no executor decodes, cut short, or more than `max_pixels` pixels.
     """
     if not oriented and len(data) > 4 and data[0] == data[-2] == 0xFF and data[1] == 0xD8 and data[-1] == 0xD9:
-        height, width, _, progressive, bits = jpeg_size(data)  # a whole JPEG, by its first and last bytes: the usual one
+        # A whole JPEG, by its first and last bytes: the common case.
+        height, width, channels, progressive, bits = jpeg_size(data)
         turned = False
         if bits != 8:
             check_decodable("jpeg", bits)
-        if progressive or len(data) * height * width > MOST_SCANNED:
-            check_scans(data, height * width)
+        if len(data) * height * width > MOST_SCANNED:
+            check_scans(data, height * width, channels, progressive)
     else:
         header = read_header(data, orientation=oriented)
         check_complete(data, header)

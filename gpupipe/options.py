@@ -72,6 +72,8 @@ class Options:
         deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
         on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves
             it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
+            Errors are raised when they are found: of one batch those seen on the host come before those that only a
+            decoder sees, whatever their order in the file.
         error_manifest: a file that every bad element is appended to as a line of JSON, when it is left out, replaced or
             raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
         bad_records: such a file, whose records are bad from the start: they are neither read again nor decoded, and no

@@ -254,15 +254,7 @@ class RaggedSpec(TensorSpec):
 
     def accepts(self, other: TensorSpec) -> bool:
         """Whether `other` is a ragged spec of this form."""
-        if not isinstance(other, RaggedSpec) or other.ragged_rank != self.ragged_rank:
-            return False
-        if self.dtype is not None and other.dtype is not None and self.dtype != other.dtype:
-            return False
-        if self.shape is None or other.shape is None:
-            return True
-        return len(self.shape) == len(other.shape) and all(
-            a is None or b is None or a == b for a, b in zip(self.shape, other.shape, strict=True)
-        )
+        return isinstance(other, RaggedSpec) and other.ragged_rank == self.ragged_rank and self._agrees(other)
 
     def relax(self, other: TensorSpec) -> TensorSpec:
         """The narrowest spec that accepts both (dtypes must agree)."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupipe.errors import DataError, ShapeError, SpecError
-from gpupipe.op import Array, Op
+from gpupipe.op import Array, Op, check_number
 from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype
 from gpupipe.ops.geometry import column
 from gpupipe.random import BatchRng
@@ -25,8 +25,10 @@ __all__ = [
     "channel_means",
     "channel_means_dali",
     "check_bounds",
+    "check_factors",
     "extremes",
     "extremes_dali",
+    "factors",
     "floats",
     "floats_dali",
     "hue",
@@ -305,6 +307,28 @@ def rows_below(who: str, names: tuple[str, str], low: Array, high: Array) -> Non
     if bad:
         needs = f"{who} needs {names[0]} below {names[1]}"
         raise DataError.of_rows({row: f"{needs}, got {low[row]:g} and {high[row]:g}" for row in bad})
+
+
+def check_factors(who: str, lower: Any, upper: Any) -> None:
+    """Check the bounds of a random factor, both at least 0; those that are traced are left to `factors`.
+
+    Raises:
+        SpecError: one is out of range, or the lower is not below the upper.
+    """
+    check_number(who, "lower", lower, 0)
+    check_number(who, "upper", upper)
+    check_bounds(who, ("lower", "upper"), lower, upper)
+
+
+def factors(who: str, rng: BatchRng, lower: Any, upper: Any, rows: int) -> Array:
+    """One random factor from [lower, upper) for each row: float32[rows].
+
+    Raises:
+        DataError: bounds of a row that make no range.
+    """
+    low, high = rows_within(who, "lower", lower, rows, 0), rows_within(who, "upper", upper, rows)
+    rows_below(who, ("lower", "upper"), low, high)
+    return uniform(rng, low, high)
 
 
 def tolerance(x: Array, reason: str = "", levels: float = 0, real: float = 0.0) -> dict[str, Any]:

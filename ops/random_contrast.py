@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.op import Array, Case
 from gpupipe.ops.adjust_contrast import Contrast, mean_tolerance
-from gpupipe.ops.colour import Colour, check_bounds, rows_below, rows_within, uniform
+from gpupipe.ops.colour import Colour, check_factors, factors
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
@@ -38,15 +38,10 @@ class RandomContrast(Contrast):
 
     def __post_init__(self) -> None:
         Colour.__post_init__(self)
-        check_number(self.name, "lower", self.lower, 0)
-        check_number(self.name, "upper", self.upper)
-        check_bounds(self.name, ("lower", "upper"), self.lower, self.upper)
+        check_factors(self.name, self.lower, self.upper)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
-        lower = rows_within(self.name, "lower", self.lower, len(hw), 0)
-        upper = rows_within(self.name, "upper", self.upper, len(hw))
-        rows_below(self.name, ("lower", "upper"), lower, upper)
-        return (uniform(rng, lower, upper),)
+        return (factors(self.name, rng, self.lower, self.upper, len(hw)),)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:

@@ -60,9 +60,13 @@ class Running(Chain):
     def __len__(self) -> int:
         """How many elements there are. Record files without an index are indexed: a pass over their headers.
 
-        Bad elements count, as they have a place each: a damaged record is one, and so is a file that cannot be read.
+        Bad elements count, as they have a place each: a damaged record is one. A file that cannot be read to its end
+        (it is missing, may not be opened, or a read of it fails or takes longer than `Options.read_timeout`) is an
+        error: nobody knows how many records it has. With ``on_error="skip"`` or ``"replace"`` it counts as one bad
+        element behind those that could be read, as it does in an iteration, and the log says so.
 
         Raises:
+            DataError: a file that cannot be read to its end, under ``on_error="raise"``; names it.
             TypeError: there is no end, or only reading all elements would tell.
             PlanError: there are 2**63 or more, which Python's `len` cannot say.
         """
@@ -85,7 +89,8 @@ class Running(Chain):
         """The element that iterating over epoch 0 gives at a place; for a slice, a dataset of such elements.
 
         Files of records are indexed by their headers, once. Places count bad elements too: one that is asked for
-        raises its error, whatever `Options.on_error` says, and so does a batch with a bad row.
+        raises its error, whatever `Options.on_error` says, and so does a batch with a bad row. One number needs all
+        files to be counted, as `len` does.
 
         Args:
             key: a number, from the end if it is negative, or a Python slice.
@@ -93,6 +98,7 @@ class Running(Chain):
         Raises:
             TypeError: a step that cannot be indexed; names it.
             IndexError: there is no such place.
+            DataError: the element is bad, or a file cannot be read to its end; see `len`.
         """
         step = blocker(self.plan)
         if step is not None:

@@ -2,6 +2,9 @@
 
 Decoders disagree about files whose structure is broken: one stops, another guesses. What one of the executors might
 guess is refused here, before any of them sees it. A check reads headers and, of a PNG, sums up its bytes.
+
+What no structure shows needs one judge, the decoder of the host: `is_compressed_tiff` and `without_tail` say what is
+given to no other decoder as it is, `has_all_rows` finds what the host's lets pass.
 """
 
 from __future__ import annotations
@@ -12,11 +15,28 @@ from typing import Any
 
 from gpupipe.errors import DecodeError
 
-__all__ = ["CHECKS", "without_ancillary"]
+__all__ = [
+    "CHECKS",
+    "FEW_SCANS",
+    "MOST_PASSED",
+    "MOST_SCANNED",
+    "has_all_rows",
+    "is_compressed_tiff",
+    "without_ancillary",
+    "without_orientation",
+    "without_tail",
+]
 
 Encoded = bytes | bytearray | memoryview
 
 STAGE = "read_header"
+
+# libjpeg goes over the whole image once for every scan, and a scan takes ten bytes. Encoders make about ten scans: so
+# many are always allowed, and otherwise so many pixels in all scans together, which is a second of work.
+FEW_SCANS, MOST_PASSED = 64, 1 << 32
+
+MOST_SCANNED = 10 * MOST_PASSED
+"""Bytes times pixels up to which a JPEG cannot have too many scans."""
 
 _chunk = struct.Struct(">I4s").unpack_from
 _sum = struct.Struct(">I").unpack_from
@@ -34,7 +54,13 @@ _TIFF_SINGLE = frozenset((256, 257, 259, 262, 266, 277, 278, 284, 317, 322, 323)
 _TIFF_LONG = frozenset((256, 257, 273, 278, 279, 322, 323, 324, 325))  # the others are of 16 bits
 _TIFF_CHANNELS = {0: (1,), 1: (1,), 2: (3, 4), 3: (1,), 5: (4,), 6: (3,)}  # by photometric interpretation
 _MOST_STEPS = 100_000  # chunks, tags and strips; a file of nothing else must not keep a thread busy
-_MOST_DEFLATED = 1032  # bytes that deflate makes one byte of, at most
+_MOST_DEFLATED = 1032  # bytes that deflate makes of one, at most
+# The same of LZW (12 bits stand for 3837 bytes at most) and of PackBits, by the number of the compression.
+_TIFF_MOST = {5: 2600, 8: _MOST_DEFLATED, 32946: _MOST_DEFLATED, 32773: 64}
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+_ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+"""First row and column of each pass of an interlaced PNG, and its steps."""
+_AT_ONCE = 1 << 20
 
 
 def _png(data: Encoded) -> None:
@@ -61,7 +87,7 @@ def _png(data: Encoded) -> None:
         else:
             raise _damaged("PNG", f"no IEND within its first {_MOST_STEPS} chunks")
     width, height, bits, colour = struct.unpack_from(">IIBB", data, 16)
-    needed = height * (width * bits * {2: 3, 4: 2, 6: 4}.get(colour, 1) // 8)
+    needed = height * (width * bits * _PNG_CHANNELS[colour] // 8)
     if not pixels or needed > pixels * _MOST_DEFLATED:
         raise _damaged("PNG", f"{pixels} bytes of pixels cannot be those of {width}x{height}")
 
@@ -76,6 +102,35 @@ def without_ancillary(data: Encoded) -> bytes:
         if kind == b"IEND":
             return b"".join(parts)
         at += 12 + length
+
+
+def has_all_rows(data: Encoded) -> bool:
+    """Whether the pixels of a PNG that passed its check are all there: Pillow takes missing rows for black ones.
+
+    Decompresses it, in pieces that are thrown away.
+    """
+    width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    depth = bits * _PNG_CHANNELS[colour]
+    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
+    sizes = [(-(-(height - y) // down), -(-(width - x) // right)) for y, x, down, right in passes]
+    needed: int = sum(rows * (1 + (columns * depth + 7) // 8) for rows, columns in sizes if rows > 0 and columns > 0)
+    stream, at, kind = zlib.decompressobj(), 8, b""
+    with memoryview(data) as view:
+        while needed > 0 and kind != b"IEND":
+            length, kind = _chunk(view, at)
+            rest: Encoded = view[at + 8 : at + 8 + length]
+            more = kind == b"IDAT"
+            while needed > 0 and more:
+                most = min(needed, _AT_ONCE)  # what lies behind the last row is not looked at
+                try:
+                    n = len(stream.decompress(rest, most))
+                except zlib.error:
+                    return False
+                needed -= n
+                rest = stream.unconsumed_tail
+                more = n == most or len(rest) > 0
+            at += 12 + length
+    return needed <= 0
 
 
 def _bmp(data: Encoded) -> None:
@@ -145,6 +200,29 @@ def _webp(data: Encoded) -> None:
         raise _damaged("WebP", f"its parts end at byte {at}, it says {end}" if frame else "it has no frame")
 
 
+def without_tail(data: Encoded) -> bytes | None:
+    """A WebP that passed its check, without what follows its frame; None if nothing does, or if it is an animation.
+
+    libwebp's plain decoder goes on reading there where the frame ends too early, its other one does not.
+    """
+    n, at = len(data), 12
+    extended = bytes(data[12:16]) == b"VP8X"
+    if extended and data[20] & 2:
+        return None
+    while True:
+        kind, length = struct.unpack_from("<4sI", data, at)
+        at += 8 + length + (length & 1)
+        if kind in (b"VP8 ", b"VP8L"):
+            break
+    if at == n:
+        return None
+    out = bytearray(data[:at])
+    out[4:8] = (at - 8).to_bytes(4, "little")
+    if extended:
+        out[20] &= ~0x0C  # there is no EXIF and no XMP any more
+    return bytes(out)
+
+
 def _webp_frame(data: Encoded, at: int, length: int, kind: bytes) -> tuple[int, int]:
     """Check the begin of a frame; answer its (width, height)."""
     if kind == b"VP8L":
@@ -210,6 +288,39 @@ def _tiff(data: Encoded) -> None:
         here = rows if tiles else min(rows, height - i * rows)
         if compression == 1 and kind != 6 and count != line * here:
             raise _damaged("TIFF", f"part {i} has {count} bytes, its pixels {line * here}")
+        if line * here > count * _TIFF_MOST.get(compression, 1 << 62):
+            raise _damaged("TIFF", f"part {i} has {count} bytes, which cannot be {line * here} of pixels")
+        if compression == 7 and count * across * here > MOST_SCANNED:
+            scans = bytes(data[start : start + count]).count(b"\xff\xda")
+            if scans > max(FEW_SCANS, MOST_PASSED // (across * here)):
+                raise _damaged("TIFF", f"part {i} is a JPEG of {scans} scans")
+
+
+def is_compressed_tiff(data: Encoded) -> bool:
+    """Whether an image that passed its check is a TIFF whose pixels are compressed, or stored in another colour space.
+
+    Such pixels have no checksum, and libtiff's users make different images of damaged ones, or none.
+    """
+    if bytes(data[:4]) not in (b"II*\0", b"MM\0*"):
+        return False
+    tags = _tiff_tags(data, "<" if data[0] == 0x49 else ">")
+    return tags.get(259, (1,)) != (1,) or tags.get(262) == (6,)
+
+
+def without_orientation(data: Encoded) -> Encoded:
+    """A TIFF that passed its check, as it is stored: Pillow turns one upright, asked or not."""
+    order = "<" if data[0] == 0x49 else ">"
+    (at,) = struct.unpack_from(f"{order}I", data, 4)
+    (count,) = struct.unpack_from(f"{order}H", data, at)
+    for place in range(at + 2, at + 2 + 12 * count, 12):
+        tag, kind, values, value = struct.unpack_from(f"{order}HHIH", data, place)
+        if tag == 274:
+            if (kind, values, value) == (3, 1, 1):
+                break
+            out = bytearray(data)
+            struct.pack_into(f"{order}HIHH", out, place + 2, 3, 1, 1, 0)
+            return out
+    return data
 
 
 def _tiff_tags(data: Encoded, order: str) -> dict[int, tuple[int, ...]]:

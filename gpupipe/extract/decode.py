@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.containers import without_ancillary
+from gpupipe.extract.containers import has_all_rows, without_ancillary, without_orientation
 from gpupipe.extract.headers import (
     ImageHeader,
     check_complete,
@@ -32,7 +32,7 @@ from gpupipe.extract.headers import (
 )
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["decode", "upright"]
+__all__ = ["as_bmp", "decode", "upright"]
 
 Array = npt.NDArray[Any]
 Encoded = bytes | bytearray | memoryview
@@ -82,6 +82,30 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
         gray = channels == 1 or (channels == 0 and header.channels == 1)
         image = _jpeg(turbo, data, header, "GRAY" if gray else "RGB")
     return upright(image, header.orientation) if exif_orientation else image
+
+
+def as_bmp(data: Encoded, gray: bool, exif_orientation: bool) -> bytes:
+    """Decode an image whose header was checked, and give it to another decoder, which cannot get a BMP wrong.
+
+    Args:
+        data: the encoded image, of any known format but GIF.
+        gray: make a gray BMP; else one of the colours, gray as well if the image is.
+        exif_orientation: turn the image upright as its EXIF block says.
+
+    Raises:
+        DecodeError: it is damaged.
+    """
+    from PIL import Image
+
+    token = MOST_PIXELS.set(1 << 62)  # Options.max_pixels may be above the default
+    try:
+        one = gray or read_header(data).channels == _GRAY
+        image = decode(data, _GRAY if one else _RGB, exif_orientation)
+    finally:
+        MOST_PIXELS.reset(token)
+    stream = io.BytesIO()
+    Image.fromarray(image[:, :, 0] if one else image).save(stream, "BMP")
+    return stream.getvalue()
 
 
 def upright(image: Array, orientation: int) -> Array:
@@ -181,12 +205,21 @@ def _pillow(data: Encoded, header: ImageHeader, channels: int, mode: str = "") -
 
 
 def _opened(pillow: Any, data: Encoded, header: ImageHeader, channels: int, mode: str) -> Array:
+    data = without_orientation(data) if header.format == "tiff" else data
     with pillow.open(io.BytesIO(data), formats=[header.format.upper()]) as image:
         if header.format == "jpeg" and channels == _GRAY:
             image.draft("L", image.size)  # gray is the Y plane, as in libjpeg, DALI and TensorFlow
+        if header.format == "png" and _ends_in_nothing(image, header) and not has_all_rows(data):
+            raise ValueError("its last rows are missing")
         if mode and image.mode != mode:
             raise ValueError(f"its header says {mode}, it is {image.mode}")
         return np.array(image) if mode else _array(image, channels)
+
+
+def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:
+    """Whether a PNG may lack rows: its last one is zero, or it is interlaced, where any may be the last one stored."""
+    image.load()
+    return header.progressive or not any(image.crop((0, header.height - 1, header.width, header.height)).tobytes())
 
 
 def _array(image: Any, channels: int) -> Array:

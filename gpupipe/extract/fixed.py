@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.reading import BLOCK, BlockReader, ByteSource, Item, Pool, Source
 from gpupipe.extract.storage import Storage
@@ -70,8 +72,9 @@ class _Fixed:
     def __init__(self, reader: FixedReader) -> None:
         self._reader = reader
         self._bytes = ByteSource(reader)
-        self._data = b""
-        self._base = 0  # offset of `_data` in the stream
+        self._pieces: deque[bytes] = deque()  # what was read, and no record made of; a long footer is never joined
+        self._have = 0  # bytes in them
+        self._base = 0  # offset of the first in the stream
         self._ended = False
         self._done = False
         size = self._bytes.size
@@ -97,20 +100,32 @@ class _Fixed:
 
     def _cut(self, out: list[Item]) -> None:
         reader, step = self._reader, self._reader.record_bytes
-        body = len(self._data) - reader.footer_bytes
-        view = memoryview(self._data)
+        body = self._have - reader.footer_bytes
         end = max(body - body % step, 0)
+        view = memoryview(self._taken(end))
         out.extend((self._base + at, view[at : at + step]) for at in range(0, end, step))
         self._base += end
-        self._data = self._data[end:]
         if not self._ended:
             return
         self._done = True
-        size = self._base + len(self._data)
-        if self._base < reader.header_bytes or len(self._data) != reader.footer_bytes:
-            error = reader.wrong_size(size)
+        if self._base < reader.header_bytes or self._have != reader.footer_bytes:
+            error = reader.wrong_size(self._base + self._have)
             error.offset = self._base
             out.append((self._base, error))
+
+    def _taken(self, n: int) -> bytes:
+        """The first `n` bytes, which are taken off the pieces."""
+        taken, have = [], 0
+        while have < n:
+            taken.append(self._pieces.popleft())
+            have += len(taken[-1])
+        if have > n:
+            last = taken.pop()
+            end = len(last) - (have - n)
+            taken.append(last[:end])
+            self._pieces.appendleft(last[end:])
+        self._have -= n
+        return b"".join(taken)
 
     def _skip_header(self) -> None:
         """Pass over the header in pieces: memory follows the data, never a number."""
@@ -123,10 +138,9 @@ class _Fixed:
             self._ended = not data
 
     def _grow(self, n: int) -> None:
-        pieces, have = [self._data], len(self._data)
-        while have < n and not self._ended:
-            data = self._bytes.read(min(n - have, max(BLOCK, self._reader.block)))
-            pieces.append(data)
-            have += len(data)
+        while self._have < n and not self._ended:
+            data = self._bytes.read(min(n - self._have, max(BLOCK, self._reader.block)))
             self._ended = not data
-        self._data = b"".join(pieces)
+            if data:
+                self._pieces.append(data)
+                self._have += len(data)

@@ -19,7 +19,7 @@ from gpupipe.extract.crc import HELD, mask
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FOOTER", "HEADER", "OVERHEAD", "Framer", "Item", "find_header", "seek_header", "sniff"]
+__all__ = ["FOOTER", "HEADER", "OVERHEAD", "SEARCHED", "Framer", "Item", "find_header", "seek_header", "sniff"]
 
 Item = tuple[int, "memoryview | DataError"]
 
@@ -30,6 +30,12 @@ OVERHEAD = HEADER + FOOTER
 # Bytes looked at in one go for the next good header, bytes read for it, and the most of both: it is near more often
 # than not, and then little is wasted. Where damage and good records take turns, each of them costs a first look.
 _NEAR, _READ, _FAR = 256, 64 << 10, 4 << 20
+
+SEARCHED = 256 << 20
+"""Bytes behind a damaged header in which the next one is looked for: a quarter of a second of most data, five at worst.
+
+A file of a terabyte may be nothing but a hole. Behind so much damage the rest of a file is one bad record.
+"""
 
 _FEW = 24  # candidates that are checked one by one: NumPy takes 20 us for however few
 
@@ -115,19 +121,23 @@ class Framer:
         self.index += len(out) - first
         return at, want
 
-    def damaged(self, offset: int, head: bytes, passed: int | None) -> RecordError:
+    def damaged(self, offset: int, head: bytes, passed: int | None, unread: int | None = 0) -> RecordError:
         """Make the error of a header whose CRC does not fit; count the record.
 
         Args:
             offset: of the header.
             head: what is found there.
-            passed: bytes from there to the next good header; None if there is none.
+            passed: bytes from there to the next good header; None if none was found.
+            unread: bytes at the end of the file in which none was looked for; None if nobody knows how many.
         """
         known = sniff(head) if offset == 0 else None
         if known is not None:
             reason = f"a TFRecord file is needed, this is {known}"
         else:
             where = "no further record follows" if passed is None else f"{passed} bytes are passed over"
+            if unread != 0:
+                rest = "what follows is" if unread is None else f"the last {unread} bytes are"
+                where = f"none begins within {SEARCHED} bytes, {rest} left unread"
             reason = (
                 f"{self._number(self.index)}the length of a record and its CRC do not fit; {where}"
                 f"{' (is this a TFRecord file?)' if offset == 0 else ''}"
@@ -195,17 +205,27 @@ def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int 
     return None
 
 
-def seek_header(read: Callable[[int, int], bytes], at: int, limit: int) -> int | None:
-    """Find the first header whose CRC fits in a file, from offset `at` on; `read(offset, n)` reads it."""
-    step = _READ
-    while limit - at >= OVERHEAD:
-        data = read(at, min(step, limit - at))
+def seek_header(read: Callable[[int, int], bytes], start: int, at: int, limit: int) -> tuple[int | None, int]:
+    """Find the first header whose CRC fits in a file, at most `SEARCHED` bytes behind the damaged one.
+
+    Args:
+        read: `read(offset, n)` reads the file.
+        start: offset of the damaged header.
+        at: where to begin, behind that.
+        limit: size of the file.
+
+    Returns:
+        Its offset, None if there is none; and the bytes at the end of the file that were not looked at for that.
+    """
+    step, end = _READ, max(min(limit, start + SEARCHED + HEADER), at)
+    while end - at >= HEADER and limit - at >= OVERHEAD:
+        data = read(at, min(step, end - at))
         place = find_header(memoryview(data), at, limit)
         if place is not None:
-            return at + place
+            return at + place, 0
         at += len(data) - HEADER + 1
         step = min(2 * step, _FAR)
-    return None
+    return None, limit - end
 
 
 def _candidates(view: memoryview) -> list[int]:

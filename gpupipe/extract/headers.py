@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from gpupipe.errors import DecodeError
-from gpupipe.extract.containers import CHECKS
+from gpupipe.extract.containers import CHECKS, FEW_SCANS, MOST_PASSED, MOST_SCANNED
 from gpupipe.extract.exif import NORMAL, orientation_of
 
 __all__ = [
-    "MOST_SCANNED",
     "ImageHeader",
     "check_complete",
     "check_decodable",
@@ -42,15 +43,9 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 # Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
 # them again from each of its bytes.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+_NOTHING = re.compile(rb"(?:\xff|\xff[\x01\xd0-\xd7])*", re.DOTALL)
+_ANY_MARKER = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
 _MOST_STEPS = 100_000  # segments and fill bytes; a file of nothing but FF must not keep a thread busy
-
-# libjpeg goes over the whole image for every scan, and a scan takes ten bytes. Encoders make about ten scans. So many
-# are always allowed, so many at most, and so many pixels in all scans together: a second of work.
-_FEW_SCANS, _MOST_SCANS, _MOST_PASSED = 64, 500, 1 << 32
-_SHORTEST_SCAN = 10
-
-MOST_SCANNED = _SHORTEST_SCAN * _MOST_PASSED
-"""Bytes x pixels up to which a baseline JPEG cannot have too many scans."""
 
 _MOST_SIDE = 1_000_000
 """Pixels of a side: libpng's limit. Pillow keeps a pointer for each row, whatever its width."""
@@ -164,8 +159,8 @@ def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) ->
         if not (n > 3 and data[n - 2] == 0xFF and data[n - 1] == 0xD9) and not _has_end(data):
             raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9", stage=STAGE)
         pixels = header.height * header.width
-        if header.progressive or n * pixels > MOST_SCANNED:
-            check_scans(data, pixels)
+        if n * pixels > MOST_SCANNED:
+            check_scans(data, pixels, header.channels, header.progressive)
     elif header.format in CHECKS:
         if max(header.height, header.width) > _MOST_SIDE:
             raise DecodeError(
@@ -178,40 +173,40 @@ def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) ->
             raise _cut(data) from error
 
 
-def check_scans(data: bytes | bytearray | memoryview, pixels: int) -> None:
+def check_scans(data: bytes | bytearray | memoryview, pixels: int, channels: int, progressive: bool) -> None:
     """Check that a JPEG does not have so many scans that decoding it takes for ever.
-
-    Only one that is progressive, or whose first scan has not all channels, has more scans than one.
 
     Args:
         data: the encoded image.
         pixels: height times width.
+        channels: of the image; a baseline JPEG whose first scan has all of them has one scan.
+        progressive: whether it is progressive.
 
     Raises:
-        DecodeError: it has more than 500 scans, or more than 64 that together go over more than 2**32 pixels.
+        DecodeError: it has more than 64 scans, and they go over more than 2**32 pixels together.
     """
-    whole = bytes(data)
-    # No scan holds these bytes, but thumbnails and tables may: this is what there can be at most.
-    if whole.count(b"\xff\xda") <= _FEW_SCANS:
-        return
-    segments = _jpeg_segments(whole)
+    segments = _jpeg_segments(data)
     if not segments or segments[-1][0] != 0xDA:
         return
-    most = max(min(_MOST_SCANS, _MOST_PASSED // pixels), _FEW_SCANS)
-    scans, at = 0, segments[-1][2]
+    _, start, at = segments[-1]
+    if start >= len(data) or (data[start] == channels and not progressive):
+        return
+    # No scan holds these two bytes, but thumbnails and tables may: there can be no more scans than this.
+    pairs = (np.frombuffer(data, "<u2", (len(data) - odd) // 2, odd) == 0xDAFF for odd in (0, 1))
+    most = max(MOST_PASSED // pixels, FEW_SCANS)
+    if sum(map(np.count_nonzero, pairs)) <= most:
+        return
+    whole, scans = bytes(data), 1
     while scans <= most:
-        scans += 1
-        while True:
-            found = _MARKER_IN_SCAN.search(whole, at)
-            if found is None or whole[found.end() - 1] == 0xD9:
-                return
-            at = found.end()
-            marker = whole[at - 1]
-            if marker != 0x01:
-                at += int.from_bytes(whole[at : at + 2], "big")
-            if marker == 0xDA:
-                break
-    raise DecodeError(f"a JPEG of this size may have {most} scans, it has more", stage=STAGE)
+        found = _MARKER_IN_SCAN.search(whole, at)
+        if found is None or whole[found.end() - 1] == 0xD9:
+            return
+        at = found.end()
+        marker = whole[at - 1]
+        scans += marker == 0xDA
+        if marker not in _NO_SIZE:
+            at += int.from_bytes(whole[at : at + 2], "big")
+    raise DecodeError(f"a JPEG of {pixels} pixels may have {most} scans, this one has more", stage=STAGE)
 
 
 def check_decodable(kind: str, bits: int) -> None:
@@ -236,14 +231,21 @@ def _cut(data: bytes | bytearray | memoryview) -> DecodeError:
 
 
 def _jpeg_segments(data: bytes | bytearray | memoryview) -> list[tuple[int, int, int]]:
-    """List (marker, start, end) of the segments up to the first scan, as far as they are whole."""
+    """List (marker, start, end) of the segments up to the first scan, as far as they are whole.
+
+    Bytes between them that are no marker are passed over, as libjpeg does.
+    """
     out: list[tuple[int, int, int]] = []
     at = 2
     try:
         for _ in range(_MOST_STEPS):
             prefix, marker, length = _segment(data, at)
-            if prefix != 0xFF:
-                break
+            if prefix != 0xFF or marker == 0:
+                found = _ANY_MARKER.search(data, at)
+                if found is None:
+                    break
+                at = found.start()
+                continue
             if marker == 0xFF or marker in _NO_SIZE:
                 at += 1 if marker == 0xFF else 2
                 continue
@@ -300,10 +302,12 @@ def has_adobe_marker(data: bytes | bytearray | memoryview) -> bool:
 def without_header_warnings(data: bytes | bytearray | memoryview) -> bytes | None:
     """A JPEG without what libjpeg only warns of in its header; None if there is nothing of the kind.
 
-    A revision of JFIF that it does not know means nothing. For a transform of Adobe's that it does not know it takes
-    the usual one: YCbCr of three channels, YCCK of four; any other number of channels has none.
+    Bytes between two segments are passed over. A revision of JFIF that it does not know means nothing. For a transform
+    of Adobe's that it does not know it takes the usual one: YCbCr of three channels, YCCK of four; any other number of
+    channels has none.
     """
-    changed: bytearray | None = None
+    changed = _without_gaps(data)
+    data = data if changed is None else changed
     for marker, start, end in _jpeg_segments(data):
         place = value = -1
         if end > len(data):
@@ -320,6 +324,21 @@ def without_header_warnings(data: bytes | bytearray | memoryview) -> bytes | Non
             changed = bytearray(data) if changed is None else changed
             changed[place] = value
     return None if changed is None else bytes(changed)
+
+
+def _without_gaps(data: bytes | bytearray | memoryview) -> bytearray | None:
+    """A JPEG whose segments, those up to the first scan, follow one another; None if they do."""
+    segments = _jpeg_segments(data)
+    starts = [start - 4 for _, start, _ in segments]
+    ends = [2, *(end for _, _, end in segments)]
+    # Fill bytes and markers without a segment are nothing to warn of, and may go where something else does.
+    gaps = [bytes(data[end:start]) for end, start in zip(ends, starts, strict=False)]
+    if not any(_NOTHING.fullmatch(gap) is None for gap in gaps):
+        return None
+    out = bytearray(data[:2])
+    for _, start, end in segments:
+        out += data[start - 4 : end]
+    return out + data[ends[-1] :]
 
 
 def _jpeg_orientation(data: bytes | bytearray | memoryview) -> int:

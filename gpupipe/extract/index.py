@@ -93,12 +93,15 @@ class Bad(NamedTuple):
     passing: bool = False
 
 
-def walk_headers(path: str, *, start: int = 0, storage: LocalStorage = LOCAL) -> Iterator[Good | Bad]:
+def walk_headers(
+    path: str, *, start: int = 0, first: int | None = None, storage: LocalStorage = LOCAL
+) -> Iterator[Good | Bad]:
     """Go through the headers of an uncompressed file; every length is compared with what the file can hold.
 
     Args:
         path: a local file.
         start: offset of the record to begin with.
+        first: its number, for errors; None if it is not known.
         storage: where the file is.
 
     Yields:
@@ -108,7 +111,7 @@ def walk_headers(path: str, *, start: int = 0, storage: LocalStorage = LOCAL) ->
     try:
         size, tag = storage.size(path)
         read = partial(_read, storage, path, tag)
-        framer = Framer(path, check_crc=False, first=0 if start == 0 else None)
+        framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
         length = 0
         while at < size:
             base, place = at, 0
@@ -136,9 +139,10 @@ def walk_headers(path: str, *, start: int = 0, storage: LocalStorage = LOCAL) ->
                 yield Good(offsets, at)
             if damaged:
                 head = data[place : place + HEADER]
-                foreign = at == 0 and sniff(head)  # of another format nothing is worth a search
-                found = None if foreign else seek_header(read, at + 1, size)
-                yield Bad(at, framer.damaged(at, head, None if found is None else found - at))
+                found, unread = None, 0
+                if at or not sniff(head):  # of another format nothing is worth a search
+                    found, unread = seek_header(read, at, at + 1, size)
+                yield Bad(at, framer.damaged(at, head, None if found is None else found - at, unread))
                 at, length = size if found is None else found, 0
             elif beyond:
                 yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
@@ -183,6 +187,11 @@ class RecordIndex:
     def nbytes(self) -> int:
         """What it holds in memory, in bytes; an error is taken for 1000."""
         return self._offsets.buffer_info()[1] * self._offsets.itemsize + 1000 * len(self.faults)
+
+    @property
+    def failure(self) -> DataError | None:
+        """Why the file could not be read to its end, where it could not: what is behind that place is not counted."""
+        return None if self.lasting else self.faults[max(self.faults)]
 
     def place(self, i: int) -> tuple[int, int]:
         """Offset of the header of record `i`, and the length of its payload in bytes; no meaning for a damaged one."""

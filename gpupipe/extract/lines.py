@@ -7,6 +7,7 @@ of bytes that no newline ended. A lone ``\r`` inside a line is data (TensorFlow 
 from __future__ import annotations
 
 from gpupipe.errors import DataError, RecordError
+from gpupipe.extract.framing import SEARCHED
 from gpupipe.extract.reading import BLOCK, BlockReader, ByteSource, Item, Pool, Source
 from gpupipe.extract.storage import Storage
 
@@ -20,8 +21,8 @@ class LineReader(BlockReader):
     r"""Iterates over (offset, line as bytes without its end) of one file.
 
     The offset is that of the line's first byte, in the decompressed stream if the file is compressed. A line of more
-    than `longest` bytes is one error, and the lines behind it follow; a missing file and damage of the compression are
-    one error, and then the iteration ends.
+    than `longest` bytes is one error, and the lines behind it follow; where it goes on for 256 MiB more, the rest of
+    the file is another error. A missing file and damage of the compression are one error, and then the iteration ends.
 
     Args:
         path: a local file, or a URL.
@@ -105,6 +106,11 @@ class _Lines:
         """Begin or go on with a line whose end is not read yet."""
         self._length += len(piece)
         if self._too_long:
+            if self._length > self._reader.longest + SEARCHED:  # a file may be a hole of a terabyte
+                at = self._at + self._length
+                reason = f"the line at {self._at} has no end within {self._length} bytes, what follows is left unread"
+                out.append((at, RecordError(reason, file=self._reader.path, offset=at, stage="read")))
+                self._done = True
             return
         self._begun.append(piece)
         if self._length > self._reader.longest + 1:  # its last byte may be the \r of its end

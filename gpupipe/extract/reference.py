@@ -153,13 +153,23 @@ class HeaderWalker:
     Args:
         path: a local file.
         start: offset of the record to begin with.
+        first: its number, for errors; None if it is not known.
         storage: where the file is.
         where: indexes are kept in memory, or saved too; see `record_index`.
     """
 
-    def __init__(self, path: str, *, start: int = 0, storage: LocalStorage = LOCAL, where: str = MEMORY) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        start: int = 0,
+        first: int | None = None,
+        storage: LocalStorage = LOCAL,
+        where: str = MEMORY,
+    ) -> None:
         self.path = path
         self.start = start
+        self._first = first
         self._storage = storage
         self._where = where
 
@@ -197,7 +207,7 @@ class HeaderWalker:
         path = self.path
         offsets: array[int] | None = array("Q") if self.start == 0 else None
         end = 0
-        for part in walk_headers(path, start=self.start, storage=self._storage):
+        for part in walk_headers(path, start=self.start, first=self._first, storage=self._storage):
             if type(part) is Bad:
                 offsets = None
                 yield part.offset, part.error

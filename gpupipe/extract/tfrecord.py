@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
-from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
+from gpupipe.extract.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
 from gpupipe.extract.inflate import Inflater, longest_record
 from gpupipe.extract.reading import BlockReader, Pool, Source
 from gpupipe.extract.reference import HeaderWalker, Reference
@@ -28,7 +28,8 @@ class RecordReader(BlockReader):
     The offset is that of the record's header, in the decompressed stream if the file is compressed. Payloads are
     read-only views of a block: whoever keeps many of them for long copies them, or the whole block stays in memory.
     A wrong payload CRC costs that record only. Behind a damaged length the next header whose CRC fits is searched,
-    and the error says how many bytes were passed over. Truncation, a missing file and an I/O error are one error each,
+    and the error says how many bytes were passed over; where none begins within 256 MiB, it says how many are left
+    unread, and the file ends there. Truncation, a missing file and an I/O error are one error each,
     and then the iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
 
     Args:
@@ -137,10 +138,10 @@ class _Plain:
         """Go to the next good header, which lies not before `seen`, behind the damaged one at `_at`."""
         start = self._at
         head = self._read(start, HEADER)
-        # In a file of another format nothing is worth a search.
-        foreign = start == 0 and sniff(head)
-        found = None if foreign else seek_header(self._read, max(seen - HEADER + 1, start + 1), self._size)
-        out.append((start, self._framer.damaged(start, head, None if found is None else found - start)))
+        found, unread = None, 0
+        if start or not sniff(head):  # in a file of another format nothing is worth a search
+            found, unread = seek_header(self._read, start, max(seen - HEADER + 1, start + 1), self._size)
+        out.append((start, self._framer.damaged(start, head, None if found is None else found - start, unread)))
         self._at = self._size if found is None else found
 
     def _truncated(self) -> RecordError:
@@ -244,13 +245,13 @@ class _Compressed:
         start, head, place = self._base, self._data[:HEADER], 1
         foreign = start == 0 and sniff(head)
         found = None if foreign else find_header(memoryview(self._data), start, self._limit, place)
-        # Nothing is longer than the longest record, so behind the damaged one the next begins within that.
-        while found is None and not foreign and not self._ended and self._base - start <= self._longest:
+        while found is None and not foreign and not self._ended and self._base - start <= SEARCHED:
             self._drop(max(len(self._data) - HEADER + 1, 0))
             self._grow(self._piece)
             found = find_header(memoryview(self._data), self._base, self._limit)
         passed = None if found is None else self._base + found - start
-        out.append((start, self._framer.damaged(start, head, passed)))
+        ended = foreign or self._ended or found is not None
+        out.append((start, self._framer.damaged(start, head, passed, 0 if ended else None)))
         if found is not None:
             self._drop(found)
         elif self._error is not None:

@@ -60,9 +60,13 @@ class Limits:
     Args:
         seconds: that one request to a storage may take; None waits as long as the system does.
         stopped: set once the run ends.
+
+    Attributes:
+        outer: of the run one of whose functions makes this one.
     """
 
     def __init__(self, seconds: float | None, stopped: threading.Event) -> None:
+        self.outer = LIMITS.get()
         self.seconds = seconds
         self.stopped = stopped.is_set
         # Reentrant: the garbage collector may close a run in a thread that is just here.

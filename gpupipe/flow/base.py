@@ -6,7 +6,6 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from ..errors import BadRecord, DataError
 from ..extract.forking import keep_for_ever, renew_lock
-from ..extract.waiting import Limits
+from ..extract.waiting import LIMITS, Limits
 from ..log import logger
 from ..op import Array
 from ..options import Settings, cpu_count
@@ -23,7 +22,6 @@ from ..threads import DaemonPool
 from .bad_records import REASON, Action, BadRecords, KnownBad
 
 __all__ = [
-    "RUNNING",
     "Context",
     "Element",
     "Flow",
@@ -36,9 +34,6 @@ __all__ = [
     "stand_in",
     "stands_in",
 ]
-
-RUNNING: ContextVar[Run | None] = ContextVar("gpupipe_running", default=None)
-"""The run whose functions are called here, on a thread of its own or inside `next`: nobody may wait for it here."""
 
 REMOTE_READERS = 16
 """As many as the default interleave has files open."""
@@ -202,7 +197,7 @@ class Run:
         bad: the bad elements so far.
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
         any_order: some step gives what is ready first: states hold its choices.
-        outer: the run one of whose functions iterates over this one.
+        uncounted: where somebody asks how many elements there are, why files could not be read to their end.
         surprise: such a step that only the run has made, where states hold none; they are refused with it.
     """
 
@@ -215,7 +210,7 @@ class Run:
     idle: dict[Any, list[Any]] = field(default_factory=dict)
     any_order: bool = False
     surprise: str | None = None
-    outer: Run | None = field(default_factory=RUNNING.get)
+    uncounted: list[DataError] | None = None
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
     _next_closer: int = 0
@@ -230,11 +225,14 @@ class Run:
         renew_lock(self.bad)
 
     def is_inside(self) -> bool:
-        """Whether a function of this run is being called here, or one of a run that such a function iterates over."""
-        at = RUNNING.get()
-        while at is not None and at is not self:
+        """Whether this thread works for the run, in `next` or in a thread of its own: here nobody may wait for it.
+
+        So it does while a function of the chain iterates over another one.
+        """
+        at = LIMITS.get()
+        while at is not None and at is not self.limits:
             at = at.outer
-        return at is self
+        return at is not None
 
     @property
     def readers(self) -> DaemonPool | None:

@@ -11,25 +11,23 @@ from operator import length_hint
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from ..errors import DataError
+from ..errors import DataError, StateError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import renew_lock
 from ..extract.waiting import LIMITS
 from ..options import Settings
-from ..random import ROOT, mix64
-from ..spec import read_only
+from ..plan.order import Arrival
 from ..threads import join
-from .base import RUNNING, BatchStream, Context, Element, Flow, Hole, Stream
+from .base import BatchStream, Context, Element, Flow, Hole
 from .channel import Channel, Closed
+from .choices import Full
 from .elements import close
+from .filling import Filling, Rekey
 from .formed import INLINE, Forming
 from .forming import BatchFormer, Group, unstack
 from .memory import bytes_of_all
-from .shuffle import keep
 from .stack import pad_rows
-from .state import Refused, State, below, drop, first_state, number, snapshot
+from .state import REPLAYING, Refused, State, below, drop, first_state, number, snapshot
 from .tape import SHARE, Tape
 
 __all__ = ["CacheFlow", "CacheStore", "PaddedBatchFlow", "PrefetchFlow", "UnbatchFlow"]
@@ -52,10 +50,12 @@ class Filled:
     Attributes:
         elements: with their identities.
         element: their type, for a chain that is built on them.
+        fixed: reading the input anew gives them in this order.
     """
 
     elements: list[Element]
     element: Any
+    fixed: bool = True
 
 
 @dataclass(eq=False)
@@ -80,16 +80,21 @@ class CacheFlow:
     The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
     re-keyed with the context the cache itself is opened in (see `key_in`), when filling and when replaying alike. What
     is handed out cannot change what is kept: arrays are read-only views, those of batches copies.
+
+    Attributes:
+        arrival: how the elements of the input come. Mixed ones are kept in the order of their identities, so that a
+            cache that is filled anew, by a chain that goes on, gives what this one gave.
     """
 
     source: Flow
     store: CacheStore
     element: Any
+    arrival: Arrival = Arrival.FIXED
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         if cache_key(at.run.settings) in self.store.filled:
             return FilledFlow(self.store).open(at, state)
-        return _Filling(self, at, Rekey(at.key), state)
+        return _Filling(self, at, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +104,17 @@ class FilledFlow:
     store: CacheStore
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        elements = self.store.filled[cache_key(at.run.settings)].elements
         done = 0 if state is None else number(state, "n")
-        return _Replaying(elements, Rekey(at.key), done, at.run.any_order)
+        return _Replaying(self.store.filled[cache_key(at.run.settings)], Rekey(at.key), done)
 
 
 class _Replaying(Iterator[Element]):
     """The elements of a full cache, from a place on."""
 
-    def __init__(self, elements: list[Element], rekey: Rekey, done: int, any_order: bool) -> None:
-        self._any_order = any_order
-        self._size = len(elements)
-        self._kept = iter(elements)
+    def __init__(self, filled: Filled, rekey: Rekey, done: int) -> None:
+        self._fixed = filled.fixed
+        self._size = len(filled.elements)
+        self._kept = iter(filled.elements)
         next(islice(self._kept, done, done), None)
         self._items = map(rekey, self._kept)
 
@@ -122,107 +126,77 @@ class _Replaying(Iterator[Element]):
 
     def snapshot(self) -> State:
         """How many elements were given."""
-        if self._any_order:
+        if not self._fixed:
             return Refused(
-                "state_dict needs elements that come in a fixed order behind a memory cache: what it holds is no part "
-                "of a state, and reading its input anew gives another order; use deterministic=True, or cache in a file"
+                "state_dict needs what a memory cache holds, which is no part of a state, and reading its input anew "
+                "gives something else: rows of batches or numbers that depend on what was ready first; use "
+                "deterministic=True below it, or cache in a file"
             )
-        return {"n": self._size - length_hint(self._kept), "source": None}
+        return {"n": self._size - length_hint(self._kept), "source": Full()}
 
 
-def key_in(context: int, key: int) -> int:
-    """The key of a kept stream in a context.
-
-    What is kept has the keys of the root context. There it keeps them: random ops behind a cache draw what they draw
-    without it. In any other (a later pass of `repeat`, a later input of `zip`) elements are others, as without a cache.
-    """
-    return key if context == ROOT else mix64(context, key)
+def _identity(element: Element) -> tuple[int, int]:
+    return element[1].key, element[2]
 
 
-class Rekey:
-    """Gives cached elements the keys of the pass they are replayed in."""
+class _Filling(Filling):
+    """A pass that fills the cache in memory."""
 
-    def __init__(self, key: int) -> None:
-        self._key = key
-        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, and what has it: an id is used again
-
-    def __call__(self, element: Element) -> Element:
-        value, stream, position = element
-        if type(value) is not Hole:
-            own = _copied if isinstance(stream, BatchStream) else read_only
-            value = tuple([own(column) for column in value])
-        elif not value.raised:
-            value = Hole(value.error, value.known)  # of this pass: it is counted in each of them
-        return value, self._stream(stream), position
-
-    def _stream(self, stream: Stream) -> Stream:
-        if self._key == ROOT:
-            return stream
-        if isinstance(stream, BatchStream):
-            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
-        found = self._streams.get(id(stream))
-        if found is None:
-            found = stream, type(stream)(key_in(self._key, stream.key), stream.name, stream.unit)
-            self._streams[id(stream)] = found
-        return found[1]
-
-
-def _copied(column: Any) -> Any:
-    return column.copy() if type(column) is np.ndarray else column
-
-
-class _Filling:
-    """A pass that fills the cache; only one that reaches the end counts."""
-
-    def __init__(self, flow: CacheFlow, at: Context, rekey: Rekey, state: State) -> None:
+    def __init__(self, flow: CacheFlow, at: Context, state: State) -> None:
         self._store = flow.store
         self._key = cache_key(at.run.settings)
         self._element = flow.element
-        place = below(state)
-        self._inner = flow.source.open(at.neutral()) if place is None else flow.source.open(at.neutral(), place)
-        self._stopped = at.run.stopped
-        self._rekey = rekey
-        # A pass that goes on in the middle is no full pass. One over a full cache, which is empty now, begins anew.
-        self._kept: list[Element] | None = None if place is not None else []
-        self._given = 0
+        self._kept: list[Element] | None = [] if below(state) is None else None
+        self._arrival = flow.arrival
+        self._again: _Replaying | None = None  # of a full cache, which is full again
         at.run.holds(self, "cache()")
-        if state is not None:
-            if place is None:
-                drop(self, number(state, "n"), at)
-            self._given = number(state, "n")
+        super().__init__(flow.source, at, state)
+
+    def refill(self, given: int, at: Context) -> None:
+        """The same; where elements come mixed, all of them tell which come first."""
+        if self._arrival is Arrival.FIXED:
+            super().refill(given, at)
+            return
+        token = REPLAYING.set(True)
+        try:
+            deque(self, maxlen=0)
+        finally:
+            REPLAYING.reset(token)
+        filled = self._store.filled.get(self._key)
+        if filled is None:
+            if self._stopped.is_set():
+                return
+            raise StateError("load_state_dict needs the data that a cache was filled with, got an input that fails")
+        self._again = _Replaying(filled, self._rekey, given)
+
+    def __next__(self) -> Element:
+        return super().__next__() if self._again is None else next(self._again)
 
     def snapshot(self) -> State:
-        """How many elements were given, and where the input stands: what is kept is not part of a state."""
-        return {"n": self._given, "source": snapshot(self._inner)}
+        """The same; where the cache is full again, the place in it."""
+        return super().snapshot() if self._again is None else self._again.snapshot()
 
     def held(self) -> tuple[int, int]:
         """Elements of the pass so far, and their bytes."""
         return bytes_of_all(self._kept or ())
 
-    def __iter__(self) -> Iterator[Element]:
-        return self
-
-    def __next__(self) -> Element:
-        element = next(self._inner, None)
-        if element is None:
-            # A run that is being stopped ends its inputs early: that is no full pass.
-            if self._kept is not None and not self._stopped.is_set():
-                with self._store.lock:
-                    self._store.filled.setdefault(self._key, Filled(self._kept, self._element))
-                self._kept = None
-            raise StopIteration
-        element = keep(element)
-        if type(element[0]) is Hole and element[0].raised:
-            self._kept = None  # a batch was lost on the way: the next pass tries again
+    def add(self, element: Element) -> None:
         if self._kept is not None:
             self._kept.append(element)
-        self._given += 1
-        return self._rekey(element)
 
-    def close(self) -> None:
-        """Forget a partial pass."""
+    def discard(self) -> None:
         self._kept = None
-        close(self._inner)
+
+    def finish(self) -> None:
+        """Fill the cache; not if the pass ended because somebody stops the run."""
+        if self._kept is None or self._stopped.is_set():
+            return
+        if self._arrival is Arrival.MIXED:
+            self._kept.sort(key=_identity)
+        filled = Filled(self._kept, self._element, self._arrival is not Arrival.FREE)
+        with self._store.lock:
+            self._store.filled.setdefault(self._key, filled)
+        self._kept = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +317,6 @@ def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, st
     inner: Any = None
     MOST_PIXELS.set(at.run.settings.max_pixels)
     LIMITS.set(at.run.limits)
-    RUNNING.set(at.run)
     count = 0
     try:
         inner = source.open(at) if state is None else source.open(at, below(state, "input"))

@@ -1,7 +1,7 @@
 """choices: what came first where elements come in any order, so that a chain that goes on in the past does the same.
 
-Who chooses keeps a log of it while it is open (`Choices`). A step that opens its input again and again knows how each of
-the iterators began (`Begins`).
+Who chooses keeps a log of it while it is open (`Choices`). A step that opens its input again and again knows how each
+of the iterators began (`Begins`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import StateError
 from .base import Context
 from .state import Late, Refused, State, as_number, integers_json, snapshot, these_integers
 
-__all__ = ["Begins", "Choices"]
+__all__ = ["Begins", "Choices", "Full"]
 
 KEPT = 1 << 21
 """Choices that are kept at least, 8 bytes each."""
@@ -151,6 +151,14 @@ class Begins:
         return _Later(self._last, self._opened) if self._any else None
 
 
+@dataclass(frozen=True, slots=True)
+class Full(Late):
+    """The input of a cache that is full: none, and in what order it gives its elements is settled."""
+
+    def json(self) -> Any:
+        return None
+
+
 class _Begin:
     """What was opened as number `place`; the others know the next one, and nobody the one before."""
 
@@ -180,7 +188,7 @@ def choosing(state: State) -> list[Any]:
     """What in a snapshot has a say in what comes first: choices, begins of others, and what has no state."""
     if isinstance(state, _Since):
         return [state.choices]
-    if isinstance(state, (_Later, Refused)):
+    if isinstance(state, (_Later, Full, Refused)):
         return [state]
     if isinstance(state, Late):
         return choosing(state.json())

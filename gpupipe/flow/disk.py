@@ -45,11 +45,10 @@ from ..random import LAW, hash64, mix64
 from ..spec import LEAF
 from ..transform.choose import resolve_device
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
-from .buffers import Rekey, cache_key, key_in
-from .elements import close
+from .buffers import cache_key
+from .filling import Filling, key_in
 from .interleave import Inner, InterleaveFlow
-from .shuffle import keep
-from .state import Counted, State, below, drop, number, replayed, snapshot
+from .state import Counted, State, below, drop, number, replayed
 
 __all__ = [
     "FileCacheFlow",
@@ -361,51 +360,26 @@ class _Reading(Counted):
         return {**super().snapshot(), "source": None}
 
 
-class _Filling:
+class _Filling(Filling):
     """A pass that writes the file; only one that reaches the end puts it in place."""
 
     def __init__(self, source: Flow, flow: FileCacheFlow, at: Context, state: State = None) -> None:
         self._store = flow.store
-        self._given = 0
-        place = below(state)
         self._path = flow.store.file(at.run.settings)
-        self._stopped = at.run.stopped
-        self._rekey = Rekey(at.key)
         self._writer: ElementsWriter | None = None
         try:
-            if place is None:  # a pass that goes on in the middle is no full pass
+            if below(state) is None:
                 self._writer = flow.store.begin(at.run.settings, flow.element)
         except OSError as error:
             if isinstance(error, DataError):
                 raise
             self._give_up(error)
         self._forget = at.run.on_close(self._closed)
-        self._inner = source.open(at.neutral()) if place is None else source.open(at.neutral(), place)
-        if state is not None:
-            if place is None:
-                drop(self, number(state, "n"), at)
-            self._given = number(state, "n")
+        super().__init__(source, at, state)
 
-    def snapshot(self) -> State:
-        """How many elements were given, and where the input stands: a file half written is not part of a state."""
-        return {"n": self._given, "source": snapshot(self._inner)}
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
-
-    def __next__(self) -> Element:
-        element = next(self._inner, None)
-        if element is None:
-            self._finish()
-            raise StopIteration
-        element = keep(element)
+    def add(self, element: Element) -> None:
         if self._writer is not None:
-            if type(element[0]) is Hole and element[0].raised:
-                self._discard()  # a batch was lost on the way: the next pass tries again
-            else:
-                self._write(self._writer, element)
-        self._given += 1
-        return self._rekey(element)
+            self._write(self._writer, element)
 
     def _write(self, writer: ElementsWriter, element: Element) -> None:
         try:
@@ -414,17 +388,17 @@ class _Filling:
             if self._writer is writer:  # else another thread has closed this pass, and the file is gone
                 self._give_up(error)
         except GpupipeError:
-            self._discard()
+            self.discard()
             raise
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Put the file in place; not if the pass ended because somebody stops the run."""
         self._forget()
         writer = self._writer
         if writer is None:
             return
         if self._stopped.is_set():
-            self._discard()
+            self.discard()
             return
         try:
             writer.finish()
@@ -437,9 +411,10 @@ class _Filling:
         """A disk that is full ends no training: the pass goes on without the file."""
         who, path = self._store.method, self._path
         logger.warning("%s: %s cannot be written, this pass goes on without it: %s", who, shown_name(path), error)
-        self._discard()
+        self.discard()
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Remove the file that was begun."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with contextlib.suppress(OSError):
@@ -451,13 +426,13 @@ class _Filling:
             logger.info(
                 "%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, shown_name(path)
             )
-        self._discard()
+        self.discard()
 
     def close(self) -> None:
         """Forget a partial pass."""
         self._forget()
         self._closed(True)
-        close(self._inner)
+        super().close()
 
 
 def read_elements(

@@ -12,27 +12,12 @@ import numpy as np
 from ..errors import StateError
 from .base import Context, Element, Flow, Hole
 from .choices import Begins
+from .closing import close
 from .state import State, below, number, parts_of, snapshot
 from .tape import Tape
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipFlow", "TakeFlow", "ZipFlow", "close"]
-
-
-def close(iterator: Any) -> None:
-    """Close an iterator that can be closed. A generator that runs in another thread ends when that lets go of it."""
-    closer = getattr(iterator, "close", None)
-    if closer is None:
-        return
-    try:
-        closer()
-    except ValueError as error:
-        if str(error) != "generator already executing":
-            raise
-    except RecursionError:
-        # Closing nests twice as many calls as asking for an element. What is further down ends with the last reference
-        # to it, and what has a thread there is told by the run, too.
-        return
 
 
 def counts(element: Element) -> bool:

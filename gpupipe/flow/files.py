@@ -14,6 +14,7 @@ from ..extract.patterns import is_url
 from ..extract.reading import BLOCK, BlockReader, Pool
 from ..random import hash64, mix64
 from .base import Context, Element, Hole, Stream
+from .closing import close
 from .state import Counted, State, drop, number, start_of
 
 __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "opened", "reader_pool"]
@@ -148,7 +149,7 @@ class ReaderIterator:
     def close(self) -> None:
         """End the reader."""
         self._reader.close()
-        self._blocks.close()
+        close(self._blocks)
 
 
 def element_of(item: tuple[int, Any], stream: Stream) -> Element:

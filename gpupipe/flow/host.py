@@ -89,7 +89,8 @@ class HostProgram:
                 have[i] = column.read() if type(column) is Reference else column
             name = ""
             try:
-                for i, call, lone, arguments, items, name in steps:  # noqa: B007 (an error names it)
+                for i, call, lone, arguments, items, step in steps:
+                    name = step
                     result = have[i] = call(*[have[j] for j in arguments]) if lone is None else call(have[lone])
                     for j, index in items:
                         have[j] = result[index]
@@ -120,7 +121,8 @@ class HostProgram:
                 value = value.read()
             name = ""
             try:
-                for call, name in calls:  # noqa: B007 (an error names it)
+                for call, step in calls:
+                    name = step
                     value = call(value)
             except Exception as error:
                 raise blame(error, name) from error

@@ -32,9 +32,11 @@ class Inner:
 
     Attributes:
         open: gives the elements of that dataset, for the context it is opened in and the outer element.
+        flow: what is opened for every outer element alike; None where a function makes a dataset of each.
     """
 
     open: Opener
+    flow: Flow | None = None
 
 
 def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Iterator[Element]:
@@ -47,6 +49,12 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     except DataError as error:
         hole = Hole(error.at(stream.name, position, "interleave", stream.unit))
         return alone((hole, stream, position), state)
+
+
+def inside(at: Context, outer: Element) -> Context:
+    """Where the flow of a traced function is opened for an outer element, which is its parameter."""
+    value, stream, position = outer
+    return at.inside(mix64(stream.key, position)).with_param(value)
 
 
 def alone(element: Element, state: State) -> Iterator[Element]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import DataError, StateError
+from ..errors import DataError
 from .base import Context, Element, Flow, Hole
-from .choices import Choices
 from .elements import close
+from .in_work import InWork
 from .python_map import PythonFunction, SameSpecs
 from .sources import same_structure
-from .state import State, below
+from .state import State
 from .tape import Ahead
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ class _Mapped:
         self._again = deque(self._ahead.again)
         self._at = at
         self._check = SameSpecs(flow.function, state)
-        self._choices = None if flow.deterministic else Choices(below(state, "choices"))
+        self._work: InWork[Task] = InWork(flow.deterministic, state)
         self._workers: Workers | None = None
-        self._work: deque[Task] = deque()
         self._more = True
 
     def __iter__(self) -> Iterator[Element]:
@@ -63,37 +62,18 @@ class _Mapped:
     def __next__(self) -> Element:
         while True:
             self._fill()
-            if not self._work:
+            if not self._work.tasks:
                 self._give_back()
                 raise StopIteration
-            task = next((task for task in self._candidates() if task.done), None)
-            if task is not None:
-                if self._choices is not None:
-                    self._choices.note(task.place - self._oldest())
-                self._work.remove(task)
+            candidates = self._work.candidates(self._take, self._at.run.stopped.is_set)
+            first = next((one for one in candidates if one[0].done), None)
+            if first is not None:
+                self._work.leave(first)
                 self._fill()
-                return self._finished(task)
+                return self._finished(first[0])
             assert self._workers is not None
             if not self._workers.wait():
                 raise StopIteration  # closed by another thread, perhaps while a function never comes back
-
-    def _oldest(self) -> int:
-        return min(task.place for task in self._work)
-
-    def _candidates(self) -> list[Task]:
-        """What may come next: the oldest; in any order all, or the one that came when this was done before."""
-        if self._choices is None:
-            return [self._work[0]]
-        choice = self._choices.following()
-        if choice is None:
-            return list(self._work)
-        wanted = self._oldest() + choice
-        while self._work[-1].place < wanted and self._more:
-            self._take()
-        found = [task for task in self._work if task.place == wanted]
-        if not found and not self._at.run.stopped.is_set():
-            raise StateError("load_state_dict needs the data that the state was taken over, got fewer elements")
-        return found
 
     def _ready(self) -> Workers:
         """The workers of this pass."""
@@ -104,24 +84,28 @@ class _Mapped:
         return self._workers
 
     def _fill(self) -> None:
-        while self._more and len(self._work) < 2 * self._flow.calls and not self._at.run.stopped.is_set():
-            self._take()
+        calls, stopped = self._flow.calls, self._at.run.stopped
+        while len(self._work.tasks) < 2 * calls and not stopped.is_set() and self._take():
+            continue
 
-    def _take(self) -> None:
-        """One more element into work."""
+    def _take(self) -> bool:
+        """One more element into work; False if there is none."""
+        if not self._more:
+            return False
         from .workers import Task  # multiprocessing is imported by the chain that needs it
 
-        pair = self._again.popleft() if self._again else self._ahead.next(task.place for task in self._work)
+        pair = self._again.popleft() if self._again else self._ahead.next(self._work.places)
         if pair is None:
             self._more = False
-            return
+            return False
         element, place = pair
-        task = Task(element, self._at.epoch, place)
+        task = Task(element, self._at.epoch)
         if type(element[0]) is Hole:
             task.result, task.done = element[0], True
         else:
             self._ready().submit(task)
-        self._work.append(task)
+        self._work.tasks.append((task, place))
+        return True
 
     def _finished(self, task: Task) -> Element:
         """The result as an element, checked against the first one."""
@@ -142,16 +126,15 @@ class _Mapped:
 
     def snapshot(self) -> State:
         """Where the input stands, which elements are in work, and what the first result was."""
-        places = [task.place for task in self._work] + [place for _, place in self._again]
-        state = {**self._ahead.state(places), "first": self._check.snapshot()}
-        return state if self._choices is None else {**state, "choices": self._choices.snapshot()}
+        places = self._work.places + [place for _, place in self._again]
+        return {**self._ahead.state(places), "first": self._check.snapshot(), **self._work.snapshot()}
 
     def _give_back(self) -> None:
         """Leave the workers to the next pass; what they still compute is forgotten."""
         workers, self._workers = self._workers, None
-        for task in self._work:
+        for task, _ in self._work.tasks:
             task.abandoned = True
-        self._work.clear()
+        self._work.tasks.clear()
         self._more = False
         if workers is not None:
             workers.give_back()

@@ -127,8 +127,7 @@ class _Worker:
             del element  # nothing is kept alive while waiting
 
     def _call(self, columns: tuple[Any, ...], epoch: int, stream: Stream, position: int) -> Element:
-        # The place in an error is the parent's to say: it knows the file's name. Here it stays open.
-        stream.name = None  # type: ignore[assignment]
+        # The place in an error is the parent's to say: it knows the file's name. Of a stream without one it stays open.
         return self._function((columns, stream, position), Context(self._context_run, epoch))
 
     def _answer(self, slot: int, element: Element) -> None:

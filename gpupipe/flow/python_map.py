@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -11,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from ..eager import ELEMENT, ElementRng
-from ..errors import ENDING, DataError, FunctionError, PlanError, ResultError, StateError
+from ..errors import ENDING, DataError, FunctionError, PlanError, ResultError
 from ..extract.decode import MOST_PIXELS
 from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from ..threads import DaemonPool
 from ..trace import call_with
-from .base import RUNNING, Context, Element, Flow, Hole
-from .choices import Choices
+from .base import Context, Element, Flow, Hole
 from .elements import close
 from .host import own_bytes, truth
+from .in_work import InWork
 from .sources import conform, failed, same_structure
 from .state import State, below, damaged, snapshot
 from .tape import Ahead
@@ -282,12 +281,11 @@ class _Pool:
         self._at = at
         self._check = SameSpecs(flow.function, state)
         self._pool = DaemonPool(flow.calls, "gpupipe-map")
-        self._work: deque[tuple[Future[Element], int]] = deque()
+        self._work: InWork[Future[Element]] = InWork(flow.deterministic, state)
         self._more = True
         self._end: Future[Any] = Future()
         self._ahead = Ahead(flow.source, at, state)
         self._forget = at.run.on_close(self.close)
-        self._choices = None if flow.deterministic else Choices(below(state, "choices"))
         for element, place in self._ahead.again:
             self._put(element, place)
 
@@ -296,65 +294,49 @@ class _Pool:
 
     def __next__(self) -> Element:
         self._fill()
-        if not self._work:
+        if not self._work.tasks:
             self.close()
             raise StopIteration
-        candidates = self._candidates()
+        candidates = self._work.candidates(self._take, self._end.done)
         if not any(future.done() for future, _ in candidates):
             waited: list[Future[Any]] = [self._end, *(future for future, _ in candidates)]
             wait(waited, return_when=FIRST_COMPLETED)
         first = next((one for one in candidates if one[0].done()), None)
         if first is None or self._end.done():  # closed by another thread, perhaps while a function never comes back
             raise StopIteration
-        if self._choices is not None:
-            self._choices.note(first[1] - self._oldest())
-        self._work.remove(first)
+        self._work.leave(first)
         result = first[0].result()
         self._fill()
         return self._check(result)
 
     def _fill(self) -> None:
-        while self._more and len(self._work) < 2 * self._flow.calls:
-            self._take()
+        while len(self._work.tasks) < 2 * self._flow.calls and self._take():
+            continue
 
-    def _take(self) -> None:
-        """One more element into work."""
-        pair = self._ahead.next(place for _, place in self._work)
+    def _take(self) -> bool:
+        """One more element into work; False if there is none."""
+        pair = self._ahead.next(self._work.places) if self._more else None
         if pair is None:
             self._more = False
-        else:
-            self._put(*pair)
-
-    def _oldest(self) -> int:
-        return min(place for _, place in self._work)
-
-    def _candidates(self) -> list[tuple[Future[Element], int]]:
-        """What may come next: the oldest; in any order all, or the one that came when this was done before."""
-        if self._choices is None:
-            return [self._work[0]]
-        choice = self._choices.following()
-        if choice is None:
-            return list(self._work)
-        wanted = self._oldest() + choice
-        while self._work[-1][1] < wanted and self._more:
-            self._take()
-        found = [one for one in self._work if one[1] == wanted]
-        if not found and not self._end.done():
-            raise StateError("load_state_dict needs the data that the state was taken over, got fewer elements")
-        return found
+            return False
+        self._put(*pair)
+        return True
 
     def _put(self, element: Element, place: int) -> None:
         if type(element[0]) is Hole:
             passed: Future[Element] = Future()
             passed.set_result(element)
-            self._work.append((passed, place))
+            self._work.tasks.append((passed, place))
         else:
-            self._work.append((self._pool.submit(_apart, self._flow.function, element, self._at), place))
+            self._work.tasks.append((self._pool.submit(self._flow.function, element, self._at), place))
 
     def snapshot(self) -> State:
         """Where the input stands, which elements are in work, and what the first result was."""
-        state = {**self._ahead.state([place for _, place in self._work]), "first": self._check.snapshot()}
-        return state if self._choices is None else {**state, "choices": self._choices.snapshot()}
+        return {
+            **self._ahead.state(self._work.places),
+            "first": self._check.snapshot(),
+            **self._work.snapshot(),
+        }
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
@@ -362,16 +344,10 @@ class _Pool:
         if not self._end.done():
             self._end.set_result(None)
         self._more = False
-        self._work.clear()
+        self._work.tasks.clear()
         self._pool.close(wait)
         if wait:
             close(self._ahead.tape.inner)
-
-
-def _apart(function: PythonFunction, element: Element, at: Context) -> Element:
-    """The function in a thread of the pool, which the run waits for."""
-    RUNNING.set(at.run)
-    return function(element, at)
 
 
 @dataclass(frozen=True, slots=True)

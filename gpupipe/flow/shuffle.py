@@ -357,7 +357,8 @@ class Shuffled:
                 value = element[0]
                 if type(value) is Hole:
                     if value.raised:
-                        return element  # type: ignore[no-any-return]
+                        passed: Element = element
+                        return passed
                 else:
                     for column in value:
                         if type(column) is memoryview:

@@ -16,6 +16,7 @@ from ..op import Array
 from ..random import hash64, mix64
 from ..spec import Compound, Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from .base import Context, Element, Hole, Stream
+from .closing import close
 from .files import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
 from .state import Counted, Numbered, State, as_number, below, number, replayed, start_of
 
@@ -290,13 +291,11 @@ def exact_cast(column: Any, spec: TensorSpec) -> Any:
 
 def failed(stage: str, error: BaseException, stream: Stream, position: int) -> DataError:
     """A user's exception as a data error, with the original as its cause."""
-    if isinstance(error, DataError):
-        return error.at(stream.name, position, stage, stream.unit)
-    wrapped = FunctionError(
-        f"raised {text_of(error)}", file=stream.name, offset=position, stage=stage, unit=stream.unit
-    )
-    wrapped.__cause__ = error
-    return wrapped
+    if not isinstance(error, DataError):
+        wrapped = FunctionError(f"raised {text_of(error)}", stage=stage)
+        wrapped.__cause__ = error
+        error = wrapped
+    return error.at(stream.name, position, stage, stream.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +324,7 @@ class RecordsFlow:
             stream = Stream(mix64(at.key, hash64("records")), path, "offset")
             remote = is_url(path)
             if self.references and not self.compression and not remote:
-                return _References(path, stream, self.index, below(state, "offset"))
+                return _References(path, stream, self.index, state)
             readers = reader_pool(at, path, self.ahead)
             block = REMOTE_BLOCK if remote else BLOCK
             reader = RecordReader(
@@ -341,12 +340,16 @@ class RecordsFlow:
 
 
 class _References(Iterator[Element]):
-    """References to the records of a file. Its state is the offset of the last one that was given."""
+    """References to the records of a file. Its state is the offset of the last one, and how many were given."""
 
-    def __init__(self, path: str, stream: Stream, index: str, last: State) -> None:
-        start = 0 if last is None else as_number(last, "offset")
+    def __init__(self, path: str, stream: Stream, index: str, state: State) -> None:
+        last = below(state, "offset")
+        start, self._given = 0, 0
+        if last is not None:
+            start, self._given = as_number(last, "offset"), max(number(state, "given") - 1, 0)
         self._last: Any = (None, None, last)
-        self._items = self._elements(HeaderWalker(path, start=start, where=index).rows(stream), stream)
+        walker = HeaderWalker(path, start=start, first=self._given, where=index)
+        self._items = self._elements(walker.rows(stream), stream)
         if last is not None:
             next(self._items, None)
 
@@ -360,12 +363,13 @@ class _References(Iterator[Element]):
         for row in rows:
             element = row if type(row[0][0]) is Reference else element_of((row[2], row[0][0]), stream)
             self._last = element
+            self._given += 1
             yield element
 
     def snapshot(self) -> State:
-        """The offset of the last record."""
-        return {"offset": self._last[2]}
+        """The offset of the last record, and how many were given."""
+        return {"offset": self._last[2], "given": self._given}
 
     def close(self) -> None:
         """End the walk."""
-        self._items.close()
+        close(self._items)

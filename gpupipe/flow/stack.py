@@ -36,23 +36,28 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
                 raise mismatch(leaf, first.shape, np.shape(row), elements[0], elements[i], who)
         return stack_ragged(column)
     if type(first) is np.ndarray:
-        shape = first.shape
         if len(kinds) > 1 or len({row.shape for row in column}) > 1:
-            for i, row in enumerate(column):
-                if np.shape(row) != shape:
-                    raise mismatch(leaf, shape, np.shape(row), elements[0], elements[i], who)
+            one_shape(column, elements, leaf, who)
         if first.dtype == object:
             return np.stack(column)
     elif len(kinds) > 1:  # a number, and arrays behind it
-        i = next((i for i, row in enumerate(column) if np.shape(row) != np.shape(first)), 0)
-        if i:
-            raise mismatch(leaf, np.shape(first), np.shape(column[i]), elements[0], elements[i], who)
+        one_shape(column, elements, leaf, who)
     out = np.array(column)
     if out.dtype == object:
-        shapes = [np.shape(row) for row in column]
-        i = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
-        raise mismatch(leaf, shapes[0], shapes[i], elements[0], elements[i], who)
+        one_shape(column, elements, leaf, who)
     return out
+
+
+def one_shape(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str) -> None:
+    """Refuse rows of several shapes.
+
+    Raises:
+        ShapeError: naming the leaf, both shapes and both elements.
+    """
+    shape = np.shape(column[0])
+    for row, element in zip(column, elements, strict=True):
+        if np.shape(row) != shape:
+            raise mismatch(leaf, shape, np.shape(row), elements[0], element, who)
 
 
 def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str) -> None:

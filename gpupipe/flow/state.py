@@ -23,6 +23,7 @@ import numpy as np
 
 from ..errors import StateError
 from .base import Context, Element, Stream
+from .closing import close
 
 __all__ = [
     "ENDLESS",
@@ -222,9 +223,7 @@ class Counted(Iterator[Element]):
 
     def close(self) -> None:
         """Close what is below."""
-        closer = getattr(self._inner, "close", None)
-        if closer is not None:
-            closer()
+        close(self._inner)
 
 
 class Numbered(Iterator[Element]):

@@ -26,7 +26,7 @@ from ..extract.waiting import LIMITS
 from ..graph import Apply
 from ..threads import join
 from ..transform.program import BatchFailed, Executor, Feed
-from .base import RUNNING, Context, Element, Hole, locate, stand_in
+from .base import Context, Element, Hole, locate, stand_in
 from .channel import Channel, Closed
 from .elements import close
 from .formed import Forming, Point
@@ -123,7 +123,6 @@ class Work:
 
     def _feed(self) -> None:
         MOST_PIXELS.set(self._settings.max_pixels)
-        RUNNING.set(self._run)
         LIMITS.set(self._run.limits)
         try:
             while self._wait_for_room():
@@ -192,7 +191,7 @@ class Work:
     # ---- runner
 
     def _execute(self) -> None:
-        RUNNING.set(self._run)
+        LIMITS.set(self._run.limits)
         executor: Executor | None = None
         flight: deque[Turn] = deque()
         try:
@@ -340,10 +339,8 @@ class Work:
                 blamed = self._blamed(element, error)
                 found.append((element, blamed))
                 back.append((Hole(blamed), stream, position))
-            elif not value.raised:
+            elif not value.raised or id(element) in waiting:  # the others were raised already
                 back.append(element)
-            elif id(element) in waiting:  # the others were raised already
-                back.append(_unraised(element))
         return back, found
 
     def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
@@ -415,11 +412,6 @@ def in_parts(job: Job | Element) -> bool:
 def _before(good: list[int], i: int) -> int:
     """The last good row before row i, else the first one after it."""
     return max((row for row in good if row < i), default=good[0])
-
-
-def _unraised(element: Element) -> Element:
-    """A hole that goes back in front of the former, which will raise it again in its place."""
-    return Hole(element[0].error), element[1], element[2]
 
 
 def make_holes(group: Group, bad: dict[int, DataError]) -> None:

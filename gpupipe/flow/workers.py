@@ -53,11 +53,10 @@ GUARD = (
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """An element on its way: what came in, its number in the input, and what became of it."""
+    """An element on its way: what came in, and what became of it."""
 
     element: Element
     epoch: int
-    place: int = 0
     result: Any = None
     structure: Structure | None = None
     done: bool = False

@@ -8,14 +8,14 @@ from ..errors import PlanTypeError
 from ..spec import Compound, DatasetSpec, map_structure
 from .iterator import DatasetIterator
 
-__all__ = ["HostIterator", "OwnedIterator"]
+__all__ = ["HostIterator", "OwnedIterator", "on_host"]
 
 
 class HostIterator(DatasetIterator):
     """The same, with every array on the host. Nested datasets stay what they are."""
 
     def __next__(self) -> Any:
-        return map_structure(_on_host, super().__next__())
+        return map_structure(on_host, super().__next__())
 
 
 class OwnedIterator(DatasetIterator):
@@ -29,10 +29,10 @@ def _array_on_host(leaf: Any) -> Any:
     """The same, where a nested dataset is an error."""
     if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
         raise PlanTypeError(f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}")
-    return _on_host(leaf)
+    return on_host(leaf)
 
 
-def _on_host(leaf: Any) -> Any:
+def on_host(leaf: Any) -> Any:
     """A delivered leaf in host memory."""
     if isinstance(leaf, Compound):
         return leaf

@@ -18,7 +18,7 @@ from ..errors import BadRecord, ClosedError, GpupipeError, PlanError, StateError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import keep_for_ever
 from ..extract.waiting import LIMITS
-from ..flow.base import RUNNING, BatchStream, Context, Hole, Run, Stream, stands_in
+from ..flow.base import BatchStream, Context, Hole, Run, Stream, stands_in
 from ..flow.elements import close
 from ..flow.host import own_bytes
 from ..flow.state import State, snapshot
@@ -70,6 +70,7 @@ class DatasetIterator(Iterator[Any]):
         self._rows = 1
         self._done = False
         self._ended = False
+        self._over = False  # this epoch could not be opened: it gives nothing, the next one follows
         self._busy = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -98,8 +99,7 @@ class DatasetIterator(Iterator[Any]):
         if self._run is not None and self._run.is_inside():
             raise _inside()
         token = MOST_PIXELS.set(self._settings.max_pixels)
-        limits = LIMITS.set(None if self._run is None else self._run.limits)
-        running = RUNNING.set(self._run or RUNNING.get())
+        limits = LIMITS.set(LIMITS.get() if self._run is None else self._run.limits)
         try:
             with self._lock:  # several threads may take from one iterator; each gets other elements
                 if self._busy:
@@ -133,7 +133,6 @@ class DatasetIterator(Iterator[Any]):
         finally:
             MOST_PIXELS.reset(token)
             LIMITS.reset(limits)
-            RUNNING.reset(running)
 
     def _next(self) -> Any:
         while True:
@@ -228,10 +227,7 @@ class DatasetIterator(Iterator[Any]):
             )
         with self._lock:
             if self._busy:
-                raise PlanError(
-                    "state_dict() needs to be called from outside, between two elements, got a call while next() runs, "
-                    "by a function of the chain or a signal handler; let a handler set a flag to look at after next()"
-                )
+                raise _inside("state_dict")
             if self._done and not self._ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
@@ -244,7 +240,7 @@ class DatasetIterator(Iterator[Any]):
                 progress = replace(progress, left_out=left_out, noted=Counter(noted))
             even = self._settings.on_error == "replace" or not (self.left_out or self.errors)
             flow = self._state if self._items is None else snapshot(self._items)
-            return state_of(self._chain, progress, self._learned, even, self._ended, flow)
+            return state_of(self._chain, progress, self._learned, even, self._ended or self._over, flow)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on where `state_dict` was called. Before the first `next`.
@@ -273,7 +269,8 @@ class DatasetIterator(Iterator[Any]):
                 following = next(self._left, None)
                 if following is None:
                     self._done = self._ended = True
-                else:  # there were fewer epochs then
+                else:  # there were fewer epochs then, or this one could not be opened
+                    self._progress.enter(following)
                     self._left, self._loaded = chain((following,), self._left), False
 
     def _open(self) -> Any:
@@ -294,12 +291,12 @@ class DatasetIterator(Iterator[Any]):
             self._run = run
             watch(self, run)
             LIMITS.set(run.limits)
-            RUNNING.set(run)
         self._run.epoch = epoch
         self._run.bad.before = self._progress.noted
         self._run.any_order = any_order(self._plan, self._settings.deterministic)
         self._share = self._run.bad.counts_good and self._settings.on_error != "replace"
         at = Context(self._run, epoch)
+        self._over = True
         lowered = lower(self._plan, self._settings, at, self._learned)
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
@@ -307,6 +304,7 @@ class DatasetIterator(Iterator[Any]):
         if self._done:  # closed by another thread, while the first element was looked at
             raise StopIteration
         state, self._state = self._state, None
+        self._over = False
         try:
             if self._settings.on_error == "replace":
                 self._items = StandIns(lowered.flow, at, self._batched, state)
@@ -342,6 +340,7 @@ class DatasetIterator(Iterator[Any]):
 
 def _inside(method: str = "next") -> PlanError:
     return PlanError(
-        f"{method}() needs to be called from outside, got a call by a function of the chain that the iterator runs; "
-        "use another iterator there, or window, scan or zip"
+        f"{method}() needs to be called from outside, between two elements, got a call while the iterator works, by a "
+        "function of the chain or a handler (of a signal, of the log); use another iterator in a function, or window, "
+        "scan or zip, and let a handler set a flag to look at after next()"
     )

@@ -162,7 +162,8 @@ class Resume:
     @classmethod
     def _of(cls, chain: Chain, state: dict[str, Any], moved: int | None) -> Resume:
         """One state; behind `moved` elements of the whole if it is of other shards."""
-        stand, epoch, begin, shard = (state.get(name) for name in ("stand", "epoch", "begin_at", "shard"))
+        stand: Stand = state.get("stand", "")
+        epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
         flow = unpacked(state.get("flow")) if stand == "inside" else None
         if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None):
             raise damaged()

@@ -35,7 +35,7 @@ from ..plan.files import Saved
 from ..plan.node import Element, Node
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
 from ..trace import call_with
-from .iterator import on_host
+from .host import on_host
 
 __all__ = ["Manifest", "read_manifest", "read_saved", "save"]
 

@@ -50,13 +50,25 @@ class StandIns(Iterator[Element]):
             self._again(number(state, "since"))
 
     def __next__(self) -> Element:
+        if self._ready:
+            self._since += 1
+            return self._ready.pop()
         try:
-            element = self._ready.pop() if self._ready else self._taken()
+            for element in self._items:
+                if type(element[0]) is not Hole:
+                    given = self._good(element)
+                    self._since += 1
+                    return given
+                if self._run.stopped.is_set():
+                    break
+                bad = self._bad(element)
+                if bad is not None:
+                    self._since += 1
+                    return bad
         except DataError:
             self._since += 1
             raise
-        self._since += 1
-        return element
+        raise StopIteration
 
     def snapshot(self) -> State:
         """Where it stands."""
@@ -79,51 +91,47 @@ class StandIns(Iterator[Element]):
         finally:
             REPLAYING.reset(token)
 
-    def _taken(self) -> Element:
-        """The next element of the flow, or what stands in for it."""
-        for element in self._items:
-            columns, stream, position = element
-            if type(columns) is not Hole:
-                columns = own_bytes(columns)
-                if self._share:
-                    rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
-                    self._run.bad.good += max(1, rows)
-                # a copy, as the user may change what was delivered
-                self._last = columns if self._batched else own_copy(columns)
-                if self._early:
-                    return self._first(columns, element)
-                self._here(self._tape.count - 1)
-                return columns, stream, position
-            if columns.raised:
-                return element
-            if self._run.stopped.is_set():
-                break
-            self._run.leave_out(element)
-            _, stream, position = stand_in(None, element)
-            if self._last is not None:
-                return own_copy(self._last), stream, position
-            self._early.append((None, stream, position))
-        raise StopIteration
+    def _good(self, element: Element) -> Element:
+        """A good element, or the first that it stands in for."""
+        columns, stream, _ = element
+        if self._share:
+            rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
+            self._run.bad.good += max(1, rows)
+        # a copy, as the user may change what was delivered
+        self._last = columns if self._batched else own_copy(columns)
+        if self._early:
+            return self._first(element)
+        tape = self._tape
+        self._place, self._since = tape.count - 1, 0  # from here on is what a state needs
+        if tape.due():
+            tape.mark()
+            tape.forget(self._place)
+        return element
 
-    def _first(self, columns: tuple[Any, ...], element: Element) -> Element:
+    def _bad(self, element: Element) -> Element | None:
+        """What stands in for a bad element, itself if it is to be raised; None if it waits for a good one."""
+        if element[0].raised:
+            return element
+        self._run.leave_out(element)
+        _, stream, position = stand_in(None, element)
+        if self._last is not None:
+            return own_copy(self._last), stream, position
+        self._early.append((None, stream, position))
+        return None
+
+    def _first(self, element: Element) -> Element:
         """The first good element stands in for those in front of it, and comes behind them."""
-        _, stream, position = self._early[0]
-        self._ready = [(own_copy(columns), element[1], element[2])]
+        columns, stream, position = element
+        self._ready = [(own_copy(columns), stream, position)]
         self._ready += [(own_copy(columns), bad, place) for _, bad, place in self._early[:0:-1]]
+        _, stream, position = self._early[0]
         self._early = []
         return columns, stream, position
 
-    def _here(self, place: int) -> None:
-        """The elements from item `place` of the tape on are what a state needs."""
-        self._place, self._since = place, 0
-        if self._tape.due():
-            self._tape.mark()
-            self._tape.forget(place)
-
 
 def own_copy(columns: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Leaves that share no memory with those delivered before."""
-    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else leaf.copy() for leaf in columns])
+    """Leaves that share no memory with those delivered before, nor with a block of a file."""
+    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else leaf.copy() for leaf in own_bytes(columns)])
 
 
 def rows_of(leaf: Any) -> int:

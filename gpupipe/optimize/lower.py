@@ -25,8 +25,8 @@ from ..plan.indexed import Select
 from ..plan.joins import Concatenate, Zip, graft
 from ..plan.mixing import Mixture
 from ..plan.node import Element, Node, walk
-from ..plan.order import any_order
-from ..plan.padding import padded_shapes, padding_values
+from ..plan.order import any_order, arrival
+from ..plan.padding import given_padding
 from ..plan.scanning import IgnoreErrors, PadToCardinality, Scan, Unique
 from ..plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
 from ..plan.steps import (
@@ -409,7 +409,7 @@ class Lowerer:
         pending = below.run(node.inner)
         if pending.batch is not None or pending.unstack or not node.inner.element.known:
             pending = self.placer.place(pending, label=node.name)
-        flow = self._outer(node, source.flow, Inner(StaticInner(pending.flow)))
+        flow = self._outer(node, source.flow, Inner(StaticInner(pending.flow), pending.flow))
         steps = (*source.steps, node.describe(), *(f"  each: {step}" for step in pending.steps))
         return replace(pending, flow=flow, steps=steps)
 
@@ -480,9 +480,8 @@ class Lowerer:
             element, steps = node.store.filled[cache_key(self.settings)].element, ("a filled cache in memory",)
             return Pending.columns_of(FilledFlow(node.store), element, steps)
         source = self.placer.place(self.done[id(node.source)], label="cache")
-        return Pending.columns_of(
-            CacheFlow(source.flow, node.store, source.element), source.element, (*source.steps, "cache in memory")
-        )
+        flow = CacheFlow(source.flow, node.store, source.element, arrival(node.source, self.settings.deterministic))
+        return Pending.columns_of(flow, source.element, (*source.steps, "cache in memory"))
 
     # ---- joins
 
@@ -561,11 +560,9 @@ def padding(node: PaddedBatch, element: Element) -> tuple[tuple[tuple[int, ...] 
     Raises:
         PlanError: what the user gave does not fit elements that were not known when the chain was written.
     """
-    if node.given is not None and element.known:
-        try:
-            return padded_shapes(node.given[0], element), padding_values(node.given[1], element)
-        except PlanError as error:
-            raise type(error)(f"{error} (in the padded_batch at {node.line})") from error
+    found = given_padding(node.given, element, f"{node.name} at {node.line}")
+    if found is not None:
+        return found
     shapes: list[tuple[int, ...] | None] = []
     values = []
     for i, spec in enumerate(element.specs):

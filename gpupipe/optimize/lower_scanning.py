@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
 from ..evaluate import is_image
+from ..flow.cardinality import AssertCardinalityFlow, PadToCardinalityFlow
 from ..flow.host import HostProgram
 from ..flow.python_map import PythonFunction
-from ..flow.scanning import (
-    AssertCardinalityFlow,
-    IgnoreErrorsFlow,
-    PadToCardinalityFlow,
-    Question,
-    ResampleFlow,
-    ScanFlow,
-    TakeWhileFlow,
-    UniqueFlow,
-)
+from ..flow.resample import ResampleFlow
+from ..flow.scanning import IgnoreErrorsFlow, Question, ScanFlow, TakeWhileFlow
+from ..flow.unique import UniqueFlow
 from ..graph import Input, substitute, topological
 from ..plan.joins import Zip
 from ..plan.node import Element, Node

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
 from ..flow.buffers import UnbatchFlow
+from ..flow.grouping import Buckets, GroupFlow, Groups
 from ..flow.interleave import FlatMapFlow, Inner
 from ..flow.python_map import PythonFunction
-from ..flow.windows import Buckets, Datasets, GroupFlow, Groups, HeldFlow, RowsFlow, WindowFlow
+from ..flow.rows import RowsFlow
+from ..flow.windows import Datasets, HeldFlow, WindowFlow
 from ..plan.node import Element
-from ..plan.padding import padded_shapes, padding_values
+from ..plan.padding import given_padding, padded_shapes, padding_values
 from ..plan.windows import Bucketed, GroupByWindow, Held, RaggedBatch, Rebatch, Window, nested, ragged_ranks
 from ..ragged import RaggedSpec
 from ..spec import LEAF, Structure, TensorSpec
@@ -105,11 +107,9 @@ def padding(node: Bucketed, element: Element) -> tuple[tuple[tuple[int, ...] | N
     Raises:
         PlanError: what the user gave does not fit elements that were not known when the chain was written.
     """
-    if node.given is not None and element.known:
-        try:
-            return padded_shapes(node.given[0], element), padding_values(node.given[1], element)
-        except PlanError as error:
-            raise type(error)(f"{error} (in the {node.name} at {node.line})") from error
+    found = given_padding(node.given, element, f"{node.name} at {node.line}")
+    if found is not None:
+        return found
     default = padded_shapes(None, element)
     shapes = tuple(b if a is None else a for a, b in zip(node.shapes or default, default, strict=True))
     return shapes, padding_values(None, element) if node.values is None else node.values

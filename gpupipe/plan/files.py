@@ -6,34 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..spec import LEAF, DatasetSpec, TensorSpec
-from .node import UNKNOWN_CARDINALITY, Element, Node
+from ..spec import LEAF, DatasetSpec
+from .node import Element, Node
+from .sources import OneFile
 from .steps import Cache
 
 __all__ = ["FileCache", "FixedRecords", "Lines", "Saved", "SavedFiles"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _OneFile(Node):
-    """What one file holds, whose path is the one leaf of `source` (a `Param`)."""
-
-    source: Node
-    leaf: int = 0
-    compression: str = ""
-
-    @property
-    def sources(self) -> tuple[Node, ...]:
-        return (self.source,)
-
-    def _element(self) -> Element:
-        return Element(LEAF, (TensorSpec((), bytes),))
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lines(_OneFile):
+class Lines(OneFile):
     """The lines of one text file."""
 
     @property
@@ -45,7 +27,7 @@ class Lines(_OneFile):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FixedRecords(_OneFile):
+class FixedRecords(OneFile):
     """The records of one file of fixed-length records.
 
     Attributes:

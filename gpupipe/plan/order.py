@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from enum import IntEnum
 
+from .joins import Concatenate
 from .node import Node, walk
-from .steps import FlatMap, Interleave, Map
+from .scanning import IgnoreErrors
+from .steps import Cache, Filter, FlatMap, Interleave, Map, Prefetch, Repeat, Shuffle, Unbatch, WithOptions
 from .windows import GroupByWindow
 
-__all__ = ["any_order"]
+__all__ = ["Arrival", "any_order", "arrival"]
+
+
+class Arrival(IntEnum):
+    """How the elements of a chain come."""
+
+    FIXED = 0
+    """In the order of the plan."""
+
+    MIXED = 1
+    """As they are ready. Which elements they are does not depend on it, so their identities can put them in order."""
+
+    FREE = 2
+    """As they are ready, and what they are depends on it: rows of a batch, the first n, running numbers."""
+
+
+_ONE_BY_ONE = (
+    Map, Filter, FlatMap, Interleave, Shuffle, Repeat, Unbatch, Prefetch, Cache, IgnoreErrors, WithOptions, Concatenate,
+)  # fmt: skip
 
 
 def any_order(root: Node, deterministic: bool) -> bool:
-    """Whether some step of a chain gives what is ready first.
+    """Whether some step of a chain gives what is ready first; see `arrival`."""
+    return arrival(root, deterministic) is not Arrival.FIXED
 
-    Under ``deterministic=False`` this holds too for a chain with datasets that only its run makes: any step may be in
-    them.
+
+def arrival(root: Node, deterministic: bool) -> Arrival:
+    """How the elements of a chain come.
+
+    Args:
+        root: the chain.
+        deterministic: `Options.deterministic`. Where it is False, a dataset that only the run makes may have any step.
     """
-    return any(_free(node, deterministic) for node in _all(root))
-
-
-def _all(root: Node) -> Iterator[Node]:
-    """The nodes of a chain and those of the datasets inside of it."""
+    found: dict[int, Arrival] = {}
     for node in walk(root):
-        yield node
         inner = getattr(node, "inner", None)
+        below = max((found[id(source)] for source in node.sources), default=Arrival.FIXED)
         if isinstance(inner, Node):
-            yield from _all(inner)
+            below = max(below, arrival(inner, deterministic))
+        elif isinstance(node, (FlatMap, GroupByWindow)) and not deterministic:
+            below = Arrival.FREE
+        if below is not Arrival.FIXED and not isinstance(node, _ONE_BY_ONE):
+            below = Arrival.FREE
+        if _overtakes(node, deterministic):
+            below = max(below, Arrival.MIXED)
+        found[id(node)] = below
+    return found[id(root)]
 
 
-def _free(node: Node, deterministic: bool) -> bool:
-    if isinstance(node, (FlatMap, GroupByWindow)) and getattr(node, "inner", None) is None and not deterministic:
-        return True
+def _overtakes(node: Node, deterministic: bool) -> bool:
+    """Whether a step gives what is ready first."""
     if isinstance(node, Interleave) or (isinstance(node, Map) and node.calls):
         return not (deterministic if node.deterministic is None else node.deterministic)
     return False

@@ -12,9 +12,30 @@ from ..errors import PlanError, PlanTypeError
 from ..spec import Structure, TensorSpec, is_dataclass_type
 from .node import Element
 
-__all__ = ["padded_shapes", "padding_values"]
+__all__ = ["given_padding", "padded_shapes", "padding_values"]
 
 Shape = tuple[int, ...] | None
+
+
+def given_padding(
+    given: tuple[Any, Any] | None, element: Element, where: str
+) -> tuple[tuple[Shape, ...], tuple[Any, ...]] | None:
+    """Target shapes and fill values that could not be looked at when the chain was written; None if they were.
+
+    Args:
+        given: (padded_shapes, padding_values) as the user wrote them, None if they were looked at then.
+        element: what is known by now.
+        where: the step and its line, for messages.
+
+    Raises:
+        PlanError: they do not fit the elements.
+    """
+    if given is None or not element.known:
+        return None
+    try:
+        return padded_shapes(given[0], element), padding_values(given[1], element)
+    except PlanError as error:
+        raise type(error)(f"{error} (in the {where})") from error
 
 
 def padded_shapes(given: Any, element: Element) -> tuple[Shape, ...]:

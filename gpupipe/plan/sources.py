@@ -11,7 +11,7 @@ import numpy as np
 from ..spec import LEAF, Structure, TensorSpec, spec_of
 from .node import UNKNOWN_CARDINALITY, Element, Node
 
-__all__ = ["Files", "FromGenerator", "Param", "Range", "Records", "Slices", "Tensors"]
+__all__ = ["Files", "FromGenerator", "OneFile", "Param", "Range", "Records", "Slices", "Tensors"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,17 +146,12 @@ class Param(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Records(Node):
-    """The records of one TFRecord file, whose path is the one leaf of `source` (a `Param`).
-
-    Attributes:
-        index: where indexes of files are kept: "memory", "beside" or a folder.
-    """
+class OneFile(Node):
+    """What one file holds, whose path is the one leaf of `source` (a `Param`)."""
 
     source: Node
     leaf: int = 0
     compression: str = ""
-    index: str = field(default="memory", compare=False)
 
     @property
     def sources(self) -> tuple[Node, ...]:
@@ -167,6 +162,17 @@ class Records(Node):
 
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records(OneFile):
+    """The records of one TFRecord file.
+
+    Attributes:
+        index: where indexes of files are kept: "memory", "beside" or a folder.
+    """
+
+    index: str = field(default="memory", compare=False)
 
     @property
     def name(self) -> str:

@@ -35,6 +35,7 @@ from ..graph import Apply, Const, Item, Value
 from ..op import Array
 from ..spec import TensorSpec
 from .array import to_device_array
+from .host import HostDecoder
 from .pool import ENDINGS, PipelinePool
 from .program import BatchFailed, Feed, Program
 
@@ -148,19 +149,21 @@ class _Entry:
     ndim: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Flight:
     """A batch in flight.
 
     Attributes:
-        size: number of rows.
+        feed: its rows, the images as DALI gets them.
         buffers: what was fed, kept until DALI is done with it.
         causes: of the rows that kept the batch from being fed at all.
+        outcome: what DALI made of it, where it was asked for before its turn.
     """
 
-    size: int
+    feed: Feed
     buffers: list[Any]
     causes: dict[int, DataError]
+    outcome: Any = None
 
 
 class DaliExecutor:
@@ -183,6 +186,7 @@ class DaliExecutor:
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
+        self._host = HostDecoder(program, threads)
         self._closed = False
         self._pid = os.getpid()
 
@@ -199,10 +203,18 @@ class DaliExecutor:
         if self._entries is None:
             self._entries = tuple(_entry(self._program.inputs[n], feed.values[n]) for n in self._fed)
         causes: dict[int, DataError] = {}
-        buffers = [self._tensors(n, entry, feed, causes) for n, entry in zip(self._fed, self._entries, strict=True)]
+        values = list(feed.values)
+        for n in self._host.readings:
+            values[n] = self._host.ready(n, values[n], causes)
+        self._flights.append(self._start(Feed(feed.size, tuple(values)), causes))
+
+    def _start(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
+        """Feed a batch to DALI and schedule its run, unless some of its rows are known to be bad."""
+        assert self._entries is not None
+        entries = zip(self._fed, self._entries, strict=True)
+        buffers = [] if causes else [self._tensors(n, entry, feed, causes) for n, entry in entries]
         if causes:
-            self._flights.append(_Flight(feed.size, [], causes))
-            return
+            return _Flight(feed, [], causes)
         if self._pipeline is None:
             self._pipeline = _POOL.take(self._key) or self._build(self._entries)
         try:
@@ -213,7 +225,7 @@ class DaliExecutor:
             # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
             self._pipeline, self._closed = None, True
             raise GpupipeError(f"{self.label} refused a batch of {self._names()}: {cause_of(str(error))}") from error
-        self._flights.append(_Flight(feed.size, buffers, {}))
+        return _Flight(feed, buffers, {})
 
     def collect(self) -> list[Any]:
         """Wait for the oldest batch; see `Executor.collect`."""
@@ -221,8 +233,27 @@ class DaliExecutor:
         if not self._flights:
             raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
         flight = self._flights.popleft()
+        outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
+        if isinstance(outputs, BatchFailed):
+            outputs = self._judged(flight, outputs)
+        size = flight.feed.size
+        count = len(self._program.outputs)
+        outputs, shapes = outputs[:count], [_to_numpy(shape, size) for shape in outputs[count:]]
+        self._check_shapes(shapes)
+        if self._device_id is not None:
+            results = [to_device_array(output, size) for output in outputs]
+        else:
+            results = _separate([_to_numpy(output, size) for output in outputs])
+        if not self._checked:
+            self._checked = True
+            for value, result in zip(self._program.outputs, results, strict=True):
+                _check(value, result)
+        return results
+
+    def _outcome(self, flight: _Flight) -> Any:
+        """Wait for the oldest run: DALI's outputs, or BatchFailed. No later one can be asked for before it."""
         if flight.causes:
-            raise BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
+            return BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
         try:
             # On a GPU results are bound to the default stream, which CuPy and torch use unless told otherwise: their
             # kernels wait for the data, and DALI reuses the memory only after kernels queued before it was dropped.
@@ -233,20 +264,53 @@ class DaliExecutor:
                 raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
             if "Calling type does not match" in text or "ExternalSource expected" in text:
                 raise GpupipeError(f"{self.label} cannot run {self._names()}: {cause_of(text)}") from error
-            raise BatchFailed(cause_of(text)) from None  # the rest of DALI's text is about its own source
+            return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source
         self._pipeline.release_outputs()
-        count = len(self._program.outputs)
-        outputs, shapes = outputs[:count], [_to_numpy(shape, flight.size) for shape in outputs[count:]]
-        self._check_shapes(shapes)
-        if self._device_id is not None:
-            results = [to_device_array(output, flight.size) for output in outputs]
-        else:
-            results = _separate([_to_numpy(output, flight.size) for output in outputs])
-        if not self._checked:
-            self._checked = True
-            for value, result in zip(self._program.outputs, results, strict=True):
-                _check(value, result)
-        return results
+        return outputs
+
+    def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
+        """The outputs of a batch that DALI failed on, the images that it refuses decoded by the host.
+
+        Raises:
+            BatchFailed: the host refuses some of them, too, or it is not for images that the batch failed.
+        """
+        if failure.causes or not self._host.readings:
+            raise failure
+        for later in self._flights:  # one run at a time tells which rows it fails for
+            if later.outcome is None:
+                later.outcome = self._outcome(later)
+        refused = self._refused(flight.feed)
+        if not refused:  # a run that fails and then works: that is none of its images
+            raise failure
+        values: list[Any] = list(flight.feed.values)
+        for n in self._host.readings:
+            values[n] = list(values[n])
+        causes: dict[int, DataError] = {}
+        for row in refused:
+            try:
+                for n in self._host.readings:
+                    values[n][row] = self._host.second_opinion(n, values[n][row])
+            except DecodeError as error:
+                causes[row] = error
+        if not causes:
+            outputs = self._outcome(self._start(Feed(flight.feed.size, tuple(values)), {}))
+            if not isinstance(outputs, BatchFailed):
+                return outputs
+            failure = outputs  # for another reason than its images
+        raise BatchFailed(failure.text, causes)
+
+    def _refused(self, feed: Feed) -> list[int]:
+        """The rows for which a run fails, found by halving."""
+        out, spans = [], [(0, feed.size)]
+        while spans:
+            start, stop = spans.pop()
+            if isinstance(self._outcome(self._start(feed.part(start, stop), {})), BatchFailed):
+                middle = (start + stop) // 2
+                if stop - start == 1:
+                    out.append(start)
+                else:
+                    spans += [(middle, stop), (start, middle)]
+        return out
 
     def _check_shapes(self, shapes: list[Any]) -> None:
         """Compare the shapes of what users' functions gave with what was declared, whether it is delivered or not.
@@ -270,12 +334,13 @@ class DaliExecutor:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
+        self._host.close()
         pipeline, self._pipeline = self._pipeline, None
         flights, self._flights = self._flights, deque()
         if pipeline is None:
             return
         for flight in flights:
-            if not flight.causes:
+            if not flight.causes and flight.outcome is None:
                 try:
                     pipeline.share_outputs()
                     pipeline.release_outputs()

@@ -97,8 +97,12 @@ def test_an_error_that_is_raised_takes_no_turn_of_an_interleave(bad: int) -> Non
 
 def test_a_file_that_is_missing_counts_as_its_error_does(tmp_path: Path) -> None:
     chain = gp.TFRecordDataset(str(tmp_path / "typo"))
+    skipped = chain.with_options(Options(on_error="skip"))
 
-    assert (len(chain), outcomes(chain)) == (1, ["error"])
+    assert outcomes(chain) == ["error"]
+    assert (len(skipped), outcomes(skipped)) == (1, [])
+    with pytest.raises(gp.DataError, match="typo: read: no such file"):
+        len(chain)
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -18,7 +18,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.extract.index import INDEXES
-from gpupipe.flow.indexed import Turns
+from gpupipe.flow.turns import Turns
 
 SIZES = [5, 0, 9, 1, 13, 3]
 Range = gp.Dataset.range
@@ -422,7 +422,7 @@ def test_skip_of_an_indexed_file_reads_no_header(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("gpupipe.extract.reference.walk_headers", lambda *a, **b: pytest.fail("headers were read"))
     made: list[int] = []
     monkeypatch.setattr(
-        "gpupipe.flow.indexed.indexed_elements",
+        "gpupipe.flow.source_places.indexed_elements",
         lambda index, path, stream, start, step: iter(made.extend([start]) or []),  # type: ignore[func-returns-value]
     )
 
@@ -572,7 +572,7 @@ def test_skip_counts_bad_elements(damaged: str, known: bool) -> None:
 
 def test_a_missing_file_is_one_bad_element(folder: Path, tmp_path: Path) -> None:
     gone = write(tmp_path / "gone", [b"x"])
-    ds = Records([files(folder)[0], gone, files(folder)[5]])
+    ds = Records([files(folder)[0], gone, files(folder)[5]]).with_options(gp.Options(on_error="skip"))
     os.unlink(gone)
 
     assert len(ds) == 5 + 1 + 3

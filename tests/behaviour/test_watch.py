@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -59,33 +59,55 @@ THREADED = {
 }
 
 
+class Hears(logging.Handler):
+    """Wakes whoever waits for a step to be named."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__()
+        self.step = step
+        self.said = ""
+        self.heard = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if not self.heard.is_set() and text.startswith(self.step) and "given none" in text:
+            self.said = text
+            self.heard.set()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a second: what is said depends on no machine's speed."""
+    seconds = itertools.count(0.0)
+    monkeypatch.setattr(watch, "monotonic", lambda: next(seconds))
+
+
 @pytest.mark.parametrize("place", THREADED)
 @pytest.mark.parametrize("name", SPINS)
-def test_what_gives_nothing_is_named_and_can_be_stopped(
-    name: str, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.usefixtures("clock")
+def test_what_gives_nothing_is_named_and_can_be_stopped(name: str, place: str) -> None:
     make, step = SPINS[name]
-    monkeypatch.setattr(watch, "SECONDS", 0.02)
-    caplog.set_level(logging.WARNING, "gpupipe")
     items = iter(THREADED[place](make()))
+    hears, log = Hears(step), logging.getLogger("gpupipe")
 
     def close_when_it_was_said() -> None:
-        until = time.monotonic() + 60
-        while time.monotonic() < until and not any("given none" in text for text in list(caplog.messages)):
-            time.sleep(0.01)
+        hears.heard.wait(60)
         items.close()
 
     closer = threading.Thread(target=close_when_it_was_said)
-    closer.start()
-    left = list(items)
-    closer.join(60)
+    log.addHandler(hears)
+    try:
+        closer.start()
+        left = list(items)
+        closer.join(60)
+    finally:
+        log.removeHandler(hears)
 
     assert left == []
     assert not closer.is_alive()
-    (said, *_) = [text for text in caplog.messages if "given none" in text]
-    assert said.startswith(step)
-    assert f"{__file__}:" in said
-    assert f"> {step})" in said
+    assert hears.said.startswith(step)
+    assert f"{__file__}:" in hears.said
+    assert f"> {step})" in hears.said
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe-prefetch")]
 
 

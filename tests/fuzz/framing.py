@@ -94,7 +94,8 @@ def find_slowly(window: bytes, base: int, limit: int, start: int) -> int | None:
 def searched(window: bytes, base: int, limit: int, at: int, framer: Framer, thorough: bool) -> None:
     """Find the way back behind damage, in memory and by reading."""
     if limit == len(window):
-        found = seek_header(lambda offset, n: window[offset : offset + n], at + 1, limit)
+        found, unread = seek_header(lambda offset, n: window[offset : offset + n], at, at + 1, limit)
+        assert unread == 0
     else:
         found = find_header(memoryview(window), base, limit, at + 1)
     if thorough:

@@ -23,18 +23,27 @@ from tests.chains.data import parse
 
 __all__ = [
     "BAD",
+    "BATCH",
     "DECODER_ONLY",
     "GOOD",
+    "INT",
     "LENGTH",
     "STAGES",
     "Shards",
+    "doubled",
     "flipped",
+    "host",
+    "inverse",
     "kinds_in_turn",
     "photograph",
+    "rows_of",
+    "same",
     "train",
 ]
 
 LENGTH = 6000
+BATCH = 16
+INT = gp.TensorSpec((), "int64")
 HEIGHT, WIDTH = 48, 64
 
 
@@ -199,3 +208,33 @@ def kinds_in_turn(numbers: Iterable[int]) -> dict[int, str]:
     """The twelve kinds, over and over."""
     names = list(BAD)
     return {number: names[i % len(names)] for i, number in enumerate(numbers)}
+
+
+def inverse(x: Any) -> Any:
+    """Numbers that are no multiple of 3; the others fail."""
+    return int(x) if int(x) % 3 else 1 // 0
+
+
+def doubled(rows: Any) -> Any:
+    """One that keeps it."""
+    return np.array(rows.tolist()) * 2
+
+
+def rows_of(ds: gp.Dataset) -> list[list[tuple[int, Any]]]:
+    """Batches as rows (label, image)."""
+    with ds.iterator(0) as items:
+        return [
+            [(int(label), image.copy()) for label, image in zip(labels, host(images), strict=True)]
+            for images, labels in ((images, host(labels)) for images, labels in items)
+        ]
+
+
+def host(array: Any) -> Any:
+    return array if isinstance(array, np.ndarray) else array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def same(left: Any, right: Any, executor: str) -> bool:
+    """Whether two images are one. On a GPU the decoder may depend on the place in the batch."""
+    if executor == "gpu":
+        return bool(np.abs(left.astype(int) - right.astype(int)).max() <= 3)
+    return bool(np.array_equal(left, right))

@@ -6,6 +6,7 @@ computes. `SOURCES` and `STEPS` name all parts, so that a test can count that ea
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import random
@@ -24,7 +25,7 @@ import gpupipe as gp
 from gpupipe import Dataset, ops
 from tests.chains import damage
 
-__all__ = ["SOURCES", "STEPS", "Program", "build", "free_programs", "programs", "write_files"]
+__all__ = ["SOURCES", "STEPS", "Program", "build", "free_programs", "process_programs", "programs", "write_files"]
 
 Step = tuple[Any, ...]
 
@@ -40,9 +41,12 @@ class Program:
     def counts(self) -> bool:
         """Whether bad elements are noted in one way only.
 
-        Not where threads read ahead, nor behind a cache: one that an iterator fills anew notes them anew.
+        Not where threads read ahead, nor behind a cache: one that an iterator fills anew notes them anew. Nor where two
+        steps say the same: nothing tells their errors apart.
         """
         parts = (self.source, *self.steps)
+        if sum(part[0] == "assert" for part in parts) > 1:
+            return False
         return not any(_reads_ahead(part) or part[0] in _CACHES for part in parts)
 
 
@@ -73,7 +77,33 @@ _MANY = _one(1, 3, 7, 12, 25, 40)
 _SEED = _one(None, 0, 1)
 _THREADS = _one(None, None, 2)
 _CROP = _one("crop", "resized crop", "mirror", "none")
-_INNER = _one("range", "shuffled", "chain", "prefetched", "Python", "element", "fails", "nested", "generator", "cache")
+_FORMS_DRAWN = ("range", "shuffled", "prefetched", "Python", "element", "fails", "nested", "generator", "cache")
+_INSIDE = (
+    *["take", "skip", "repeat", "endless", "shard", "prefetch", "shuffle", "shuffle all", "cache", "concatenate"],
+    *[
+        "sample",
+        "choose",
+        "traced",
+        "python",
+        "parallel",
+        "drawn",
+        "filter",
+        "scan",
+        "unique",
+        "zip",
+        "zip itself",
+        "pad",
+    ],
+)
+"""Steps of datasets that a function makes of each element."""
+
+
+def _inner_drawn(rng: random.Random) -> Any:
+    """How a function makes a dataset of an element: by name, or the steps behind a range."""
+    if rng.random() < 0.6:
+        return rng.choice(_FORMS_DRAWN)
+    return tuple(_drawn(rng.choice(_INSIDE), rng) for _ in range(rng.randint(1, 3)))
+
 
 # By name: the kind of the elements, and what else is drawn.
 _SOURCES: dict[str, tuple[str, list[Drawn]]] = {
@@ -122,24 +152,26 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "python": (_N, 2, None, [_bad]),
     "parallel": (_N, 1, None, [_bad, _to(1, 3)]),
     "drawn": (_N, 1, None, []),
+    "two kinds": (_N, 1, None, [_to(2, 4), _THREADS]),
+    "processes": (_N, 0, None, [_to(1, 2)]),
     "filter": (_N, 1, None, [_to(2, 4)]),
     "python filter": (_N, 1, None, [_to(2, 4), _bad]),
     "take while": (_N, 1, None, [_to(3, 30), _FLAG]),
     "scan": (_N, 2, None, [_bad, _FLAG]),
     "overtaking": (_N, 0, None, [_bad, _to(1, 3)]),
-    "overtaking interleave": (_N, 0, None, [_INNER, _to(1, 4), _to(1, 2)]),
+    "overtaking interleave": (_N, 0, None, [_inner_drawn, _to(1, 4), _to(1, 2)]),
     "unique": (_N, 1, None, [_to(3, 9)]),
     "zip": (_N, 1, None, [_to(0, 20)]),
     "zip itself": (_N, 1, None, [_to(0, 3)]),
     "resample": (_N, 1, None, [_FLAG]),
     "pad": (_N, 1, None, [_to(3, 20)]),
-    "flat_map": (_N, 2, None, [_INNER]),
-    "interleave": (_N, 2, None, [_INNER, _to(1, 4), _to(1, 3), _THREADS]),
+    "flat_map": (_N, 2, None, [_inner_drawn]),
+    "interleave": (_N, 2, None, [_inner_drawn, _to(1, 4), _to(1, 3), _THREADS]),
     "batch": (_N, 3, "batch", [_to(1, 5), _FLAG]),
     "window": (
         _N, 2, "batch",
         [_to(1, 5), _to(1, 5), _to(1, 2), _FLAG,
-         _one("batches", "shuffled", "elements", "interleaved")],
+         _one("batches", "shuffled", "elements", "interleaved", "drawn")],
     ),
     "windows": (_N, 1, "windows", [_to(1, 5), _to(1, 5)]),
     "padded batch": (_N, 1, "batch", [_to(1, 4), _FLAG]),
@@ -162,16 +194,20 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
 SOURCES, STEPS = frozenset(_SOURCES), frozenset(_STEPS)
 
 _CACHES = {"cache", "cache file", "snapshot"}
-_AHEAD = {"prefetch", "parallel", "parse and decode", "decode"}
+_AHEAD = {"prefetch", "parallel", "processes", "parse and decode", "decode"}
 
 
 def _reads_ahead(part: Step) -> bool:
     name, *rest = part
-    if name == "interleave":
-        return rest[3] is not None or rest[0] in ("prefetched", "cache")
-    if name in ("flat_map", "indexable", "text", "fixed", "records", "files"):
-        return rest[-1] is not None and rest[-1] in ("prefetched", "cache", 2)
-    return name in _AHEAD
+    if name in ("flat_map", "interleave"):
+        inner = rest[0]
+        ahead = inner in ("prefetched", "cache") or (
+            isinstance(inner, tuple) and any(step[0] in _AHEAD | _CACHES for step in inner)
+        )
+        return ahead or (name == "interleave" and rest[3] is not None)
+    if name == "two kinds":
+        return rest[1] is not None
+    return name in _AHEAD or (name in ("indexable", "text", "fixed", "records", "files") and rest[-1] is not None)
 
 
 def _drawn(name: str, rng: random.Random) -> Step:
@@ -202,6 +238,26 @@ def programs(rng: random.Random, most: int = 6, images: bool = False) -> Program
     return Program(source, tuple(steps))
 
 
+_PROCESSED = (
+    "shuffle",
+    "take",
+    "repeat",
+    "python",
+    "cache",
+    "flat_map",
+    "filter",
+    "prefetch",
+    "endless",
+    "concatenate",
+)
+
+
+def process_programs(rng: random.Random) -> Program:
+    """A chain with a map in other processes, which take half a second to start."""
+    names = [rng.choice(_PROCESSED), "processes", *[rng.choice(_PROCESSED) for _ in range(rng.randint(0, 2))]]
+    return Program(("range", rng.choice([7, 12, 25])), tuple(_drawn(name, rng) for name in names))
+
+
 # Where a chain gives what is ready first, these give the same elements whatever the order is.
 _FREE = {
     "number": (
@@ -225,7 +281,7 @@ def free_programs(rng: random.Random, most: int = 5) -> Program:
             case ("batch" | "rebatch", size, _):
                 step = name, size, False
             case ("bucket", size, *_):
-                step = name, size, "none", False
+                step = name, size, "pad", False  # sums, whatever they are padded to
             case ("concatenate", _):
                 step = name, 0
         steps.append(step)
@@ -245,9 +301,8 @@ def write_files(folder: Path) -> None:
         examples = [_example(n) for n in numbers]
         damage.write(folder / f"{i}.tfrecord", examples)
         data = bytearray((folder / f"{i}.tfrecord").read_bytes())
-        length = len(examples[0]) + damage.OVERHEAD
-        if i == 1:
-            data[length + 30] ^= 1  # the payload of the second record
+        if i < 2:
+            data[sum(map(len, examples[: 4 - 3 * i])) + (4 - 3 * i) * damage.OVERHEAD + 30] ^= 1  # a payload
         if i == 2:
             del data[-5:]
         (folder / f"{i}.tfrecord").write_bytes(data)
@@ -441,8 +496,12 @@ def _counted(ds: Dataset, step: Step) -> Dataset:
             return ds.map(_plus(2, bad), num_parallel_calls=calls, traced=False)
         case ("overtaking", bad, calls):
             return ds.map(_slowly(bad), num_parallel_calls=calls, traced=False, deterministic=False)
+        case ("two kinds", m, calls):
+            return ds.map(_of_two_kinds(m), num_parallel_calls=calls, traced=False)
+        case ("processes", calls):
+            return ds.map(squared, calls, workers="process")
         case ("drawn",):
-            return ds.map(lambda x, rng: x + rng.integers(0, 5), rng=True)
+            return ds.map(_drawn_for, rng=True)
         case ("filter", m):
             return ds.filter(lambda x: x % m != 1)
         case ("python filter", m, bad):
@@ -493,6 +552,8 @@ def _gathered(ds: Dataset, step: Step) -> Dataset:
                 return windows.interleave(lambda w: w, cycle_length=2).batch(2)
             if how == "elements":
                 return windows.flat_map(lambda w: w).batch(2)
+            if how == "drawn":
+                return windows.flat_map(lambda w: w.map(_drawn_for, rng=True).batch(2))
             return windows.flat_map(lambda w: w.batch(2))
         case ("windows", size, shift):
             return ds.window(size, shift)
@@ -500,7 +561,9 @@ def _gathered(ds: Dataset, step: Step) -> Dataset:
             return _rows(ds).padded_batch(size, drop_remainder=drop).map(_totals, traced=False)
         case ("ragged batch", size, drop, again):
             rows = _rows(ds).ragged_batch(size, drop)
-            return rows.unbatch().map(_total, traced=False).batch(2) if again else rows.map(_ragged_totals, traced=False)
+            return (
+                rows.unbatch().map(_total, traced=False).batch(2) if again else rows.map(_ragged_totals, traced=False)
+            )
         case ("bucket", size, how, drop):
             batches = _rows(ds).bucket_by_sequence_length(
                 lambda x: len(x),
@@ -567,6 +630,22 @@ def _plus(more: int, bad: tuple[int, int]) -> Callable[[Any], Any]:
     return plus
 
 
+def _of_two_kinds(m: int) -> Callable[[Any], Any]:
+    """The first result says what the others have to be."""
+    return lambda x: np.float64(x) if _number(x) % m == 1 else np.int64(x)
+
+
+def _drawn_for(x: Any, rng: np.random.Generator) -> Any:
+    return np.int64(x + rng.integers(0, 5))
+
+
+def squared(x: Any) -> Any:
+    """Called in another process, which finds it here."""
+    if int(x) % 5 == 3:
+        raise ValueError(f"{int(x)} has no square")
+    return np.int64(int(x) ** 2)
+
+
 def _slowly(bad: tuple[int, int]) -> Callable[[Any], Any]:
     plus = _plus(0, bad)
 
@@ -629,9 +708,19 @@ def _ragged_totals(x: Any) -> Any:
     return np.array([sum(row) for row in rows], np.int64)
 
 
-def _inner(form: str) -> Callable[[Any], Any]:
+def _inner(form: Any) -> Callable[[Any], Any]:
     """What makes a dataset of a number."""
-    return _FORMS[form]
+    if isinstance(form, str):
+        return _FORMS[form]
+
+    def made(x: Any) -> Dataset:
+        ds = Dataset.range(_number(x) % 6)
+        for step in form:
+            with contextlib.suppress(gp.PlanError, gp.SpecError):
+                ds = _append(ds, step, Path())
+        return _numbered(x, ds)
+
+    return made
 
 
 def _numbered(x: Any, numbers: Dataset) -> Dataset:
@@ -654,7 +743,6 @@ def _generated(x: Any) -> Dataset:
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "range": lambda x: Dataset.range(x % 4),
     "shuffled": lambda x: Dataset.range(5).shuffle(3).map(lambda i: i + x),
-    "chain": lambda x: _numbered(x, Dataset.range(_number(x) % 7).shuffle(3).batch(2).unbatch().map(_plus(1, (3, 1)))),
     "prefetched": lambda x: _numbered(x, Dataset.range(_number(x) % 5)).prefetch(2),
     "Python": lambda x: _numbered(x, Dataset.range(_number(x) % 4)),
     "element": lambda x: Dataset.from_tensors(x).repeat(2),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import json
-import logging
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,53 +21,32 @@ from gpupipe.extract.headers import first_marker_in_scan, has_adobe_marker
 from gpupipe.flow import bad_records as module
 from gpupipe.transform.choose import gpu_count, has_dali
 from tests.chains.damage import decoded, events, segments
-from tests.chains.data import Spy, on, parse
+from tests.chains.data import Spy, on
 from tests.reliability.bad_records import (
     BAD,
+    BATCH,
     DECODER_ONLY,
     GOOD,
+    INT,
     STAGES,
     Shards,
     flipped,
+    host,
+    inverse,
     kinds_in_turn,
     photograph,
+    rows_of,
+    same,
     train,
     without,
 )
+from tests.reliability.executors import EXECUTORS
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
 COUNT = 12_000 if FULL else 1_200
-BATCH, FILES = 16, 4
-EXECUTORS = [
-    pytest.param("numpy", id="numpy"),
-    pytest.param("dali", id="dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
-    pytest.param(
-        "gpu",
-        id="gpu",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not (gpu_count() and has_dali()), reason="needs an NVIDIA GPU, its driver and DALI"),
-        ],
-    ),
-]
+FILES = 4
 
-pytestmark = pytest.mark.timeout(600 if FULL else 60)
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    deadline = time.monotonic() + 5
-    while (left := set(threading.enumerate()) - before) and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.01)
-    assert not left, f"threads left behind: {sorted(thread.name for thread in left)}"
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "gpupipe")
+pytestmark = [pytest.mark.timeout(600 if FULL else 60), pytest.mark.usefixtures("no_threads_left", "quiet")]
 
 
 @dataclass(frozen=True)
@@ -89,19 +64,6 @@ class Clean:
     images: dict[str, dict[int, Any]]
 
 
-def rows_of(ds: gp.Dataset) -> list[list[tuple[int, Any]]]:
-    """Batches as rows (label, image)."""
-    with ds.iterator(0) as items:
-        return [
-            [(int(label), image.copy()) for label, image in zip(labels, host(images), strict=True)]
-            for images, labels in ((images, host(labels)) for images, labels in items)
-        ]
-
-
-def host(array: Any) -> Any:
-    return array if isinstance(array, np.ndarray) else array.get() if hasattr(array, "get") else np.asarray(array)
-
-
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     shards = Shards(tmp_path_factory.mktemp("reliability") / "data", COUNT, FILES).write()
@@ -114,14 +76,8 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     return Clean(shards, order, images)
 
 
-def same(left: Any, right: Any, executor: str) -> bool:
-    """Whether two images are one. On a GPU the decoder may depend on the place in the batch."""
-    if executor == "gpu":
-        return bool(np.abs(left.astype(int) - right.astype(int)).max() <= 3)
-    return bool(np.array_equal(left, right))
-
-
 # ---- where the bad ones stand, as places in the order in which records are delivered
+
 
 PLACES: dict[str, Callable[[int], list[int]]] = {
     "one per hundred": lambda count: sorted(
@@ -271,11 +227,6 @@ def test_a_kind_is_seen_where_it_can_be_seen(tmp_path: Path, executor: str, kind
     assert (spy.decoded > 32) == (kind in DECODER_ONLY)
 
 
-@pytest.fixture
-def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
-    return Spy().install(monkeypatch)
-
-
 FLIPPED: dict[str, tuple[int, Callable[[int], bytes], str]] = {
     "4:2:0": (50, photograph, "all"),
     "4:4:4": (50, lambda n: photograph(n, subsampling=0), "all"),
@@ -385,13 +336,9 @@ def test_what_is_raised_is_listed_once_when_it_reaches_the_user(tmp_path: Path, 
     assert [json.loads(line)["offset"] for line in (tmp_path / "m").read_text().splitlines()] == raised
 
 
-def inverse(x: Any) -> Any:
-    """Numbers that are no multiple of 3; the others fail."""
-    return int(x) if int(x) % 3 else 1 // 0
-
-
-INT = gp.TensorSpec((), "int64")
 Ways = dict[str, Callable[[gp.Dataset], gp.Dataset]]
+
+
 HOLES: Ways = {
     "batch": lambda ds: ds.batch(4),
     "no batch": lambda ds: ds,
@@ -512,276 +459,6 @@ def test_a_chain_that_gives_up_before_its_first_good_element_lists_what_it_saw()
     assert {one.action for one in items.errors} == {"raised"}
 
 
-# ---- the manifest
-
-
-def test_several_iterators_share_a_manifest(tmp_path: Path) -> None:
-    path = tmp_path / "manifest.jsonl"
-    options = gp.Options(on_error="skip", error_manifest=path)
-    ds = gp.Dataset.range(300).map(inverse, spec=INT).batch(7).with_options(options)
-    workers = [threading.Thread(target=lambda: [None for _ in ds.iterator(0)]) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-
-    assert sorted(line["offset"] for line in lines) == sorted([*range(0, 300, 3)] * 4)
-
-
-def test_a_manifest_of_a_run_without_bad_records_is_empty(tmp_path: Path) -> None:
-    path = tmp_path / "manifest.jsonl"
-
-    assert len(list(gp.Dataset.range(3).with_options(gp.Options(error_manifest=path)))) == 3
-
-    assert path.read_text() == ""
-
-
-def test_a_folder_that_does_not_exist_is_named_before_anything_runs(tmp_path: Path) -> None:
-    calls: list[int] = []
-    ds = gp.Dataset.range(3).map(lambda x: calls.append(1))
-    path = tmp_path / "missing" / "manifest.jsonl"
-
-    with pytest.raises(gp.PlanError, match=r"Options.error_manifest needs .*missing.*create the folder"):
-        next(iter(ds.with_options(gp.Options(error_manifest=path))))
-    with pytest.raises(gp.PlanError, match=r"Options.error_manifest needs a file that can be written"):
-        next(iter(ds.with_options(gp.Options(error_manifest=tmp_path))))
-
-    assert calls == []
-
-
-def test_names_of_any_kind_go_through_a_manifest(tmp_path: Path) -> None:
-    folder = tmp_path / "a\nb \udcff"
-    shards = Shards(tmp_path / "good", 8, 1).write().damaged(folder, {2: "zero bytes", 5: "DQT removed"})
-    manifest = tmp_path / "m.jsonl"
-    ds = gp.TFRecordDataset(str(shards.path(0))).map(train).batch(4)
-    options = on("numpy", on_error="skip", error_manifest=manifest)
-
-    first = events(ds.with_options(options))
-    lines = manifest.read_bytes().splitlines()
-    with ds.with_options(on("numpy", on_error="skip", bad_records=manifest)).iterator(0) as items:
-        second = list(items)
-
-    assert len(lines) == 2 and all(json.loads(line)["file"] == str(shards.path(0)) for line in lines)
-    assert [one.offset for one in items.errors] == [shards.offset(2), shards.offset(5)]
-    assert (
-        [labels.tolist() for _, labels in first] == [labels.tolist() for _, labels in second] == [[0, 1, 3, 4], [6, 7]]
-    )
-
-
-# ---- a manifest fed back
-
-
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_records_of_a_manifest_are_bad_from_the_start_and_cost_no_repair(
-    tmp_path: Path, executor: str, on_error: str, spy: Spy
-) -> None:
-    kinds = kinds_in_turn(range(4, 64, 5))
-    shards = Shards(tmp_path / "good", 64, 2).write().damaged(tmp_path / "data", kinds)
-    path = tmp_path / "manifest.jsonl"
-    ds = shards.dataset().batch(BATCH)
-    with ds.with_options(on(executor, on_error=on_error, error_manifest=path)).iterator(0) as items:
-        first, listed = [(host(a).copy(), host(b).copy()) for a, b in items], items.errors
-    repaired = len(spy.sizes)
-
-    with ds.with_options(on(executor, on_error=on_error, bad_records=path)).iterator(0) as items:
-        second, again = [(host(a).copy(), host(b).copy()) for a, b in items], items.errors
-
-    assert len(spy.sizes) - repaired == len(second) < repaired
-    for (left, labels), (right, others) in zip(first, second, strict=True):
-        assert labels.tolist() == others.tolist()
-        assert same(left, right, executor)
-    assert set(again) == set(listed)
-
-
-def test_a_manifest_counts_in_every_pass_and_epoch_and_grows_by_what_is_new(tmp_path: Path, spy: Spy) -> None:
-    shards = Shards(tmp_path / "good", 24, 1).write()
-    shards = shards.damaged(tmp_path / "data", {3: "DQT removed", 17: "payload changed under its CRC"})
-    path = tmp_path / "manifest.jsonl"
-    options = on("numpy", on_error="skip", error_manifest=path, bad_records=path)
-    once = gp.TFRecordDataset(shards.path(0)).map(train).batch(8).with_options(options)
-
-    assert [len(labels) for _, labels in once.iterator(0)] == [8, 8, 6]
-    lines = path.read_text()
-    before = len(spy.sizes)
-    with gp.TFRecordDataset(shards.path(0)).repeat(2).map(train).batch(8).with_options(options).epochs(2) as items:
-        assert sum(len(labels) for _, labels in items) == 4 * 22
-        assert items.left_out == 8
-
-    assert len(lines.splitlines()) == 2
-    assert path.read_text() == lines
-    assert len(spy.sizes) - before == 2 * -(-44 // 8)
-
-
-def test_a_listed_record_is_not_read_and_stays_a_hole_for_every_step(tmp_path: Path) -> None:
-    """It counts for take, skip and enumerate, passes a filter, and no function sees it."""
-    shards = Shards(tmp_path / "data", 12, 1).write()
-    path = tmp_path / "manifest.jsonl"
-    path.write_bytes(module.line_of(listed(str(shards.path(0)), shards.offset(5))))
-    seen: list[int] = []
-
-    def look(image: Any, label: Any) -> Any:
-        seen.append(int(label))
-        return label
-
-    ds = gp.TFRecordDataset(shards.path(0)).map(decoded).skip(2).take(6).filter(lambda image, label: label != 3)
-    ds = ds.map(look, spec=INT).enumerate().with_options(on("numpy", on_error="skip", bad_records=path))
-
-    with ds.iterator(0) as items:
-        assert [(int(i), int(label)) for i, label in items] == [(0, 2), (1, 4), (3, 6), (4, 7)]
-
-    assert 5 not in seen
-    assert [(one.offset, one.stage, one.reason) for one in items.errors] == [(shards.offset(5), "by hand", "blurred")]
-
-
-@pytest.mark.parametrize("rows", [True, False], ids=["batches", "rows"])
-def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows: bool) -> None:
-    """It has the bad one's identity, and so has a batch that begins with it."""
-    shards = Shards(tmp_path / "data", 9, 1).write()
-    path = tmp_path / "manifest.jsonl"
-    path.write_bytes(b"".join(module.line_of(listed(str(shards.path(0)), shards.offset(n))) for n in (0, 3, 4)))
-    ds = gp.TFRecordDataset(shards.path(0)).map(parse).map(lambda encoded, label: label).batch(3)
-    ds = ds.map(doubled, spec=gp.TensorSpec((None,), "int64")) if rows else ds.unbatch().map(lambda x: int(x) * 2)
-
-    with ds.with_options(on("numpy", on_error="replace", bad_records=path)).iterator(0) as items:
-        found = [np.asarray(x).tolist() for x in items]
-
-    assert np.ravel(found).tolist() == [2, 2, 4, 4, 4, 10, 12, 14, 16]
-    assert items.left_out == 3
-
-
-@pytest.mark.parametrize("with_it", [True, False], ids=["added", "taken away"])
-def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(tmp_path: Path, with_it: bool) -> None:
-    kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
-    shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
-    path = tmp_path / "manifest.jsonl"
-    ds = shards.dataset().batch(8).prefetch(1)
-    whole = rows_of(ds.with_options(on("numpy", on_error="skip", error_manifest=path)))
-    plain = ds.with_options(on("numpy", on_error="skip"))
-    fed = ds.with_options(on("numpy", on_error="skip", bad_records=path))
-    before, behind = (plain, fed) if with_it else (fed, plain)
-
-    for count in range(len(whole)):
-        with before.iterator(0) as items:
-            for _ in range(count):
-                next(items)
-            state = items.state_dict()
-        with behind.iterator(0) as items:
-            items.load_state_dict(state)
-            rest = [[(int(label), image) for label, image in zip(*pair[::-1], strict=True)] for pair in items]
-
-        assert [[label for label, _ in batch] for batch in rest] == [[n for n, _ in batch] for batch in whole[count:]]
-        for left, right in zip(rest, whole[count:], strict=True):
-            assert all(same(a, b, "numpy") for (_, a), (_, b) in zip(left, right, strict=True))
-
-
-def listed(file: str, offset: int | None, **other: Any) -> BadRecord:
-    given: dict[str, Any] = {"unit": "offset", "key": 0, "stage": "by hand", "reason": "blurred", "action": "raised"}
-    return BadRecord(file, offset, epoch=0, **{**given, **other})
-
-
-@pytest.mark.parametrize(
-    "chain",
-    [
-        lambda ds: ds,
-        lambda ds: ds.batch(3),
-        lambda ds: ds.cache(),
-        lambda ds: ds.shuffle(4, seed=1),
-        lambda ds: ds.shuffle(gp.ALL, seed=1),
-        lambda ds: ds.window(3).flat_map(lambda w: w.batch(3)),
-        lambda ds: ds.map(lambda x: x, num_parallel_calls=2),
-    ],
-    ids=["raw", "batch", "cache", "shuffle", "shuffle(ALL)", "window", "threads"],
-)
-def test_a_listed_record_is_gone_whatever_the_chain_does(tmp_path: Path, chain: Callable[[Any], Any]) -> None:
-    shards = Shards(tmp_path / "data", 10, 1).write()
-    path = tmp_path / "manifest.jsonl"
-    path.write_bytes(module.line_of(listed(str(shards.path(0)), shards.offset(4))))
-    ds = chain(gp.TFRecordDataset(shards.path(0)))
-
-    def records(options: gp.Options) -> list[bytes]:
-        with ds.with_options(options).iterator(0) as items:
-            return [bytes(x) for element in items for x in ([element] if isinstance(element, bytes) else element)]
-
-    whole, rest = records(on("numpy")), records(on("numpy", on_error="skip", bad_records=path))
-
-    lost = [record for record in whole if record not in rest]
-    assert len(whole) == 10 and len(rest) == 9 and len(lost) == 1
-    assert rest == [record for record in whole if record != lost[0]]
-
-
-def test_what_is_no_record_of_a_file_is_known_by_its_key(tmp_path: Path) -> None:
-    """Two arrays have an index 3 each; one of them is bad."""
-    path = tmp_path / "manifest.jsonl"
-    ds = gp.Dataset.range(5).map(inverse, spec=INT).concatenate(gp.Dataset.range(1, 6).map(lambda x: x + 0))
-    calls: list[int] = []
-
-    def noted(x: Any) -> Any:
-        calls.append(int(x))
-        return inverse(x)
-
-    first = ds.with_options(gp.Options(on_error="skip", error_manifest=path))
-    assert [int(x) for x in first] == [1, 2, 4, 1, 2, 3, 4, 5]
-    again = gp.Dataset.range(5).map(noted, spec=INT).concatenate(gp.Dataset.range(1, 6).map(lambda x: x + 0))
-    with again.with_options(gp.Options(on_error="skip", bad_records=path)).iterator(0) as items:
-        assert [int(x) for x in items] == [1, 2, 4, 1, 2, 3, 4, 5]
-
-    assert calls == [1, 2, 4]
-    assert [one.offset for one in items.errors] == [0, 3]
-
-
-LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s", "reason": "r", "action": "raised"}
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        (b"no json\n", "no JSON in line 1"),
-        (b"\xff\xfe\n", "no JSON"),
-        (b"[" * 60_000 + b"\n", "no JSON"),
-        (b'{"offset": ' + b"9" * 60_000 + b"}\n", "no JSON|no key"),
-        (b"[1]\n", "no object"),
-        (b"x" * (module.LINE + 1), "a line of more than"),
-        (json.dumps(LINE | {"key": 5}).encode(), "no key"),
-        (json.dumps(LINE | {"key": "F" * 16}).encode(), "no key"),
-        (json.dumps(LINE | {"offset": -1}).encode(), "an offset"),
-        (json.dumps(LINE | {"offset": 1 << 63}).encode(), "an offset"),
-        (json.dumps(LINE | {"offset": True}).encode(), "an offset"),
-        (json.dumps(LINE | {"epoch": 0.5}).encode(), "an epoch"),
-        (json.dumps(LINE | {"file": None}).encode(), "no text under 'file'"),
-        (json.dumps(LINE | {"file": "a\0b"}).encode(), "a file name"),
-        (json.dumps(LINE | {"unit": "mile"}).encode(), "a unit"),
-        (json.dumps(LINE | {"action": "eaten"}).encode(), "an action"),
-        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[1:40].encode(), "no JSON in line 3"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_manifest_is_checked(tmp_path: Path, text: bytes, complaint: str) -> None:
-    path = tmp_path / "manifest.jsonl"
-    path.write_bytes(text)
-
-    with pytest.raises(gp.PlanError, match=rf"Options\.bad_records needs .*(?:{complaint})"):
-        next(iter(gp.Dataset.range(3).with_options(gp.Options(bad_records=path))))
-
-
-def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(gp.PlanError, match=r"Options\.bad_records needs a manifest, got .*missing\.jsonl"):
-        next(iter(gp.Dataset.range(3).with_options(gp.Options(bad_records=tmp_path / "missing.jsonl"))))
-
-
-def test_the_number_of_records_of_a_manifest_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RECORDS", 3)
-    path = tmp_path / "manifest.jsonl"
-    path.write_text((json.dumps(LINE) + "\n") * 3)
-
-    assert len(module.read_manifest(str(path))) == 1
-    path.write_text((json.dumps(LINE) + "\n") * 4)
-    with pytest.raises(gp.PlanError, match="more than 3 records"):
-        module.read_manifest(str(path))
-
-
 # ---- too many
 
 
@@ -850,191 +527,6 @@ def test_what_is_raised_is_never_too_many() -> None:
     ds = gp.Dataset.range(9).map(inverse, spec=INT).with_options(gp.Options(max_bad=0))
 
     assert len([x for x in events(ds) if isinstance(x, gp.DataError)]) == 3
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"error_manifest": 5},
-        {"error_manifest": ""},
-        {"error_manifest": b"bytes"},
-        {"bad_records": "a\0b"},
-        {"max_bad": -1},
-        {"max_bad": 1.5},
-        {"max_bad": float("nan")},
-        {"max_bad": True},
-        {"max_bad": "many"},
-    ],
-    ids=str,
-)
-def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(gp.PlanError, match=f"Options.{next(iter(given))} needs"):
-        gp.Options(**given)
-
-
-# ---- which rows are stand-ins
-
-
-def masks(ds: gp.Dataset) -> list[Any]:
-    """What `iterator.valid` says of each element."""
-    with ds.iterator(0) as items:
-        return [np.asarray(items.valid).tolist() for _ in items]
-
-
-def first_three(rows: Any) -> Any:
-    """A Python function that changes the number of rows."""
-    return np.array(rows.tolist()[:3])
-
-
-def doubled(rows: Any) -> Any:
-    """One that keeps it."""
-    return np.array(rows.tolist()) * 2
-
-
-VALID: dict[str, tuple[Callable[[gp.Dataset], gp.Dataset], list[Any]]] = {
-    "batches": (lambda ds: ds.batch(4), [[False, True, True, False], [True, True, False, True]]),
-    "elements": (lambda ds: ds, [False, True, True, False, True, True, False, True]),
-    "behind prefetch": (lambda ds: ds.batch(5).prefetch(2), [[False, True, True, False, True], [True, False, True]]),
-    "a map on batches": (
-        lambda ds: ds.batch(4).map(lambda x: x + 1),
-        [[False, True, True, False], [True, True, False, True]],
-    ),
-    "unbatch": (lambda ds: ds.batch(4).unbatch(), [False, True, True, False, True, True, False, True]),
-    "batches of batches": (lambda ds: ds.batch(2).batch(2), [[False, False], [True, False]]),
-    "windows": (
-        lambda ds: ds.window(4).flat_map(lambda w: w.batch(4)),
-        [[False, True, True, False], [True, True, False, True]],
-    ),
-    "a cache": (
-        lambda ds: ds.batch(4).cache().repeat(2),
-        [[False, True, True, False], [True, True, False, True]] * 2,
-    ),
-    "a filter behind": (lambda ds: ds.batch(4).unbatch().filter(lambda x: x < 5), [False, True, True, False, True]),
-    "a Python function of rows": (
-        lambda ds: ds.batch(4).map(first_three),
-        [[False] * 3] * 2,
-    ),
-    "a Python function of batches": (
-        lambda ds: ds.batch(4).map(doubled),
-        [[False, True, True, False], [True, True, False, True]],
-    ),
-}
-
-
-@pytest.mark.parametrize(("chain", "expected"), VALID.values(), ids=list(VALID))
-def test_valid_tells_stand_ins_from_what_was_read(
-    chain: Callable[[gp.Dataset], gp.Dataset], expected: list[Any]
-) -> None:
-    ds = chain(gp.Dataset.range(8).map(inverse, spec=INT)).with_options(gp.Options(on_error="replace"))
-
-    assert masks(ds) == expected
-
-
-def test_valid_of_several_before_the_first_good_element() -> None:
-    def late(x: Any) -> Any:
-        return int(x) if int(x) > 2 else 1 // 0
-
-    with gp.Dataset.range(5).map(late, spec=INT).with_options(gp.Options(on_error="replace")).iterator(0) as items:
-        assert [(int(x), items.valid) for x in items] == [(3, False), (3, False), (3, False), (3, True), (4, True)]
-
-
-def test_valid_is_true_where_nothing_is_replaced() -> None:
-    skipped = gp.Dataset.range(8).map(inverse, spec=INT).with_options(gp.Options(on_error="skip"))
-
-    assert masks(skipped.batch(4)) == [[True] * 4, [True]]
-    assert masks(skipped) == [True] * 5
-
-
-def test_valid_needs_an_element() -> None:
-    with gp.Dataset.range(3).iterator(0) as items, pytest.raises(gp.PlanError, match=r"call next\(\) first"):
-        _ = items.valid
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize(
-    "places", [[0, 1, 17, 30, 63], list(range(16, 32)), list(range(40))], ids=["some", "a batch", "most"]
-)
-def test_valid_of_a_transform_stage(tmp_path: Path, executor: str, places: list[int]) -> None:
-    kinds = kinds_in_turn(places)
-    shards = Shards(tmp_path / "good", 64, 1).write().damaged(tmp_path / "data", kinds)
-    ds = gp.TFRecordDataset(shards.path(0)).map(train).batch(BATCH).with_options(on(executor, on_error="replace"))
-
-    found: list[tuple[bool, int]] = []
-    with ds.iterator(0) as items:
-        for _, labels in items:
-            assert items.valid.dtype == bool and items.valid.shape == (BATCH,)
-            found += zip(items.valid.tolist(), host(labels).tolist(), strict=True)
-
-    assert [valid for valid, _ in found] == [n not in kinds for n in range(64)]
-    assert [label for valid, label in found if valid] == [n for n in range(64) if n not in kinds]
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_valid_of_rows_of_a_batch_that_the_user_made(tmp_path: Path, executor: str) -> None:
-    kinds = {1: "DQT removed", 6: "12 bits", 8: "Huffman counts of 255"}
-    shards = Shards(tmp_path / "good", 16, 1).write().damaged(tmp_path / "data", kinds)
-
-    def later(encoded: Any, label: Any) -> Any:
-        return ops.decode_jpeg(encoded, channels=3), label
-
-    ds = gp.TFRecordDataset(shards.path(0)).map(parse).batch(8).cache().map(later)
-
-    assert masks(ds.with_options(on(executor, on_error="replace"))) == [
-        [n not in kinds for n in range(8)],
-        [n not in kinds for n in range(8, 16)],
-    ]
-
-
-def _no_room(*_: Any) -> int:
-    raise OSError(28, "No space left on device")
-
-
-@pytest.mark.parametrize("prefetch", [False, True])
-def test_a_full_disk_ends_no_training(
-    prefetch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    ds = gp.Dataset.range(20).map(_fifths_fail).batch(4)
-    ds = ds.prefetch(2) if prefetch else ds
-    ds = ds.with_options(gp.Options(on_error="skip", error_manifest=str(tmp_path / "bad.jsonl")))
-    monkeypatch.setattr("gpupipe.flow.bad_records.os.write", _no_room)
-    with iter(ds) as items:
-        assert sum(len(batch) for batch in items) == 16
-        assert len(items.errors) == 4
-    assert "lacks 1 bad records, it cannot be written" in caplog.text
-
-
-def _fifths_fail(x: Any) -> Any:
-    if int(x) % 5 == 2:
-        raise ValueError("a fifth")
-    return np.asarray(x)
-
-
-@pytest.mark.parametrize("option", ["error_manifest", "bad_records"])
-def test_a_fifo_is_no_manifest(option: str, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    ds = gp.Dataset.range(3).with_options(gp.Options(**{option: str(tmp_path / "fifo")}))  # type: ignore[arg-type]
-    with pytest.raises(gp.PlanError, match=f"{option} needs a regular file"):
-        next(iter(ds))
-
-
-def test_a_torn_line_of_a_manifest_costs_that_line_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    manifest = tmp_path / "bad.jsonl"
-    ds = gp.Dataset.range(20).map(_fifths_fail)
-
-    def bad(**options: Any) -> list[int | None]:
-        with iter(ds.with_options(gp.Options(on_error="skip", **options))) as items:
-            list(items)
-            return [record.offset for record in items.errors]
-
-    bad(error_manifest=str(manifest))
-    manifest.write_bytes(manifest.read_bytes()[:-30])
-    assert bad(error_manifest=str(manifest)) == [2, 7, 12, 17]
-    lines = manifest.read_bytes().splitlines()
-    assert len(lines) == 8
-    assert json.loads(lines[4])["offset"] == 2
-    with caplog.at_level(logging.WARNING, "gpupipe"):
-        assert bad(bad_records=str(manifest)) == [2, 7, 12, 17]
-    assert "line 4 is torn" in caplog.text
 
 
 @pytest.mark.parametrize("backend", ["numpy", "dali"])

@@ -22,8 +22,8 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import Dataset, ops
 from gpupipe.compare.photographs import encode, take
-from gpupipe.transform.choose import gpu_count, has_dali
 from tests.chains.data import Spy, on
+from tests.reliability.executors import EXECUTORS
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
 FILES, IMAGES = 8, 130
@@ -32,23 +32,6 @@ FEATURES = {
     "image": gp.io.FixedLenFeature((), bytes),
     "number": gp.io.FixedLenFeature((), "int64"),
 }
-EXECUTORS = [
-    pytest.param("numpy", id="numpy"),
-    pytest.param("dali", id="dali", marks=pytest.mark.skipif(not has_dali(), reason="DALI is not installed")),
-    pytest.param(
-        "gpu",
-        id="gpu",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not (gpu_count() and has_dali()), reason="needs an NVIDIA GPU, its driver and DALI"),
-        ],
-    ),
-]
-
-
-@pytest.fixture
-def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
-    return Spy().install(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,18 @@ import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DecodeError, RecordError
 from gpupipe.extract import storage
+from gpupipe.extract.containers import without_tail
 from gpupipe.extract.decode import decode
-from gpupipe.extract.headers import without_header_warnings
+from gpupipe.extract.headers import check_complete, read_header, without_header_warnings
 from gpupipe.extract.index import INDEXES
 from gpupipe.extract.storage import LOCAL
+from gpupipe.graph import Apply
+from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.transform.choose import has_dali
+from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.chains.data import on
+from tests.transform.tiny import ENCODED
 
 Array = npt.NDArray[np.uint8]
 
@@ -121,6 +127,14 @@ HARMLESS: dict[str, tuple[bytes, bytes]] = {
     "Adobe 9 of three channels": (JPEG[:2] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09" + JPEG[20:], JPEG),
     "JFIF and Adobe": (
         JPEG[:2] + changed(JPEG[2:20], 9, 5) + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x09" + JPEG[20:],
+        JPEG,
+    ),
+    "bytes between segments": (
+        JPEG[: JPEG.index(b"\xff\xda")] + b"nothing\xff\0" + JPEG[JPEG.index(b"\xff\xda") :],
+        JPEG,
+    ),
+    "a restart between segments": (
+        JPEG[: JPEG.index(b"\xff\xda")] + b"\xff\xd3nothing" + JPEG[JPEG.index(b"\xff\xda") :],
         JPEG,
     ),
     "PNG eXIf": (changed(PNG_EXIF, PNG_EXIF.index(b"eXIf") + 5, 0x99), PNG_EXIF),
@@ -235,6 +249,287 @@ def test_a_broken_structure_is_refused_before_any_executor() -> None:
     assert agreed([data for data, _ in REFUSED.values()]) == {}
 
 
+# ---- pixels that no checksum covers: the host's decoder judges
+
+
+def chunked(png: bytes, pixels: bytes, interlaced: bool = False) -> bytes:
+    """A PNG with another zlib stream in its only IDAT, and the right checksums."""
+    at = png.index(b"IDAT") - 4
+    length = int.from_bytes(png[at : at + 4], "big")
+    out = png[:at] + struct.pack(">I", len(pixels)) + b"IDAT" + pixels + bytes(4) + png[at + 12 + length :]
+    return summed(changed(out, 28, 1) if interlaced else out)
+
+
+def adam7(rows: Array) -> list[bytes]:
+    """The passes of an interlaced PNG of gray, each with its filter bytes."""
+    places = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+    parts = (rows[y::down, x::right] for y, x, down, right in places)
+    return [b"".join(b"\0" + row.tobytes() for row in part) if part.size else b"" for part in parts]
+
+
+GRAY: Array = np.arange(1, 8 * 9 + 1, dtype=np.uint8).reshape(9, 8)
+GRAY_PNG = io.BytesIO()
+Image.fromarray(GRAY).save(GRAY_PNG, "PNG")
+ROWS = b"".join(b"\0" + row.tobytes() for row in GRAY)
+PASSES = adam7(GRAY)
+
+
+def gray(pixels: bytes, interlaced: bool = False) -> bytes:
+    return chunked(GRAY_PNG.getvalue(), pixels, interlaced)
+
+
+WITHOUT_ROWS = {
+    "no row": gray(zlib.compress(b"")),
+    "2 of 9 rows": gray(zlib.compress(ROWS[:18])),
+    "all but the last": gray(zlib.compress(ROWS[:-9])),
+    "all but its last pixel": gray(zlib.compress(ROWS[:-1])),
+    "interlaced, without its last pass": gray(zlib.compress(b"".join(PASSES[:6])), True),
+    "interlaced, without its last row": gray(zlib.compress(b"".join(PASSES)[:-9]), True),
+    "interlaced, and cut": gray(zlib.compress(b"".join(PASSES))[:-20], True),
+}
+WITH_ROWS = {
+    "as they are": gray(zlib.compress(ROWS)),
+    "interlaced": gray(zlib.compress(b"".join(PASSES)), True),
+    "more than there should be": gray(zlib.compress(ROWS + bytes(100))),
+    "a zlib stream without its checksum": gray(zlib.compress(ROWS)[:-2]),
+    "the same, not compressed": gray(zlib.compress(ROWS, 0)[:-4]),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ROWS)
+def test_a_png_without_some_of_its_rows_is_bad(name: str) -> None:
+    with pytest.raises(DecodeError):
+        decode(WITHOUT_ROWS[name])
+
+
+@pytest.mark.parametrize("name", WITH_ROWS)
+def test_a_png_with_all_of_its_rows_is_good(name: str) -> None:
+    np.testing.assert_array_equal(decode(WITH_ROWS[name], 1)[:, :, 0], GRAY)
+
+
+def test_a_png_that_ends_in_black_is_good() -> None:
+    rows = np.zeros((3000, 700), np.uint8)
+    rows[0] = 9
+    stream = io.BytesIO()
+    Image.fromarray(rows).save(stream, "PNG")
+
+    np.testing.assert_array_equal(decode(stream.getvalue(), 1)[:, :, 0], rows)
+
+
+@needs_dali
+def test_the_executors_agree_on_pngs_without_rows() -> None:
+    assert agreed(list(WITHOUT_ROWS.values())) == {}
+    assert len(agreed(list(WITH_ROWS.values()))) == len(WITH_ROWS)
+
+
+@needs_dali
+def test_what_dali_refuses_is_decoded_by_the_host() -> None:
+    refused = gray(zlib.compress(ROWS)[:-2])
+    files = [JPEG, refused, PNG, WITHOUT_ROWS["2 of 9 rows"], BMP, refused, TIFF, WEBP, PNG_EXIF] * 4
+
+    for function, batch in ((whole, 1), (cropped, 1), (cropped, 7), (cropped, 36)):
+        images = delivered(files, function, "dali", batch)
+        expected = delivered(files, function, "numpy", batch)
+
+        assert sorted(images) == sorted(expected) == [n for n in range(36) if n % 9 != 3]
+        if function is whole:
+            for number, image in expected.items():
+                np.testing.assert_array_equal(image, images[number])
+
+
+@needs_dali
+def test_a_batch_that_is_judged_costs_none_of_those_behind_it() -> None:
+    program = Program((Apply(DecodeImage(1), (ENCODED,)),))
+    refused = gray(zlib.compress(ROWS)[:-2])
+    batches = [
+        [refused, GRAY_PNG.getvalue()],
+        [refused] * 3,
+        [GRAY_PNG.getvalue(), WITHOUT_ROWS["2 of 9 rows"]],
+        [refused],
+    ]
+    executor = DaliExecutor(program, 3, 1)
+    for batch in batches:
+        executor.submit(Feed(len(batch), (batch,)))
+
+    for batch in batches:
+        if WITHOUT_ROWS["2 of 9 rows"] in batch:
+            with pytest.raises(BatchFailed) as failure:
+                executor.collect()
+            assert list(failure.value.causes) == [1]
+            assert "its last rows are missing" in str(failure.value.causes[1])
+        else:
+            (images,) = executor.collect()
+            np.testing.assert_array_equal(images[:, :, :, 0], np.stack([GRAY] * len(batch)))
+    executor.close()
+
+
+@needs_dali
+def test_the_threads_that_decode_for_dali_end_with_its_executor() -> None:
+    packed = encoded(1, "TIFF", compression="tiff_lzw")
+    executor = DaliExecutor(Program((Apply(DecodeImage(3), (ENCODED,)),)), 2, 2)
+    assert decoding_threads() == 0  # none for the others
+    executor.submit(Feed(2, ([PNG, JPEG],)))
+    assert decoding_threads() == 0
+    executor.submit(Feed(2, ([packed, packed],)))
+    assert decoding_threads() == 2
+
+    executor.close()
+
+    assert decoding_threads() == 0
+
+
+def decoding_threads() -> int:
+    return sum(thread.name.startswith("gpupipe-decode") for thread in threading.enumerate())
+
+
+COMPRESSIONS = ("tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg", "zstd")
+
+
+@needs_dali
+@pytest.mark.parametrize("upright", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_compressed_tiff_has_the_same_pixels_everywhere(channels: int, upright: bool) -> None:
+    exif = Image.Exif()
+    exif[274] = 6
+    files = [encoded(1, "TIFF", mode, compression=how) for how in COMPRESSIONS for mode in ("RGB", "L")]
+    files += [encoded(1, "TIFF", "1", compression=how) for how in ("group3", "group4")]
+    files += [encoded(1, "TIFF", "RGBA", compression="tiff_lzw"), encoded(1, "TIFF", exif=exif, compression="packbits")]
+    files += [encoded(1, "TIFF", exif=exif)]
+    files += [encoded(1, "WEBP", lossless=True, exif=exif), encoded(2, "WEBP", lossless=True, exif=EXIF)]
+
+    def function(x: Any) -> Any:
+        return ops.decode_image(x["data"], channels=channels, exif_orientation=upright), x["number"]
+
+    numpy, dali = (delivered(files, function, executor, 1) for executor in ("numpy", "dali"))
+
+    assert len(numpy) == len(files)
+    assert (numpy[13].shape != numpy[12].shape) is upright
+    for number, image in numpy.items():
+        np.testing.assert_array_equal(image, dali[number])
+
+
+@needs_dali
+def test_gray_and_colours_of_a_tiff_keep_their_channels() -> None:
+    files = [encoded(1, "TIFF", mode, compression="tiff_lzw") for mode in ("RGB", "L", "RGBA")]
+
+    def function(x: Any) -> Any:
+        return ops.decode_jpeg(x["data"]), x["number"]
+
+    for executor in ("numpy", "dali"):
+        assert [image.shape[2] for image in delivered(files, function, executor, 1).values()] == [3, 1, 3]
+
+
+def test_a_tiff_that_is_a_bomb_is_refused_before_it_is_decoded() -> None:
+    stream = io.BytesIO()
+    Image.new("L", (64, 4000)).save(stream, "TIFF", compression="tiff_lzw", tiffinfo={278: 4000})
+    few = stream.getvalue()
+    assert decode(few).shape == (4000, 64, 3)
+    bomb = few
+    for number, value in ((256, 12_000), (257, 12_000), (278, 12_000)):
+        bomb = tag(bomb, number, 8, value)
+
+    with pytest.raises(DecodeError, match="which cannot be 144000000 of pixels"):
+        decode(bomb)
+
+
+@pytest.mark.parametrize("shape", [(1, 1_000_001), (1_000_001, 1)])
+def test_a_side_of_more_than_a_million_pixels_is_refused(shape: tuple[int, int]) -> None:
+    stream = io.BytesIO()
+    Image.new("L", shape).save(stream, "PNG")
+
+    with pytest.raises(DecodeError, match="may have 1000000 pixels a side"):
+        decode(stream.getvalue())
+
+
+@needs_dali
+def test_what_follows_the_frame_of_a_webp_is_not_taken_for_pixels() -> None:
+    files = []
+    for number in range(40):
+        image = encoded(number, "WEBP", exif=EXIF)
+        at = image.index(b"VP8 ") + 8
+        length = int.from_bytes(image[at - 4 : at], "little")
+        rng = np.random.default_rng(number)
+        files += [changed(image, at + length * 3 // 4 + k, bytes(rng.integers(0, 256, 4, np.uint8))) for k in range(9)]
+
+    images = agreed(files)
+
+    assert 0 < len(images) < len(files)
+
+
+def test_a_webp_is_cut_behind_its_frame() -> None:
+    assert without_tail(WEBP) is None
+    short = without_tail(WEBP_EXIF)
+    assert short is not None
+    assert b"EXIF" not in short
+    np.testing.assert_array_equal(decode(short), decode(WEBP_EXIF))
+    assert without_tail(short) is None
+    assert without_tail(WEBP + b"more") == WEBP
+
+
+# ---- scans without end
+
+
+def with_scans(image: bytes, more: int) -> bytes:
+    """A JPEG with its last scan, without data, again and again."""
+    at = image.rindex(b"\xff\xda")
+    return image[:-2] + image[at : at + 2 + int.from_bytes(image[at + 2 : at + 4], "big")] * more + b"\xff\xd9"
+
+
+def large(progressive: bool, colours: bool = False) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB" if colours else "L", (8000, 8000)).save(stream, "JPEG", progressive=progressive)
+    return stream.getvalue()
+
+
+def in_three(image: bytes, scans: int) -> bytes:
+    """A baseline JPEG of colours whose scans have one channel each, without data."""
+    at = image.rindex(b"\xff\xda")
+    one = [b"\xff\xda\0\x08\x01" + bytes((k + 1, 0x11 if k else 0, 0, 63, 0)) for k in range(3)]
+    return image[:at] + b"".join(one[k % 3] + bytes(4) for k in range(scans)) + b"\xff\xd9"
+
+
+ENDLESS = {
+    "progressive": with_scans(large(True), 4000),
+    "progressive, just too many": with_scans(large(True), 64),
+    "baseline": in_three(large(False, True), 3000),
+    "more than bytes follow the end": with_scans(large(True), 4000) + b"more",
+    "behind bytes that are nothing": (
+        lambda data: data[: data.index(b"\xff\xc4")] + b"nothing" + data[data.index(b"\xff\xc4") :]
+    )(with_scans(large(True), 4000)),
+}
+
+
+@pytest.mark.parametrize("view", [bytes, memoryview, bytearray])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_jpeg_of_scans_without_end_is_refused(name: str, view: Callable[[bytes], Any]) -> None:
+    with pytest.raises(DecodeError, match=r"a JPEG of 64000000 pixels may have 67 scans"):
+        decode(view(ENDLESS[name]))
+
+
+@needs_dali
+def test_scans_without_end_are_refused_before_any_executor() -> None:
+    assert agreed(list(ENDLESS.values())) == {}
+
+
+ENOUGH = {
+    "as many as may be": with_scans(large(True), 67 - large(True).count(b"\xff\xda")),
+    "one scan, and thumbnails": large(False)[:2] + b"\xff\xe1\x0f\xa2" + b"\xff\xda" * 2000 + large(False)[2:],
+    "progressive, and thumbnails": large(True)[:2] + b"\xff\xe1\x0f\xa2" + b"\xff\xda" * 2000 + large(True)[2:],
+    "three scans, and another image behind": in_three(large(False, True), 3) + with_scans(large(True), 100),
+}
+
+
+@pytest.mark.parametrize("name", ENOUGH)
+def test_scans_that_an_encoder_may_have_made_are_allowed(name: str) -> None:
+    header = read_header(ENOUGH[name])
+
+    check_complete(ENOUGH[name], header)
+
+
+def test_a_small_jpeg_may_have_many_scans() -> None:
+    assert decode(with_scans(encoded(1, "JPEG", progressive=True), 300)).shape == decode(JPEG).shape
+
+
 KINDS: dict[str, tuple[list[Callable[[int], bytes]], int, int]] = {  # makers, bytes of headers, tolerance
     "JPEG": (
         [
@@ -250,7 +545,21 @@ KINDS: dict[str, tuple[list[Callable[[int], bytes]], int, int]] = {  # makers, b
     "PNG": ([lambda n, m=m: encoded(n, "PNG", m) for m in ("RGB", "P", "L", "RGBA", "1")], 60, 0),  # type: ignore[misc]
     "BMP": ([lambda n, m=m: encoded(n, "BMP", m) for m in ("RGB", "L", "RGBA", "1")], 60, 0),  # type: ignore[misc]
     "TIFF": ([lambda n, m=m: encoded(n, "TIFF", m) for m in ("RGB", "L", "RGBA")], 240, 0),  # type: ignore[misc]
-    "WEBP": ([lambda n: encoded(n, "WEBP"), lambda n: encoded(n, "WEBP", exif=EXIF)], 60, 0),
+    "compressed TIFF": (
+        [lambda n, how=how: encoded(n, "TIFF", compression=how) for how in COMPRESSIONS],  # type: ignore[misc]
+        240,
+        0,
+    ),
+    "WEBP": (
+        [
+            lambda n: encoded(n, "WEBP"),
+            lambda n: encoded(n, "WEBP", exif=EXIF),
+            lambda n: encoded(n, "WEBP", "RGBA"),
+            lambda n: encoded(n, "WEBP", "RGBA", lossless=True),
+        ],
+        60,
+        0,
+    ),
 }
 
 

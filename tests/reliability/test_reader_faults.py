@@ -6,6 +6,7 @@ import errno
 import gzip
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import DataError, MissingFileError, PlanError, PlanTypeError, RecordError
 from gpupipe.extract import storage
-from gpupipe.extract.index import INDEXES, record_index
+from gpupipe.extract.index import INDEXES, record_index, version_of
 from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.extract.writer import TFRecordWriter
@@ -398,9 +399,9 @@ def test_a_read_that_stalls_is_given_up(
 ) -> None:
     System(str(files.paths[0]), stall(gate, first)).install(monkeypatch)
 
-    good, bad = taken(iter(files.dataset(read_timeout=0.03)))
+    good, bad = taken(iter(files.dataset(read_timeout=0.15)))
 
-    check(files, good, bad, "a read was given up after 0.03 s (Options.read_timeout)", COUNT - 1)
+    check(files, good, bad, "a read was given up after 0.15 s (Options.read_timeout)", COUNT - 1)
 
 
 def test_a_file_that_cannot_even_be_looked_at_is_given_up(
@@ -415,9 +416,9 @@ def test_a_file_that_cannot_even_be_looked_at_is_given_up(
 
     monkeypatch.setattr(os, "stat", stuck)
 
-    good, bad = taken(iter(files.dataset(read_timeout=0.03)))
+    good, bad = taken(iter(files.dataset(read_timeout=0.15)))
 
-    check(files, good, bad, "a read was given up after 0.03 s", 0)
+    check(files, good, bad, "a read was given up after 0.15 s", 0)
 
 
 def test_close_does_not_wait_for_a_read_that_stalls(
@@ -735,3 +736,118 @@ def test_saved_elements_that_shrink_are_an_error_with_their_name(tmp_path: Path)
     assert 0 < len(good) < COUNT
     assert {error.file for error in bad} == {str(path)}
     assert all(error.stage == "load" for error in bad) or all(error.stage == "read" for error in bad)
+
+
+# ---- how many there are
+
+
+@dataclass(frozen=True)
+class Three:
+    """Three files of records, of which the middle one cannot be read to its end."""
+
+    paths: list[Path]
+    reason: str
+
+    def dataset(self, **options: Any) -> Dataset:
+        return gp.TFRecordDataset(list(map(str, self.paths))).with_options(Options(read_timeout=0.25, **options))
+
+
+def _missing(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+    path.unlink()
+
+
+def _denied(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+    """As for a user who is not root."""
+    real = os.open
+
+    def refused(name: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if os.fspath(name) == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(name, flags, *rest, **more)
+
+    patch.setattr(os, "open", refused)
+
+
+def _stalls(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+    System(str(path), stall(gate)).install(patch)
+
+
+def _stalls_later(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+    System(str(path), stall(gate, 2)).install(patch)
+
+
+def _broken(path: Path, patch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+    System(str(path), refuse(errno.EIO)).install(patch)
+
+
+UNCOUNTED: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch, threading.Event], None], str]] = {
+    "missing": (_missing, "no such file"),
+    "permission denied": (_denied, "cannot be read: Permission denied"),
+    "stalls": (_stalls, r"a read was given up after 0.25 s \(Options.read_timeout\)"),
+    "stalls in the middle": (_stalls_later, r"a read was given up after 0.25 s \(Options.read_timeout\)"),
+    "a broken disk": (_broken, "cannot be read"),
+}
+FROM_THE_BEGIN = [name for name in UNCOUNTED if name != "stalls in the middle"]
+
+
+@pytest.fixture(params=UNCOUNTED)
+def three(
+    request: pytest.FixtureRequest, tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> Three:
+    paths = [tmp_path / f"{i}.tfrecord" for i in range(3)]
+    for path in paths:
+        with TFRecordWriter(str(path)) as writer:
+            for i in range(5):
+                writer.write(b"%d" % i * 20_000)  # a header is a read of its own
+    break_it, reason = UNCOUNTED[str(request.param)]
+    break_it(paths[1], monkeypatch, gate)
+    return Three(paths, reason)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [len, lambda ds: len(ds.batch(2)), lambda ds: ds[0], lambda ds: ds[-1], lambda ds: ds[-2:], lambda ds: len(ds[1:])],
+    ids="len,len of batches,first,last,slice from the end,len of a slice".split(","),
+)
+def test_a_file_that_cannot_be_read_to_its_end_has_no_number_of_records(
+    three: Three, ask: Callable[[Dataset], Any]
+) -> None:
+    with pytest.raises(DataError, match=three.reason) as caught:
+        ask(three.dataset())
+
+    assert caught.value.file == str(three.paths[1])
+    version = version_of(str(three.paths[1]))
+    assert version is None or INDEXES.get(str(three.paths[1]), version) is None  # what is not whole is not kept
+
+
+@pytest.mark.parametrize("three", FROM_THE_BEGIN, indirect=True)
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_where_bad_elements_are_no_error_it_counts_as_one_and_the_log_says_so(
+    three: Three, on_error: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds = three.dataset(on_error=on_error)
+
+    assert len(ds) == 5 + 1 + 5
+    assert ds[6] == b"0" * 20_000
+    with pytest.raises(DataError, match=three.reason):
+        ds[5]
+
+    (said,) = [text for text in caplog.messages if "one bad element stands for the rest" in text]
+    assert str(three.paths[1]) in said
+    assert re.search(three.reason, said)
+
+
+def test_a_file_that_can_be_read_again_is_counted_again(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TFRecordWriter(str(tmp_path / "a")) as writer:
+        for i in range(5):
+            writer.write(b"%d" % i)
+    ds = gp.TFRecordDataset(str(tmp_path / "a")).with_options(Options(read_timeout=0.25))
+    with monkeypatch.context() as patch:
+        System(str(tmp_path / "a"), stall(gate)).install(patch)
+        with pytest.raises(RecordError, match="given up"):
+            len(ds)
+
+    assert len(ds) == 5
+    assert ds[4] == b"4"

@@ -6,10 +6,10 @@ code on a busy machine: here marks are forced, in each place, in none, and in so
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,10 +19,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.flow import buffers, files, fetch, formed, indexed, mixing, shuffle, sources, tape
+from gpupipe.flow import buffers, fetch, files, formed, mixing, places, scanning, shuffle, sources, tape
 from gpupipe.optimize import place
 from tests.reliability.resume import plain, through_json
 from tests.reliability.resume_programs import (
@@ -31,6 +32,7 @@ from tests.reliability.resume_programs import (
     Program,
     build,
     free_programs,
+    process_programs,
     programs,
     write_files,
 )
@@ -43,6 +45,8 @@ LEAST = 5
 LONGEST = 250
 """Elements of a chain; one that is longer is not run."""
 
+ACTIONS = ("go on", "go on", "lose caches", "look")
+"""What follows behind some elements: another iterator goes on, perhaps without the caches in files, or none does."""
 POLICIES = ("always", "never", "sometimes")
 
 _SMALL = (
@@ -53,14 +57,15 @@ _SMALL = (
     (sources, "BLOCK", 256),
     (files, "BLOCK", 64),
     (mixing, "_BLOCK", 4),
-    (indexed, "AT_ONCE", 4),
+    (scanning, "LARGEST", 4),
+    (places, "AT_ONCE", 4),
     (fetch, "AT_ONCE", 2),
     (place, "MICRO_BATCH", 3),
 )
 """What is done in blocks, and blocks so small that chains of some elements cross them."""
 
 Walk = Sequence[tuple[int, str]]
-"""How often `next` is called, and what follows: the state is only looked at, or another iterator goes on behind it."""
+"""How often `next` is called, and what follows: see `ACTIONS`."""
 
 
 @contextmanager
@@ -89,7 +94,7 @@ class Chain:
     """
 
     def __init__(self, case: Case, folder: Path) -> None:
-        self.case, self.folder = case, folder
+        self.case, self.folder, self.opened = case, folder, 0
         self.names: list[str] = []
 
     def open(self, run: str) -> Any:
@@ -97,8 +102,22 @@ class Chain:
         caches = self.folder / run
         caches.mkdir(exist_ok=True)
         dataset, self.names = build(self.case.program, FILES[0], caches)
-        options = self.case.options.merge(gp.Options(error_manifest=caches / "bad.jsonl"))
-        return dataset.with_options(options).epochs(self.case.epochs)
+        self.opened += 1
+        manifest = gp.Options(error_manifest=caches / "bad.jsonl", threads=1 + self.opened % 2)
+        known = (
+            gp.Options(bad_records=self.folder / "first" / "bad.jsonl")
+            if self.case.known and self.opened > 1
+            else gp.Options()
+        )
+        return dataset.with_options(self.case.options.merge(manifest).merge(known)).epochs(self.case.epochs)
+
+    def lose(self, run: str) -> None:
+        """Delete the caches of a run."""
+        for file in (self.folder / run).iterdir():
+            if file.is_dir():
+                shutil.rmtree(file)
+            elif file.name != "bad.jsonl":
+                file.unlink()
 
     def manifest(self, run: str) -> Counter[str]:
         """The bad elements that a run wrote down."""
@@ -143,7 +162,9 @@ def walked(chain: Chain, walk: Walk, run: str) -> tuple[list[Any], int, list[int
         for count, then in (*walk, (LONGEST + 1, "go on"), (1, "go on")):
             found += outcomes(items, count)
             state = through_json(items.state_dict())
-            if then == "go on":
+            if then == "lose caches":
+                chain.lose(run)
+            if then != "look":
                 places.append(len(found))
                 items.close()
                 items = chain.open(run)
@@ -163,11 +184,14 @@ RAN: Counter[str] = Counter()
 """How many programs with a state in the middle held each part."""
 
 
-def goes_on(case: Case) -> None:
+def goes_on(case: Case, policies: Sequence[str] = POLICIES) -> None:
     """Compare a run with one that goes on again and again, under every policy."""
-    for policy in POLICIES:
+    for policy in policies:
         with TemporaryDirectory() as folder, marked(policy, case.seed, case.small):
             chain = Chain(case, Path(folder))
+            if case.known:
+                with chain.open("first") as items:
+                    outcomes(items, LONGEST + 1)
             with chain.open("whole") as items:
                 whole = outcomes(items, LONGEST + 1)
                 left_out = items.left_out
@@ -182,6 +206,39 @@ def goes_on(case: Case) -> None:
         RAN.update(set(chain.names))
 
 
+def goes_on_in_any_order(case: Case) -> None:
+    """The same of a chain that gives what is ready first: each element comes exactly once."""
+    for policy in POLICIES:
+        with TemporaryDirectory() as folder, marked(policy, case.seed, case.small):
+            chain = Chain(case, Path(folder))
+            with chain.open("whole") as items:
+                whole = outcomes(items, LONGEST + 1)
+            if len(whole) > LONGEST:
+                return
+            try:
+                found, _, places = walked(chain, case.walk, "walk")
+            except gp.StateError as error:
+                if "what is ready first" not in str(error) and "in a fixed order" not in str(error):
+                    raise
+                RAN["refused"] += 1
+                return
+            assert rows(found) == rows(whole), policy
+    if any(0 < place < len(whole) for place in places):
+        RAN.update(set(chain.names))
+
+
+def rows(elements: list[Any]) -> Counter[Any]:
+    """Every row of some batches, and every error."""
+    found: Counter[Any] = Counter()
+    for kind, leaves in elements:
+        if isinstance(leaves, str):
+            found[kind, leaves] += 1
+            continue
+        for dtype, _, data in leaves:
+            found.update(np.frombuffer(data, dtype).tolist())
+    return found
+
+
 @dataclass(frozen=True)
 class Case:
     """A program, and how it is run."""
@@ -192,6 +249,7 @@ class Case:
     walk: Walk
     seed: int
     small: bool
+    known: bool
 
     def smaller(self) -> Iterator[Case]:
         """The same with one part less."""
@@ -202,8 +260,9 @@ class Case:
             yield replace(self, walk=[*walk[:i], *walk[i + 1 :]])
         if self.epochs > 1:
             yield replace(self, epochs=1)
-        if self.small:
-            yield replace(self, small=False)
+        for name in ("small", "known"):
+            if getattr(self, name):
+                yield replace(self, **{name: False})
 
 
 def cases(count: int, make: Callable[[random.Random], Program], seed: int = 0, **options: Any) -> Iterator[Case]:
@@ -216,12 +275,12 @@ def cases(count: int, make: Callable[[random.Random], Program], seed: int = 0, *
                 device="cpu",
                 on_error=rng.choice(["raise", "skip", "replace"]),
                 seed=rng.randint(0, 2),
-                threads=rng.randint(1, 2),
             ).merge(gp.Options(**options)),
             rng.choice([1, 1, 2]),
-            [(rng.choice([0, 1, 2, 3, 5, 9]), rng.choice(["go on", "go on", "look"])) for _ in range(rng.randint(1, 3))],
+            [(rng.choice([0, 1, 2, 3, 5, 9, 14]), rng.choice(ACTIONS)) for _ in range(rng.randint(1, 3))],
             number,
             rng.random() < 0.5,
+            rng.random() < 0.2,
         )
 
 
@@ -243,5 +302,47 @@ def test_random_chains_go_on_where_their_state_was_taken() -> None:
     RAN.clear()
     for case in cases(PROGRAMS, programs, backend="numpy"):
         checked(case, goes_on)
-    rare = {name: RAN[name] for name in SOURCES | STEPS if RAN[name] < LEAST}
+    usual = {name for name in SOURCES | STEPS if name not in ("processes", "overtaking", "overtaking interleave")}
+    rare = {name: RAN[name] for name in usual if RAN[name] < LEAST}
     assert not rare, f"these parts were run too rarely to be tested: {rare}"
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_random_chains_of_images_go_on(backend: Any) -> None:
+    if backend == "dali":
+        pytest.importorskip("nvidia.dali")
+    RAN.clear()
+    for case in cases(PROGRAMS // 10, lambda rng: programs(rng, 3, images=True), backend=backend):
+        checked(case, goes_on)
+    assert RAN["decode"] + RAN["parse and decode"] >= LEAST
+
+
+def test_random_chains_with_processes_go_on() -> None:
+    RAN.clear()
+    for case in cases(PROGRAMS // 100, process_programs):
+        checked(case, lambda case: goes_on(case, ["sometimes"]))
+    assert RAN["processes"]
+
+
+def test_nothing_is_lost_or_comes_twice_in_any_order() -> None:
+    RAN.clear()
+    for case in cases(PROGRAMS // 5, free_programs, deterministic=False):
+        if case.options.on_error == "replace":  # what stands in depends on the order
+            case = replace(case, options=case.options.merge(gp.Options(on_error="skip")))
+        checked(case, goes_on_in_any_order)
+    assert RAN["overtaking"] >= LEAST
+    assert RAN["overtaking interleave"] >= LEAST
+
+
+def test_a_wrong_snapshot_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these is off by one, where no mark is taken, or where one is."""
+    for owner, name, wrong in (
+        (tape.Place, "state", lambda self, keep: tape.behind(self.marks, max(keep - 1, 0))),
+        (tape.Tape, "forget", lambda self, keep: self._marks.__delitem__(slice(0, len(self._marks) - 1))),
+        (formed.Forming, "point", lambda self: formed.Point(self._base, max(self._items - 1, 0), self._bad)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, wrong)
+            with pytest.raises((AssertionError, gp.StateError)):
+                for case in cases(PROGRAMS, programs, backend="numpy"):
+                    goes_on(case)

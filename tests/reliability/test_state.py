@@ -285,6 +285,65 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
     assert count > 80
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"epoch": 7},
+        {"epoch": -1},
+        {"epoch": "1"},
+        {"delivered": None},
+        {"in_epoch": 10_000},
+        {"left_out": -1},
+        {"noted": [1, "2"]},
+        {"begin_at": 3},
+        {"begin_at": "3"},
+        {"stand": None},
+        {"stand": "outside"},
+        {"flow": None},
+        {"flow": {"zlib": "AAAA", "letters": 3}},
+        {"types": [[1, 2]]},
+        {"types": None},
+    ],
+    ids=str,
+)
+def test_a_refused_state_leaves_the_iterator_as_new(changed: dict[str, Any]) -> None:
+    ds = gp.Dataset.range(7).shuffle(4)
+    with ds.epochs(3) as items:
+        whole = taken(items)
+    with ds.epochs(3) as items:
+        taken(items, 9)
+        state = through_json(items.state_dict())
+    with ds.epochs(3) as items:
+        with pytest.raises(StateError):
+            items.load_state_dict(sealed({**state, **changed}))
+        assert items.epoch is None
+        assert taken(items, 4) == whole[:4]
+        begun = items.state_dict()
+    with ds.epochs(3) as items:
+        with pytest.raises(StateError):
+            items.load_state_dict(sealed({**state, **changed}))
+        items.load_state_dict(state)
+        assert taken(items) == whole[9:]
+    assert (begun["stand"], begun["epoch"], begun["delivered"], begun["in_epoch"]) == ("inside", 0, 4, 4)
+
+
+def test_a_state_says_where_in_its_epoch_it_stands() -> None:
+    ds = gp.Dataset.range(3)
+    with iter(ds) as items:
+        begin = items.state_dict()
+        assert [next(items), next(items)] == [0, 1]
+        inside = items.state_dict()
+        assert list(items) == [2]
+        end = items.state_dict()
+
+    assert [state["stand"] for state in (begin, inside, end)] == ["begin", "inside", "end"]
+    assert ["flow" in state for state in (begin, inside, end)] == [False, True, False]
+    for state, left in ((begin, [0, 1, 2]), (inside, [2]), (end, [])):
+        with iter(ds) as items:
+            items.load_state_dict(state)
+            assert list(items) == left
+
+
 def test_loading_comes_before_the_first_element() -> None:
     ds = gp.Dataset.range(5)
     state = state_after(ds, 2)

@@ -1,0 +1,114 @@
+"""gathering: what steps that gather elements share.
+
+Like a batch, all of them decide here by `on_error` what a hole does: "raise" passes its error on at once, "skip" leaves
+it out and fills up from what follows, "replace" lets the last good element stand in.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from .base import BatchStream, Context, Element, Flow, Hole, Run, Stream, stand_in
+from .elements import close
+from .forming import raised
+from .shuffle import keep
+from .state import State, below, drop, number
+from .tape import Tape
+
+__all__ = ["Gathering", "place_of", "sifted"]
+
+
+def sifted(source: Iterator[Element], run: Run) -> Iterator[Element]:
+    """Good elements that may be held for long, and holes on their way to being raised; the others leave here."""
+    on_error = run.settings.on_error
+    early: list[Element] = []  # holes before the first good element, under "replace"
+    last: Any = None
+    for element in source:
+        if run.stopped.is_set():
+            return
+        value = element[0]
+        if type(value) is not Hole:
+            good = keep(element)
+            if on_error == "replace":
+                last = good[0]
+                yield from (stand_in(last, hole) for hole in early)
+                early.clear()
+            yield good
+        elif value.raised or on_error == "raise":
+            yield element if value.raised else raised(element)
+        else:
+            run.leave_out(element)
+            if on_error == "replace" and last is None:
+                early.append(element)
+            elif on_error == "replace":
+                yield stand_in(last, element)
+
+
+def place_of(element: Element) -> tuple[Stream, int]:
+    """The identity of what begins with this element: its own, without the rows of a batch."""
+    _, stream, position = element
+    if isinstance(stream, BatchStream):
+        return Stream(stream.key, stream.name, stream.unit), position
+    return stream, position
+
+
+class Gathering(Iterator[Element]):
+    """A step that gathers elements. Its state begins in front of the oldest one that it holds.
+
+    What is held is read once more, and so are errors that were passed on since: those are passed over.
+
+    Args:
+        source: the input.
+        at: where it is opened.
+        state: what `snapshot` gave.
+
+    Attributes:
+        tape: the input.
+    """
+
+    def __init__(self, source: Flow, at: Context, state: State) -> None:
+        self.tape = Tape(source, at, below(state, "input"))
+        self._errors: deque[int] = deque()  # numbers of the errors that were passed on
+        self._items = self.run(at)
+        if state is not None:
+            drop(self._items, number(state, "errors"), at)
+
+    @abstractmethod
+    def run(self, at: Context) -> Iterator[Element]:
+        """The elements."""
+
+    @abstractmethod
+    def oldest(self) -> int:
+        """The number of the first element that is held; that of the next one if none is."""
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def passed(self) -> None:
+        """Note that what was taken last is an error that is passed on."""
+        self._errors.append(self.tape.count - 1)
+
+    def mark(self) -> None:
+        """Mark a place to begin again, if it is time."""
+        oldest = self.oldest()
+        while self._errors and self._errors[0] < oldest:
+            self._errors.popleft()
+        if self.tape.due():
+            self.tape.mark()
+            self.tape.forget(oldest)
+
+    def snapshot(self) -> State:
+        """Where the input stood before the oldest element that is held, and how many errors were passed on since."""
+        oldest = self.oldest()
+        return {"input": self.tape.state(oldest), "errors": sum(place >= oldest for place in self._errors)}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._items)
+        close(self.tape.inner)

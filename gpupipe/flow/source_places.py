@@ -1,0 +1,174 @@
+"""source_places: what sources hold, by place: ranges, arrays, lists of files, records, items of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..errors import DataError, PlanError
+from ..extract.index import RecordIndex, find_index, record_index, version_of
+from ..extract.patterns import is_url
+from ..extract.reference import Reference, indexed_elements
+from ..extract.storage import LOCAL
+from ..random import hash64, mix64
+from .base import Context, Element, Hole, Stream
+from .places import Access, Made, blocks_of, kept, opens, passes
+from .shuffle import ShuffleFlow
+from .sources import FilesFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, named_stream
+from .state import Counted, State
+from .state import number as number_of
+
+__all__ = ["ItemsFlow", "Records", "records_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsFlow:
+    """The numbers of the items of an object: what `from_indexable` asks it for."""
+
+    count: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return self.chosen(at, range(self.count), state)
+
+    def chosen(self, at: Context, places: range, state: State = None) -> Iterator[Element]:
+        """The elements at some places."""
+        stream = Stream(mix64(at.key, hash64("indexable")), "from_indexable")
+        done = 0 if state is None else number_of(state, "n")
+        return Counted((((i,), stream, i) for i in places[done:]), done=done)
+
+
+@opens(ItemsFlow)
+def _items(flow: ItemsFlow, at: Context) -> Access:
+    stream = Stream(mix64(at.key, hash64("indexable")), "from_indexable")
+    return Made(flow.count, lambda i: ((i,), stream, i))
+
+
+@opens(RangeFlow)
+def _range(flow: RangeFlow, at: Context) -> Access:
+    stream = Stream(mix64(at.key, hash64("range")), "range")
+    numbers, kind = flow.numbers, flow.dtype.type
+    return Made(len(numbers), lambda i: ((kind(numbers[i]),), stream, i))
+
+
+@opens(SlicesFlow)
+def _slices(flow: SlicesFlow, at: Context) -> Access:
+    leaves, names = flow.leaves, flow.names
+    if flow.whole:
+        return kept(list(flow.open(at)))
+    if names is not None:
+        before = _listed_before(names)
+
+        def made(i: int) -> Element:
+            row = tuple([leaf[i] for leaf in leaves])
+            shown = row[0].decode(errors="surrogateescape")
+            return row, named_stream(at, shown, names[i], {names[i]: before.get(i, 0)}), 0
+
+        return Made(len(names), made)
+    stream = Stream(mix64(at.key, hash64("slices")), "from_tensor_slices")
+    return Made(len(leaves[0]), lambda i: (tuple([leaf[i] for leaf in leaves]), stream, i))
+
+
+@opens(FilesFlow)
+def _listed(flow: FilesFlow, at: Context) -> Access:
+    paths, names = flow.paths, flow.names
+    before = _listed_before(names)
+
+    def made(i: int) -> Element:
+        stream = named_stream(at, paths[i], names[i], {names[i]: before.get(i, 0)})
+        return (paths[i].encode(errors="surrogateescape"),), stream, 0
+
+    return Made(len(paths), made)
+
+
+@opens(ParamFlow)
+def _param(flow: ParamFlow, at: Context) -> Access:
+    return kept(list(flow.open(at)))
+
+
+_BEFORE: dict[int, tuple[tuple[str, ...], dict[int, int]]] = {}
+
+
+def _listed_before(names: tuple[str, ...]) -> dict[int, int]:
+    """By place, how often a name was listed before, where it was; kept for the lists that were asked for last."""
+    known = _BEFORE.get(id(names))
+    if known is not None and known[0] is names:
+        return known[1]
+    seen: dict[str, int] = {}
+    before: dict[int, int] = {}
+    for i, name in enumerate(names):
+        count = seen[name] = seen.get(name, -1) + 1
+        if count:
+            before[i] = count
+    while len(_BEFORE) >= 8:
+        _BEFORE.pop(next(iter(_BEFORE)), None)
+    _BEFORE[id(names)] = names, before
+    return before
+
+
+@opens(ShuffleFlow)
+def _shuffled(flow: ShuffleFlow, at: Context) -> Access:
+    """A shuffle of file names, which are few: the only buffer that has places."""
+    once = replace(flow, repeat=1)
+    if flow.repeat == 1:
+        return kept(list(once.open(at)))
+    first = kept(list(once.open(at)))
+    return passes(first, lambda j: kept(list(once.open(at.under(flow.number, j)))), flow.repeat)
+
+
+class Records(Access):
+    """The records of one file."""
+
+    def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:
+        self.size = len(index)
+        self._index = index
+        self._path = path
+        self._stream = stream
+        self._references = flow.references
+
+    def one(self, place: int) -> Element:
+        offset, length = self._index.place(place)
+        stream = self._stream
+        error = self._index.faults.get(place)
+        if error is not None:
+            return Hole(error.at(stream.name, offset, "read", "offset")), stream, offset
+        reference = Reference(self._path, offset, length)
+        if self._references:
+            return (reference,), stream, offset
+        try:
+            return (reference.read(),), stream, offset
+        except DataError as failed:
+            return Hole(failed.at(stream.name, offset, "read", "offset")), stream, offset
+
+    def strided(self, start: int, step: int) -> Iterator[Element]:
+        """Every `step`-th record from place `start` on."""
+        if self._references and not self._index.faults:
+            return indexed_elements(self._index, self._path, self._stream, start, step)
+        return self.pick(blocks_of(start, self.size, step))
+
+
+@opens(RecordsFlow)
+def _records(flow: RecordsFlow, at: Context) -> Access:
+    found = records_of(flow, at, build=True)
+    return kept([]) if found is None else found
+
+
+def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
+    """The records of a file whose index is there, or is built now."""
+    for value, _, _ in flow.source.open(at):
+        path = value[flow.column].decode(errors="surrogateescape")
+        if is_url(path):
+            if build:
+                raise PlanError(f"a choice by place needs local files, got {path}; copy it to a disk")
+            return None
+        try:
+            LOCAL.size(path)  # drops what is open of an earlier version of the file
+        except DataError:
+            if not build:
+                return None
+        index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
+        if index is None:
+            return None
+        if at.run.uncounted is not None and index.failure is not None:
+            at.run.uncounted.append(index.failure)
+        return Records(flow, path, index, Stream(mix64(at.key, hash64("records")), path, "offset"))
+    return None

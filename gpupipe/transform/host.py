@@ -1,0 +1,122 @@
+"""host: images that the host decodes for DALI, so that which image is bad does not depend on the executor.
+
+Two decoders never agree about every damaged byte, so one of them judges: the host's, which the NumPy executor uses. A
+graph takes encoded images alone; what the host has decoded enters as a BMP, which any decoder reads and none changes.
+Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; a compressed
+TIFF, which DALI delivers whatever it has become of, is decoded by the host at once; and a WebP loses what follows its
+frame, which DALI may take for pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DataError, DecodeError
+from ..extract.containers import is_compressed_tiff, without_tail
+from ..extract.decode import as_bmp
+from ..extract.headers import read_header
+from ..graph import Apply, Const
+from ..log import logger
+from ..op import Array
+from ..threads import DaemonPool
+from .program import Program
+
+__all__ = ["HostDecoder", "Reading"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a program decodes one of its inputs.
+
+    Attributes:
+        gray: whether only its gray is wanted.
+        exif_orientation: whether it is turned upright.
+    """
+
+    gray: bool
+    exif_orientation: bool
+
+
+class HostDecoder:
+    """Decodes what DALI is not to decode itself, on threads of its own. They start with the first such image.
+
+    Args:
+        program: says which of its inputs are images, and how they are decoded.
+        threads: that decode.
+    """
+
+    def __init__(self, program: Program, threads: int) -> None:
+        self._threads = threads
+        self._pool: DaemonPool | None = None
+        self.readings = _readings(program)
+
+    def ready(self, n: int, rows: Sequence[Any] | Array, causes: dict[int, DataError]) -> Sequence[Any] | Array:
+        """The images of input `n` as DALI gets them. Adds those that the host cannot decode to `causes`, by row."""
+        reading = self.readings.get(n)
+        # Photographs are JPEGs, and all that is asked of one is its first byte.
+        odd = [i for i, row in enumerate(rows) if len(row) and row[0] != 0xFF] if reading is not None else []
+        if reading is None or not odd:
+            return rows
+        out = list(rows)
+        waiting = []
+        for i in odd:
+            try:
+                if _is_for_host(out[i], reading):
+                    waiting.append(i)
+                elif out[i][0] == 0x52:
+                    out[i] = without_tail(out[i]) or out[i]
+            except DecodeError as error:
+                causes[i] = error
+        self._decode(out, waiting, reading, causes)
+        return out
+
+    def second_opinion(self, n: int, row: Any) -> bytes:
+        """The image of input `n` that DALI refuses, as the host decodes it.
+
+        Raises:
+            DecodeError: the host refuses it, too.
+        """
+        reading = self.readings[n]
+        return as_bmp(row, reading.gray, reading.exif_orientation)
+
+    def close(self) -> None:
+        """End the threads."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def _decode(self, rows: list[Any], chosen: list[int], reading: Reading, causes: dict[int, DataError]) -> None:
+        if not chosen:
+            return
+        if self._pool is None:
+            logger.info("compressed TIFFs, and WebPs to be turned, are decoded on the host: they have no checksum")
+            self._pool = DaemonPool(self._threads, "gpupipe-decode")
+        futures = [self._pool.submit(as_bmp, rows[i], reading.gray, reading.exif_orientation) for i in chosen]
+        for i, future in zip(chosen, futures, strict=True):
+            try:
+                rows[i] = future.result()
+            except DecodeError as error:
+                causes[i] = error
+
+
+def _is_for_host(data: Any, reading: Reading) -> bool:
+    """Whether an image that is no JPEG is decoded by the host at once: a TIFF, or a WebP that its EXIF block turns."""
+    if data[0] in (0x49, 0x4D):
+        return is_compressed_tiff(data)
+    turned = data[0] == 0x52 and reading.exif_orientation
+    return turned and read_header(data, orientation=True).orientation != 1
+
+
+def _readings(program: Program) -> dict[int, Reading]:
+    """How each input is decoded. One that is turned here and not there has none: DALI alone decodes it."""
+    calls = [value for value in program.values if isinstance(value, Apply) and value.op.decodes]
+    out = {}
+    for n, value in enumerate(program.inputs):
+        ops: list[Any] = [call.op for call in calls if call.x[0] is value]
+        ways = {bool(getattr(op, "exif_orientation", False)) for op in ops}
+        if len(ways) == 1 and not isinstance(value, Const):
+            gray = all(getattr(getattr(op, "decoder", op), "channels", 3) == 1 for op in ops)
+            out[n] = Reading(gray, ways.pop())
+    return out

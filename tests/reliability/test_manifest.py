@@ -1,0 +1,377 @@
+"""The manifest of bad records: what is written to it, and what one that is fed back does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe.errors import BadRecord
+from gpupipe.flow import bad_records as module
+from tests.chains.damage import decoded, events
+from tests.chains.data import Spy, on, parse
+from tests.reliability.bad_records import (
+    BATCH,
+    INT,
+    Shards,
+    doubled,
+    host,
+    inverse,
+    kinds_in_turn,
+    rows_of,
+    same,
+    train,
+)
+from tests.reliability.executors import EXECUTORS
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_threads_left", "quiet")]
+
+
+def test_several_iterators_share_a_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.jsonl"
+    options = gp.Options(on_error="skip", error_manifest=path)
+    ds = gp.Dataset.range(300).map(inverse, spec=INT).batch(7).with_options(options)
+    workers = [threading.Thread(target=lambda: [None for _ in ds.iterator(0)]) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+
+    assert sorted(line["offset"] for line in lines) == sorted([*range(0, 300, 3)] * 4)
+
+
+def test_a_manifest_of_a_run_without_bad_records_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.jsonl"
+
+    assert len(list(gp.Dataset.range(3).with_options(gp.Options(error_manifest=path)))) == 3
+
+    assert path.read_text() == ""
+
+
+def test_a_folder_that_does_not_exist_is_named_before_anything_runs(tmp_path: Path) -> None:
+    calls: list[int] = []
+    ds = gp.Dataset.range(3).map(lambda x: calls.append(1))
+    path = tmp_path / "missing" / "manifest.jsonl"
+
+    with pytest.raises(gp.PlanError, match=r"Options.error_manifest needs .*missing.*create the folder"):
+        next(iter(ds.with_options(gp.Options(error_manifest=path))))
+    with pytest.raises(gp.PlanError, match=r"Options.error_manifest needs a file that can be written"):
+        next(iter(ds.with_options(gp.Options(error_manifest=tmp_path))))
+
+    assert calls == []
+
+
+def test_names_of_any_kind_go_through_a_manifest(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb \udcff"
+    shards = Shards(tmp_path / "good", 8, 1).write().damaged(folder, {2: "zero bytes", 5: "DQT removed"})
+    manifest = tmp_path / "m.jsonl"
+    ds = gp.TFRecordDataset(str(shards.path(0))).map(train).batch(4)
+    options = on("numpy", on_error="skip", error_manifest=manifest)
+
+    first = events(ds.with_options(options))
+    lines = manifest.read_bytes().splitlines()
+    with ds.with_options(on("numpy", on_error="skip", bad_records=manifest)).iterator(0) as items:
+        second = list(items)
+
+    assert len(lines) == 2 and all(json.loads(line)["file"] == str(shards.path(0)) for line in lines)
+    assert [one.offset for one in items.errors] == [shards.offset(2), shards.offset(5)]
+    assert (
+        [labels.tolist() for _, labels in first] == [labels.tolist() for _, labels in second] == [[0, 1, 3, 4], [6, 7]]
+    )
+
+
+# ---- a manifest fed back
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_records_of_a_manifest_are_bad_from_the_start_and_cost_no_repair(
+    tmp_path: Path, executor: str, on_error: str, spy: Spy
+) -> None:
+    kinds = kinds_in_turn(range(4, 64, 5))
+    shards = Shards(tmp_path / "good", 64, 2).write().damaged(tmp_path / "data", kinds)
+    path = tmp_path / "manifest.jsonl"
+    ds = shards.dataset().batch(BATCH)
+    with ds.with_options(on(executor, on_error=on_error, error_manifest=path)).iterator(0) as items:
+        first, listed = [(host(a).copy(), host(b).copy()) for a, b in items], items.errors
+    repaired = len(spy.sizes)
+
+    with ds.with_options(on(executor, on_error=on_error, bad_records=path)).iterator(0) as items:
+        second, again = [(host(a).copy(), host(b).copy()) for a, b in items], items.errors
+
+    assert len(spy.sizes) - repaired == len(second) < repaired
+    for (left, labels), (right, others) in zip(first, second, strict=True):
+        assert labels.tolist() == others.tolist()
+        assert same(left, right, executor)
+    assert set(again) == set(listed)
+
+
+def test_a_manifest_counts_in_every_pass_and_epoch_and_grows_by_what_is_new(tmp_path: Path, spy: Spy) -> None:
+    shards = Shards(tmp_path / "good", 24, 1).write()
+    shards = shards.damaged(tmp_path / "data", {3: "DQT removed", 17: "payload changed under its CRC"})
+    path = tmp_path / "manifest.jsonl"
+    options = on("numpy", on_error="skip", error_manifest=path, bad_records=path)
+    once = gp.TFRecordDataset(shards.path(0)).map(train).batch(8).with_options(options)
+
+    assert [len(labels) for _, labels in once.iterator(0)] == [8, 8, 6]
+    lines = path.read_text()
+    before = len(spy.sizes)
+    with gp.TFRecordDataset(shards.path(0)).repeat(2).map(train).batch(8).with_options(options).epochs(2) as items:
+        assert sum(len(labels) for _, labels in items) == 4 * 22
+        assert items.left_out == 8
+
+    assert len(lines.splitlines()) == 2
+    assert path.read_text() == lines
+    assert len(spy.sizes) - before == 2 * -(-44 // 8)
+
+
+def test_a_listed_record_is_not_read_and_stays_a_hole_for_every_step(tmp_path: Path) -> None:
+    """It counts for take, skip and enumerate, passes a filter, and no function sees it."""
+    shards = Shards(tmp_path / "data", 12, 1).write()
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(module.line_of(listed(str(shards.path(0)), shards.offset(5))))
+    seen: list[int] = []
+
+    def look(image: Any, label: Any) -> Any:
+        seen.append(int(label))
+        return label
+
+    ds = gp.TFRecordDataset(shards.path(0)).map(decoded).skip(2).take(6).filter(lambda image, label: label != 3)
+    ds = ds.map(look, spec=INT).enumerate().with_options(on("numpy", on_error="skip", bad_records=path))
+
+    with ds.iterator(0) as items:
+        assert [(int(i), int(label)) for i, label in items] == [(0, 2), (1, 4), (3, 6), (4, 7)]
+
+    assert 5 not in seen
+    assert [(one.offset, one.stage, one.reason) for one in items.errors] == [(shards.offset(5), "by hand", "blurred")]
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["batches", "rows"])
+def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows: bool) -> None:
+    """It has the bad one's identity, and so has a batch that begins with it."""
+    shards = Shards(tmp_path / "data", 9, 1).write()
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(b"".join(module.line_of(listed(str(shards.path(0)), shards.offset(n))) for n in (0, 3, 4)))
+    ds = gp.TFRecordDataset(shards.path(0)).map(parse).map(lambda encoded, label: label).batch(3)
+    ds = ds.map(doubled, spec=gp.TensorSpec((None,), "int64")) if rows else ds.unbatch().map(lambda x: int(x) * 2)
+
+    with ds.with_options(on("numpy", on_error="replace", bad_records=path)).iterator(0) as items:
+        found = [np.asarray(x).tolist() for x in items]
+
+    assert np.ravel(found).tolist() == [2, 2, 4, 4, 4, 10, 12, 14, 16]
+    assert items.left_out == 3
+
+
+@pytest.mark.parametrize("with_it", [True, False], ids=["added", "taken away"])
+def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(tmp_path: Path, with_it: bool) -> None:
+    kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
+    shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
+    path = tmp_path / "manifest.jsonl"
+    ds = shards.dataset().batch(8).prefetch(1)
+    whole = rows_of(ds.with_options(on("numpy", on_error="skip", error_manifest=path)))
+    plain = ds.with_options(on("numpy", on_error="skip"))
+    fed = ds.with_options(on("numpy", on_error="skip", bad_records=path))
+    before, behind = (plain, fed) if with_it else (fed, plain)
+
+    for count in range(len(whole)):
+        with before.iterator(0) as items:
+            for _ in range(count):
+                next(items)
+            state = items.state_dict()
+        with behind.iterator(0) as items:
+            items.load_state_dict(state)
+            rest = [[(int(label), image) for label, image in zip(*pair[::-1], strict=True)] for pair in items]
+
+        assert [[label for label, _ in batch] for batch in rest] == [[n for n, _ in batch] for batch in whole[count:]]
+        for left, right in zip(rest, whole[count:], strict=True):
+            assert all(same(a, b, "numpy") for (_, a), (_, b) in zip(left, right, strict=True))
+
+
+def listed(file: str, offset: int | None, **other: Any) -> BadRecord:
+    given: dict[str, Any] = {"unit": "offset", "key": 0, "stage": "by hand", "reason": "blurred", "action": "raised"}
+    return BadRecord(file, offset, epoch=0, **{**given, **other})
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda ds: ds,
+        lambda ds: ds.batch(3),
+        lambda ds: ds.cache(),
+        lambda ds: ds.shuffle(4, seed=1),
+        lambda ds: ds.shuffle(gp.ALL, seed=1),
+        lambda ds: ds.window(3).flat_map(lambda w: w.batch(3)),
+        lambda ds: ds.map(lambda x: x, num_parallel_calls=2),
+    ],
+    ids=["raw", "batch", "cache", "shuffle", "shuffle(ALL)", "window", "threads"],
+)
+def test_a_listed_record_is_gone_whatever_the_chain_does(tmp_path: Path, chain: Callable[[Any], Any]) -> None:
+    shards = Shards(tmp_path / "data", 10, 1).write()
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(module.line_of(listed(str(shards.path(0)), shards.offset(4))))
+    ds = chain(gp.TFRecordDataset(shards.path(0)))
+
+    def records(options: gp.Options) -> list[bytes]:
+        with ds.with_options(options).iterator(0) as items:
+            return [bytes(x) for element in items for x in ([element] if isinstance(element, bytes) else element)]
+
+    whole, rest = records(on("numpy")), records(on("numpy", on_error="skip", bad_records=path))
+
+    lost = [record for record in whole if record not in rest]
+    assert len(whole) == 10 and len(rest) == 9 and len(lost) == 1
+    assert rest == [record for record in whole if record != lost[0]]
+
+
+def test_what_is_no_record_of_a_file_is_known_by_its_key(tmp_path: Path) -> None:
+    """Two arrays have an index 3 each; one of them is bad."""
+    path = tmp_path / "manifest.jsonl"
+    ds = gp.Dataset.range(5).map(inverse, spec=INT).concatenate(gp.Dataset.range(1, 6).map(lambda x: x + 0))
+    calls: list[int] = []
+
+    def noted(x: Any) -> Any:
+        calls.append(int(x))
+        return inverse(x)
+
+    first = ds.with_options(gp.Options(on_error="skip", error_manifest=path))
+    assert [int(x) for x in first] == [1, 2, 4, 1, 2, 3, 4, 5]
+    again = gp.Dataset.range(5).map(noted, spec=INT).concatenate(gp.Dataset.range(1, 6).map(lambda x: x + 0))
+    with again.with_options(gp.Options(on_error="skip", bad_records=path)).iterator(0) as items:
+        assert [int(x) for x in items] == [1, 2, 4, 1, 2, 3, 4, 5]
+
+    assert calls == [1, 2, 4]
+    assert [one.offset for one in items.errors] == [0, 3]
+
+
+LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s", "reason": "r", "action": "raised"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"no json\n", "no JSON in line 1"),
+        (b"\xff\xfe\n", "no JSON"),
+        (b"[" * 60_000 + b"\n", "no JSON"),
+        (b'{"offset": ' + b"9" * 60_000 + b"}\n", "no JSON|no key"),
+        (b"[1]\n", "no object"),
+        (b"x" * (module.LINE + 1), "a line of more than"),
+        (json.dumps(LINE | {"key": 5}).encode(), "no key"),
+        (json.dumps(LINE | {"key": "F" * 16}).encode(), "no key"),
+        (json.dumps(LINE | {"offset": -1}).encode(), "an offset"),
+        (json.dumps(LINE | {"offset": 1 << 63}).encode(), "an offset"),
+        (json.dumps(LINE | {"offset": True}).encode(), "an offset"),
+        (json.dumps(LINE | {"epoch": 0.5}).encode(), "an epoch"),
+        (json.dumps(LINE | {"file": None}).encode(), "no text under 'file'"),
+        (json.dumps(LINE | {"file": "a\0b"}).encode(), "a file name"),
+        (json.dumps(LINE | {"unit": "mile"}).encode(), "a unit"),
+        (json.dumps(LINE | {"action": "eaten"}).encode(), "an action"),
+        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[1:40].encode(), "no JSON in line 3"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_manifest_is_checked(tmp_path: Path, text: bytes, complaint: str) -> None:
+    path = tmp_path / "manifest.jsonl"
+    path.write_bytes(text)
+
+    with pytest.raises(gp.PlanError, match=rf"Options\.bad_records needs .*(?:{complaint})"):
+        next(iter(gp.Dataset.range(3).with_options(gp.Options(bad_records=path))))
+
+
+def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(gp.PlanError, match=r"Options\.bad_records needs a manifest, got .*missing\.jsonl"):
+        next(iter(gp.Dataset.range(3).with_options(gp.Options(bad_records=tmp_path / "missing.jsonl"))))
+
+
+def test_the_number_of_records_of_a_manifest_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECORDS", 3)
+    path = tmp_path / "manifest.jsonl"
+    path.write_text((json.dumps(LINE) + "\n") * 3)
+
+    assert len(module.read_manifest(str(path))) == 1
+    path.write_text((json.dumps(LINE) + "\n") * 4)
+    with pytest.raises(gp.PlanError, match="more than 3 records"):
+        module.read_manifest(str(path))
+
+
+# ---- what cannot be written or read
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"error_manifest": 5},
+        {"error_manifest": ""},
+        {"error_manifest": b"bytes"},
+        {"bad_records": "a\0b"},
+        {"max_bad": -1},
+        {"max_bad": 1.5},
+        {"max_bad": float("nan")},
+        {"max_bad": True},
+        {"max_bad": "many"},
+    ],
+    ids=str,
+)
+def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(gp.PlanError, match=f"Options.{next(iter(given))} needs"):
+        gp.Options(**given)
+
+
+def _no_room(*_: Any) -> int:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_full_disk_ends_no_training(
+    prefetch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ds = gp.Dataset.range(20).map(_fifths_fail).batch(4)
+    ds = ds.prefetch(2) if prefetch else ds
+    ds = ds.with_options(gp.Options(on_error="skip", error_manifest=str(tmp_path / "bad.jsonl")))
+    monkeypatch.setattr("gpupipe.flow.bad_records.os.write", _no_room)
+    with iter(ds) as items:
+        assert sum(len(batch) for batch in items) == 16
+        assert len(items.errors) == 4
+    assert "lacks 1 bad records, it cannot be written" in caplog.text
+
+
+def _fifths_fail(x: Any) -> Any:
+    if int(x) % 5 == 2:
+        raise ValueError("a fifth")
+    return np.asarray(x)
+
+
+@pytest.mark.parametrize("option", ["error_manifest", "bad_records"])
+def test_a_fifo_is_no_manifest(option: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    ds = gp.Dataset.range(3).with_options(gp.Options(**{option: str(tmp_path / "fifo")}))  # type: ignore[arg-type]
+    with pytest.raises(gp.PlanError, match=f"{option} needs a regular file"):
+        next(iter(ds))
+
+
+def test_a_torn_line_of_a_manifest_costs_that_line_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manifest = tmp_path / "bad.jsonl"
+    ds = gp.Dataset.range(20).map(_fifths_fail)
+
+    def bad(**options: Any) -> list[int | None]:
+        with iter(ds.with_options(gp.Options(on_error="skip", **options))) as items:
+            list(items)
+            return [record.offset for record in items.errors]
+
+    bad(error_manifest=str(manifest))
+    manifest.write_bytes(manifest.read_bytes()[:-30])
+    assert bad(error_manifest=str(manifest)) == [2, 7, 12, 17]
+    lines = manifest.read_bytes().splitlines()
+    assert len(lines) == 8
+    assert json.loads(lines[4])["offset"] == 2
+    with caplog.at_level(logging.WARNING, "gpupipe"):
+        assert bad(bad_records=str(manifest)) == [2, 7, 12, 17]
+    assert "line 4 is torn" in caplog.text

@@ -1,0 +1,56 @@
+"""States at the end of an epoch: what follows is the next epoch, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from tests.reliability.resume import taken, through_json
+
+
+def fails_for_long(x: Any) -> Any:
+    if int(x) < 120:
+        raise ValueError("long")
+    return np.asarray(x) + 0
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "by a state of a state"])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_an_epoch_that_could_not_be_opened_is_over(epochs: int, again: bool) -> None:
+    """No element tells what the elements are: one error says so, and the next epoch follows."""
+    ds = gp.Dataset.range(125).map(fails_for_long).shuffle(3)
+    with ds.epochs(epochs) as items:
+        whole = taken(items)
+    assert len(whole) == epochs
+    assert "and so did the next 99 elements" in whole[0][1]
+    for count in range(epochs + 1):
+        with ds.epochs(epochs) as items:
+            before = taken(items, count)
+            state = through_json(items.state_dict())
+        if again:
+            with ds.epochs(epochs) as items:
+                items.load_state_dict(state)
+                state = through_json(items.state_dict())
+        with ds.epochs(epochs) as items:
+            items.load_state_dict(state)
+            assert before + taken(items) == whole
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "by a state of a state"])
+def test_more_epochs_follow_where_there_were_fewer(again: bool) -> None:
+    ds = gp.Dataset.range(7).shuffle(7)
+    with ds.epochs(5) as items:
+        whole = taken(items)
+    with ds.epochs(3) as items:
+        assert taken(items) == whole[:21]
+        state = through_json(items.state_dict())
+    if again:
+        with ds.epochs(5) as items:
+            items.load_state_dict(state)
+            state = through_json(items.state_dict())
+    with ds.epochs(5) as items:
+        items.load_state_dict(state)
+        assert taken(items) == whole[21:]
