@@ -18,6 +18,7 @@ The tree::
         ├── ShapeError                  elements of one batch that do not stack
         ├── FunctionError               a user's function raised
         │   └── ResultError (ValueError)    ... or returned what its step has no use for
+        ├── LengthError (TypeError)     a file cannot be read to its end, so nobody can count its records
         ├── MissingFileError (FileNotFoundError)
         └── DirectoryError (IsADirectoryError)
 
@@ -36,6 +37,7 @@ __all__ = [
     "DirectoryError",
     "FunctionError",
     "GpupipeError",
+    "LengthError",
     "MissingDependencyError",
     "MissingFileError",
     "ParseError",
@@ -264,6 +266,13 @@ class ResultError(FunctionError, ValueError):
     """
 
     __str__ = DataError.__str__
+
+
+class LengthError(DataError, TypeError):
+    """A file that cannot be read to its end: nobody can count its records. The cause is the error of the file.
+
+    A TypeError, as of whatever has no `len()`: so `list(ds)`, which asks for a length to save work, goes on without.
+    """
 
 
 class MissingFileError(DataError, FileNotFoundError):

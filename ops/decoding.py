@@ -3,7 +3,12 @@
 A decoder takes any format that DALI's takes: JPEG, PNG, WebP, BMP, TIFF; its name only says what is expected. DALI
 does not read GIF, so no executor does. Nor does any take a file whose structure is broken, or of a kind of which
 decoders make different pixels: a BMP of 16 bits or in runs of 4, a TIFF in planes, in Lab colours, of gray with
-transparency, or with LZMA.
+transparency, or with LZMA. Nor one that is made to keep a decoder busy: a JPEG of more than 64 scans that go over more
+than 2**32 pixels together, or a side of more than a million pixels.
+
+Which image is bad is the same on all executors, because the host's decoder judges. What DALI refuses the host decodes,
+if it can; a PNG without all of its rows is bad; and a TIFF, whose damage DALI may deliver, is decoded on the host by
+every executor. So of a TIFF that is cropped the whole is decoded, which is all that this costs.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class TFRecordDataset(_FileDataset):
     """The records of TFRecord files, as bytes.
 
     A record whose payload is damaged is one bad element. Behind a damaged length the next good header is searched, and
-    the error says how many bytes were passed over; so a bad place never costs the rest of its file.
+    the error says how many bytes were passed over; so a bad place does not cost the rest of its file. Where no header
+    begins within 256 MiB, as in a hole of a terabyte, it does, and the error says how many bytes are left unread.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.

@@ -66,7 +66,7 @@ class Running(Chain):
         element behind those that could be read, as it does in an iteration, and the log says so.
 
         Raises:
-            DataError: a file that cannot be read to its end, under ``on_error="raise"``; names it.
+            LengthError: a file that cannot be read to its end, under ``on_error="raise"``; names it.
             TypeError: there is no end, or only reading all elements would tell.
             PlanError: there are 2**63 or more, which Python's `len` cannot say.
         """
@@ -98,7 +98,7 @@ class Running(Chain):
         Raises:
             TypeError: a step that cannot be indexed; names it.
             IndexError: there is no such place.
-            DataError: the element is bad, or a file cannot be read to its end; see `len`.
+            DataError: the element is bad; a LengthError, where a file cannot be read to its end: see `len`.
         """
         step = blocker(self.plan)
         if step is not None:

@@ -3,8 +3,8 @@
 Decoders disagree about files whose structure is broken: one stops, another guesses. What one of the executors might
 guess is refused here, before any of them sees it. A check reads headers and, of a PNG, sums up its bytes.
 
-What no structure shows needs one judge, the decoder of the host: `is_compressed_tiff` and `without_tail` say what is
-given to no other decoder as it is, `has_all_rows` finds what the host's lets pass.
+What no structure shows needs one judge, the decoder of the host: `without_tail` is what other decoders are given of a
+WebP, and `has_all_rows` finds what the host's lets pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ __all__ = [
     "MOST_PASSED",
     "MOST_SCANNED",
     "has_all_rows",
-    "is_compressed_tiff",
     "without_ancillary",
     "without_orientation",
     "without_tail",
@@ -294,17 +293,6 @@ def _tiff(data: Encoded) -> None:
             scans = bytes(data[start : start + count]).count(b"\xff\xda")
             if scans > max(FEW_SCANS, MOST_PASSED // (across * here)):
                 raise _damaged("TIFF", f"part {i} is a JPEG of {scans} scans")
-
-
-def is_compressed_tiff(data: Encoded) -> bool:
-    """Whether an image that passed its check is a TIFF whose pixels are compressed, or stored in another colour space.
-
-    Such pixels have no checksum, and libtiff's users make different images of damaged ones, or none.
-    """
-    if bytes(data[:4]) not in (b"II*\0", b"MM\0*"):
-        return False
-    tags = _tiff_tags(data, "<" if data[0] == 0x49 else ">")
-    return tags.get(259, (1,)) != (1,) or tags.get(262) == (6,)
 
 
 def without_orientation(data: Encoded) -> Encoded:

@@ -83,6 +83,7 @@ class BadRecords:
         self.left_out = 0
         self.good = 0
         self.before: Counter[int] = Counter()
+        self._met: list[tuple[int, int]] = []  # of those: epoch and mark, as the next state needs them too
         self._unwritten = 0
 
     @property
@@ -99,11 +100,12 @@ class BadRecords:
     def so_far(self, last: int, epoch: int) -> tuple[int, list[int]]:
         """How many were left out, and marks of the last bad elements of an epoch, at one moment.
 
-        Marks of `before` that were not met again count too.
+        Marks of `before` count too, met again or not: behind that state they may be met once more.
         """
         with self._lock:
             keys = [_mark(record) for record in islice(reversed(self._kept), last) if record.epoch == epoch]
-            return self.left_out, [*keys, *self.before.elements()][:last]
+            met = [mark for of, mark in self._met if of == epoch]
+            return self.left_out, [*keys, *met, *self.before.elements()][:last]
 
     def begin(self) -> None:
         """Create the manifest if it is not there, and read the one of `Options.bad_records`.
@@ -159,6 +161,7 @@ class BadRecords:
         with self._lock:
             if self.before and self.before[mark := _mark(record)]:
                 self.before[mark] -= 1
+                self._met.append((record.epoch, mark))
                 return 0
             self._kept.append(record)
             count = self.left_out = self.left_out + (record.action != "raised")

@@ -172,6 +172,11 @@ class BatchFormer:
         return Group(rows) if bad is None else batch_of_holes(rows, bad)
 
     @property
+    def last(self) -> Any:
+        """The last good element of the groups so far; None before the first."""
+        return self._last
+
+    @property
     def clean(self) -> bool:
         """Whether nothing is held that belongs to groups to come."""
         return not (self._pending or self._rows or self._taken or self._early)

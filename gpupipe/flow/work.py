@@ -97,7 +97,8 @@ class Work:
         self._finished = False
         self._stopped = False
         self._failure: BaseException | None = None
-        self._last: Any = None
+        # The last good element that was delivered; behind a state that of what was formed again.
+        self._last: Any = self._former.last if isinstance(self._former, BatchFormer) else None
         self._room = 0  # rows that the executor takes at a time; the first group says how many there are in a batch
         self._threads = [
             threading.Thread(target=self._feed, name=f"gpupipe-flow-{flow.label}", daemon=True),

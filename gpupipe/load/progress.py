@@ -154,7 +154,7 @@ class Resume:
         moves = [resharded(chain.plan, state) if _moves(chain.plan, state) else None for state in states]
         for state, move in zip(states, moves, strict=True):
             chain.check(state, move is not None)
-        if len({state.get("epoch") for state in states}) > 1:
+        if any(state.get("epoch") != states[0].get("epoch") for state in states):
             raise StateError("load_state_dict needs states of one epoch, got several; save them after the same step")
         state = one_of(given)
         return cls._of(chain, state, moves[0] if state is states[0] else None)

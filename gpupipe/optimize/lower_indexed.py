@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..errors import LengthError
 from ..extract.waiting import LIMITS
 from ..flow.base import Context, Run
 from ..flow.indexed import ItemsFlow, SelectFlow, access
@@ -60,7 +61,7 @@ def length(root: Node, settings: Settings) -> int:
     order of epoch 0.
 
     Raises:
-        DataError: a file could not be read to its end, and `on_error` is "raise". Else it is said in the log.
+        LengthError: a file could not be read to its end, and `on_error` is "raise". Else it is said in the log.
     """
     done: dict[int, Node] = {}
     for node in walk(root, lambda node: node.cardinality != UNKNOWN_CARDINALITY or _countable(node)):
@@ -95,7 +96,10 @@ def _counted(node: Node, settings: Settings) -> int:
         size = access(flow, Context(run)).size
         for error in run.uncounted:
             if settings.on_error == "raise":
-                raise error.again()
+                reason = f"{error.reason}; its records cannot be counted"
+                raise LengthError(
+                    reason, file=error.file, offset=error.offset, stage=error.stage, unit=error.unit
+                ) from error
             _say_once(str(error))
         return INFINITE if size == ENDLESS else size
     finally:

@@ -2,9 +2,9 @@
 
 Two decoders never agree about every damaged byte, so one of them judges: the host's, which the NumPy executor uses. A
 graph takes encoded images alone; what the host has decoded enters as a BMP, which any decoder reads and none changes.
-Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; a compressed
-TIFF, which DALI delivers whatever it has become of, is decoded by the host at once; and a WebP loses what follows its
-frame, which DALI may take for pixels.
+Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; a TIFF,
+which has no checksum and which DALI delivers whatever has become of it, is decoded by the host at once; and a WebP loses
+what follows its frame, which DALI may take for pixels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DataError, DecodeError
-from ..extract.containers import is_compressed_tiff, without_tail
+from ..extract.containers import without_tail
 from ..extract.decode import as_bmp
 from ..extract.headers import read_header
 from ..graph import Apply, Const
@@ -91,7 +91,9 @@ class HostDecoder:
         if not chosen:
             return
         if self._pool is None:
-            logger.info("compressed TIFFs, and WebPs to be turned, are decoded on the host: they have no checksum")
+            logger.info(
+                "TIFFs, and WebPs that are turned, are decoded on the host: which is bad must not depend on DALI"
+            )
             self._pool = DaemonPool(self._threads, "gpupipe-decode")
         futures = [self._pool.submit(as_bmp, rows[i], reading.gray, reading.exif_orientation) for i in chosen]
         for i, future in zip(chosen, futures, strict=True):
@@ -103,10 +105,9 @@ class HostDecoder:
 
 def _is_for_host(data: Any, reading: Reading) -> bool:
     """Whether an image that is no JPEG is decoded by the host at once: a TIFF, or a WebP that its EXIF block turns."""
-    if data[0] in (0x49, 0x4D):
-        return is_compressed_tiff(data)
-    turned = data[0] == 0x52 and reading.exif_orientation
-    return turned and read_header(data, orientation=True).orientation != 1
+    if data[0] == 0x52:
+        return reading.exif_orientation and read_header(data, orientation=True).orientation != 1
+    return data[0] in (0x49, 0x4D)
 
 
 def _readings(program: Program) -> dict[int, Reading]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract import headers
+from gpupipe.extract import containers, headers
+from gpupipe.extract.containers import (
+    has_all_rows,
+    without_ancillary,
+    without_orientation,
+    without_tail,
+)
 from gpupipe.extract.decode import MOST_PIXELS, decode
 from gpupipe.extract.headers import (
     ImageHeader,
@@ -26,7 +32,11 @@ def one(data: bytes, thorough: bool = True) -> None:
     if not data:
         return
     if data[0] & LOW:
-        with lowered(headers, _MOST_STEPS=6):
+        scans = {"MOST_SCANNED": 0, "MOST_PASSED": 1, "FEW_SCANS": 2}
+        with (
+            lowered(headers, _MOST_STEPS=6, _MOST_SIDE=6, **scans),
+            lowered(containers, _MOST_STEPS=6, _AT_ONCE=16, **scans),
+        ):
             checked(data, thorough)
     else:
         checked(data, thorough)
@@ -64,7 +74,7 @@ def checked(data: bytes, thorough: bool) -> None:
         check_complete(image, plain)
     except DecodeError as error:
         reason = explained(error)
-        assert "truncated" in reason or plain.format != "jpeg"
+        assert "truncated" in reason or "scans" in reason or plain.format != "jpeg"
         whole = False
     try:
         check_decodable(plain.format, plain.bits)
@@ -73,7 +83,7 @@ def checked(data: bytes, thorough: bool) -> None:
     if plain.format == "jpeg":
         calm = without_header_warnings(image)
         if calm is not None:
-            assert len(calm) == len(image)
+            assert len(calm) <= len(image)
             assert calm != bytes(image)
             assert without_header_warnings(calm) is None
         cut = first_marker_in_scan(image, plain.channels)
@@ -82,7 +92,28 @@ def checked(data: bytes, thorough: bool) -> None:
             assert image[cut] == 0xFF
             assert after
             assert after not in b"\x00\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd9"
+    if whole:
+        parts(image, plain)
     undecoded(image, whole)
+
+
+def parts(image: bytes | bytearray | memoryview, plain: ImageHeader) -> None:
+    """Take apart an image that is whole."""
+    if plain.format == "png":
+        bare = without_ancillary(image)
+        check_complete(bare, plain)
+        assert has_all_rows(bare) == has_all_rows(image)
+    elif plain.format == "webp":
+        cut = without_tail(image)
+        if cut is not None:
+            assert len(cut) < len(image)
+            assert header(cut, False) == plain
+            assert without_tail(cut) is None
+            check_complete(cut, plain)
+    elif plain.format == "tiff":
+        stored = without_orientation(image)
+        assert len(stored) == len(image)
+        assert header(stored, True) == plain
 
 
 def header(image: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader | None:

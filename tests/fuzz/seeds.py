@@ -372,6 +372,18 @@ def headers() -> Iterator[bytes]:
     frame_of = b"\xff\xc0\0\x0b\x08\0\1\0\1\1\0\0\0"
     yield b"\x08\xff\xd8" + fill + frame_of
     yield b"\x08\xff\xd8" + frame_of + fill + b"\xff\xda\0\2"
+    for marker in (0xC0, 0xC2):
+        sized = b"\xff" + bytes((marker,)) + b"\0\x0b\x08\0\1\0\1\1\0\0\0"
+        for channels in (1, 2):
+            scan = b"\xff\xda\0\3" + bytes((channels,)) + b".\xff\0.\xff\xd1"
+            for gap in (b"", b"nothing", b"\xff\0\xff\xff", b"\xff\xd3"):
+                yield b"\x08\xff\xd8" + sized + gap + scan * 3 + b"\xff\xd9"
+            yield b"\x08\xff\xd8" + sized + (scan + b"\xff\xc4\0\x04..\xff\x01") * 3 + b"\xff\xd9"
+            yield b"\x08\xff\xd8" + sized + scan + b"\xff\xd9" + scan * 3 + b"\xff\xd9"
+            yield b"\x08\xff\xd8" + sized + b"\xff\xe0\0\x08" + b"\xff\xda" * 3 + scan * 2 + b"\xff\xd9"
+            yield b"\x08\xff\xd8" + sized + b"\xff\xe0\0\x08" + b"\xff\xda" * 3 + scan
+            yield b"\x08\xff\xd8" + sized + scan[:4]
+            yield b"\x08\xff\xd8" + sized + b"nothing" + b"\xff\xd9"
     yield b"\x08RIFF" + bytes(4) + b"WEBPVP8X" + struct.pack("<I", 10) + b"\x08" + bytes(9) + bytes(80)
 
 

@@ -25,7 +25,17 @@ import gpupipe as gp
 from gpupipe import Dataset, ops
 from tests.chains import damage
 
-__all__ = ["SOURCES", "STEPS", "Program", "build", "free_programs", "process_programs", "programs", "write_files"]
+__all__ = [
+    "SOURCES",
+    "STEPS",
+    "Program",
+    "build",
+    "free_programs",
+    "process_programs",
+    "programs",
+    "programs_with",
+    "write_files",
+]
 
 Step = tuple[Any, ...]
 
@@ -135,9 +145,9 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "shard": (_KINDS, 1, None, [_to(1, 3), _to(0, 2)]),
     "prefetch": (_KINDS, 1, None, [_to(-1, 3)]),
     "shuffle": (_KINDS, 2, None, [_to(1, 12), _SEED, _FLAG]),
-    "shuffle all": (_KINDS, 1, None, [_SEED, _FLAG]),
-    "slice": (_KINDS, 1, None, [_to(-4, 4), _to(-4, 20), _one(1, 2, -1)]),
-    "split": (_KINDS, 1, None, [_to(0, 1)]),
+    "shuffle all": (_KINDS, 3, None, [_SEED, _FLAG]),
+    "slice": (_KINDS, 4, None, [_to(-4, 4), _to(-4, 20), _one(1, 2, -1)]),
+    "split": (_KINDS, 4, None, [_to(0, 1)]),
     "cache": (_KINDS, 2, None, []),
     "cache file": (_KINDS, 1, None, []),
     "snapshot": (_KINDS, 1, None, [_one("NONE", "GZIP")]),
@@ -152,15 +162,15 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "python": (_N, 2, None, [_bad]),
     "parallel": (_N, 1, None, [_bad, _to(1, 3)]),
     "drawn": (_N, 1, None, []),
-    "two kinds": (_N, 1, None, [_to(2, 4), _THREADS]),
+    "two kinds": (_N, 3, None, [_to(2, 4), _THREADS]),
     "processes": (_N, 0, None, [_to(1, 2)]),
-    "filter": (_N, 1, None, [_to(2, 4)]),
+    "filter": (_N, 3, None, [_to(2, 4)]),
     "python filter": (_N, 1, None, [_to(2, 4), _bad]),
     "take while": (_N, 1, None, [_to(3, 30), _FLAG]),
     "scan": (_N, 2, None, [_bad, _FLAG]),
     "overtaking": (_N, 0, None, [_bad, _to(1, 3)]),
     "overtaking interleave": (_N, 0, None, [_inner_drawn, _to(1, 4), _to(1, 2)]),
-    "unique": (_N, 1, None, [_to(3, 9)]),
+    "unique": (_N, 3, None, [_to(3, 9)]),
     "zip": (_N, 1, None, [_to(0, 20)]),
     "zip itself": (_N, 1, None, [_to(0, 3)]),
     "resample": (_N, 1, None, [_FLAG]),
@@ -174,7 +184,7 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
          _one("batches", "shuffled", "elements", "interleaved", "drawn")],
     ),
     "windows": (_N, 1, "windows", [_to(1, 5), _to(1, 5)]),
-    "padded batch": (_N, 1, "batch", [_to(1, 4), _FLAG]),
+    "padded batch": (_N, 3, "batch", [_to(1, 4), _FLAG]),
     "ragged batch": (_N, 1, "batch", [_to(1, 4), _FLAG, _FLAG]),
     "bucket": (_N, 1, "batch", [_to(1, 3), _one("pad", "boundary", "none"), _FLAG]),
     "group": (_N, 2, "batch", [_to(1, 4), _to(1, 5), _to(1, 3), _bad]),
@@ -182,14 +192,14 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "rebatch": (_B, 3, None, [_picks(4, 2, 1), _FLAG]),
     "map over batches": (_B, 2, None, [_bad]),
     "parse text": (("bytes",), 9, "number", [_bad]),
-    "parse": (("record",), 9, "number", []),
-    "parse and decode": (("record",), 1, "image", [_CROP]),
-    "decode": (("picture",), 9, "image", [_CROP]),
-    "mirror": (("image",), 2, None, []),
-    "sum": (("image",), 5, "number", []),
-    "image batch": (("image",), 5, "images", [_to(1, 4), _FLAG]),
-    "unbatch images": (("images",), 5, "image", []),
-    "sums": (("images",), 5, "batch", []),
+    "parse": (("record",), 20, "number", []),
+    "parse and decode": (("record",), 8, "image", [_CROP]),
+    "decode": (("picture",), 30, "image", [_CROP]),
+    "mirror": (("image",), 16, None, []),
+    "sum": (("image",), 16, "number", []),
+    "image batch": (("image",), 30, "images", [_to(1, 4), _FLAG]),
+    "unbatch images": (("images",), 30, "image", []),
+    "sums": (("images",), 20, "batch", []),
 }  # fmt: skip
 SOURCES, STEPS = frozenset(_SOURCES), frozenset(_STEPS)
 
@@ -219,6 +229,21 @@ _CHOICES = {
     kind: [name for name, (before, weight, _, _) in _STEPS.items() if kind in before for _ in range(weight)]
     for kind in _KINDS
 }
+
+
+_PLACED = ("shuffle all", "slice", "split")
+"""Steps that need to know places: behind most others they cannot be."""
+
+
+def programs_with(part: str, rng: random.Random) -> Program:
+    """A program that has this part."""
+    while True:
+        program = programs(rng)
+        if part in _PLACED:
+            if program.source[0] in ("range", "slices", "indexable", "list"):
+                return Program(program.source, (_drawn(part, rng), *program.steps))
+        elif part in {step[0] for step in (program.source, *program.steps)}:
+            return program
 
 
 def programs(rng: random.Random, most: int = 6, images: bool = False) -> Program:
@@ -313,10 +338,10 @@ def write_files(folder: Path) -> None:
         fixed = b"header" + b"".join(b"%03d" % n for n in numbers) + b"end"
         (folder / f"{i}.bin").write_bytes(fixed + b"1" * (i == 1))
         (folder / f"{i}.bin.gz").write_bytes(gzip.compress(fixed + b"1" * (i == 1), mtime=0))
-    numbers = Dataset.range(12).map(lambda x: x * 3)
-    numbers.save(folder / "plain")
-    numbers.save(folder / "gzip", compression="GZIP")
-    numbers.save(folder / "parts", shard_func=lambda x: int(x) % 3)
+    saved = Dataset.range(12).map(lambda x: x * 3)
+    saved.save(folder / "plain")
+    saved.save(folder / "gzip", compression="GZIP")
+    saved.save(folder / "parts", shard_func=lambda x: int(x) % 3)
 
 
 def _example(n: int) -> bytes:
@@ -375,7 +400,7 @@ def _source(source: Step, files: Path) -> Dataset:
         case ("list", n):
             return Dataset.from_list([np.arange(i % 4) for i in range(n)]).map(_total, traced=False)
         case ("tensors", n):
-            return Dataset.from_tensors(np.int64(n))
+            return Dataset.from_tensors(np.int64(n)).repeat(n + 2)
         case ("generator", n, signed, bad):
             spec = gp.TensorSpec((), "int64") if signed else None
             return Dataset.from_generator(_counting(n, bad), output_signature=spec)

@@ -18,7 +18,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.errors import DecodeError, RecordError
+from gpupipe.errors import DataError, DecodeError
 from gpupipe.extract import storage
 from gpupipe.extract.containers import without_tail
 from gpupipe.extract.decode import decode
@@ -409,6 +409,13 @@ def test_a_compressed_tiff_has_the_same_pixels_everywhere(channels: int, upright
 
 
 @needs_dali
+def test_the_extra_channel_of_a_tiff_is_judged_by_the_host() -> None:
+    image = encoded(1, "TIFF", "RGBA")
+
+    assert list(agreed([tag(image, 338, 8, value) for value in (0, 1, 2, 9)] + [tag(image, 338, 2, 1)])) == [0, 1, 2]
+
+
+@needs_dali
 def test_gray_and_colours_of_a_tiff_keep_their_channels() -> None:
     files = [encoded(1, "TIFF", mode, compression="tiff_lzw") for mode in ("RGB", "L", "RGBA")]
 
@@ -544,7 +551,7 @@ KINDS: dict[str, tuple[list[Callable[[int], bytes]], int, int]] = {  # makers, b
     ),
     "PNG": ([lambda n, m=m: encoded(n, "PNG", m) for m in ("RGB", "P", "L", "RGBA", "1")], 60, 0),  # type: ignore[misc]
     "BMP": ([lambda n, m=m: encoded(n, "BMP", m) for m in ("RGB", "L", "RGBA", "1")], 60, 0),  # type: ignore[misc]
-    "TIFF": ([lambda n, m=m: encoded(n, "TIFF", m) for m in ("RGB", "L", "RGBA")], 240, 0),  # type: ignore[misc]
+    "TIFF": ([lambda n, m=m: encoded(n, "TIFF", m) for m in ("RGB", "L", "RGBA", "P")], 240, 0),  # type: ignore[misc]
     "compressed TIFF": (
         [lambda n, how=how: encoded(n, "TIFF", compression=how) for how in COMPRESSIONS],  # type: ignore[misc]
         240,
@@ -624,10 +631,12 @@ USES: dict[str, tuple[Callable[[gp.Dataset], Any], Any]] = {  # the file is one 
 def test_what_looks_for_places_gives_up_a_file_that_stalls(stalled: gp.Dataset, use: str) -> None:
     function, answer = USES[use]
 
-    assert function(stalled) == answer
+    assert function(stalled.with_options(gp.Options(on_error="skip"))) == answer
+    with pytest.raises(DataError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
+        function(stalled)
 
 
 @pytest.mark.parametrize("place", [0, -1])
 def test_an_element_of_a_file_that_stalls_is_its_error(stalled: gp.Dataset, place: int) -> None:
-    with pytest.raises(RecordError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
+    with pytest.raises(DataError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
         stalled[place]

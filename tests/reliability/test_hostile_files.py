@@ -26,10 +26,11 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DataError, DecodeError, DirectoryError, MissingFileError, ParseError, RecordError
-from gpupipe.extract import inflate
+from gpupipe.extract import framing, inflate, lines, storage, tfrecord
 from gpupipe.extract.crc import masked_crc32c
 from gpupipe.extract.elements_file import ElementsWriter
 from gpupipe.extract.encode import encode_example
+from gpupipe.extract.framing import HEADER
 from gpupipe.extract.index import INDEXES, record_index
 from gpupipe.extract.inflate import longest_record
 from gpupipe.extract.storage import LOCAL
@@ -177,6 +178,121 @@ def test_a_sparse_file_of_nothing_is_one_error(tmp_path: Path) -> None:
 
     assert records == []
     assert "is this a TFRecord file?" in str(errors[0])
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A low bound on the search behind damage, in bytes."""
+    for module in (framing, tfrecord, lines):
+        monkeypatch.setattr(module, "SEARCHED", 4 * MEGABYTE)
+    return 4 * MEGABYTE
+
+
+SEARCHES: dict[str, Callable[[str], Dataset]] = {
+    "records": gp.TFRecordDataset,
+    "references": lambda path: gp.TFRecordDataset(path).shuffle(2, seed=1),
+    "index": lambda path: gp.TFRecordDataset(path).shuffle(gp.ALL, seed=1),
+}
+
+
+@pytest.mark.parametrize("read", SEARCHES)
+@pytest.mark.parametrize("surplus", [-1, 0, 1])
+def test_behind_damage_the_next_record_is_found_within_a_bound(
+    tmp_path: Path, searched: int, read: str, surplus: int
+) -> None:
+    path, start = tmp_path / "records", len(STREAM)
+    gap = searched + surplus
+    path.write_bytes(STREAM + bytes(gap) + frame(b"behind") + frame(b"last"))
+
+    records, errors = taken(SEARCHES[read](str(path)))
+
+    (error,) = errors
+    assert (error.file, error.offset) == (str(path), start)
+    if surplus <= 0:
+        assert f"{gap} bytes are passed over" in str(error)
+        assert sorted(records) == sorted([*GOOD, b"behind", b"last"])
+    else:
+        left = len(frame(b"behind") + frame(b"last")) + surplus - HEADER
+        assert f"none begins within {searched} bytes, the last {left} bytes are left unread" in str(error)
+        assert sorted(records) == GOOD
+
+
+@pytest.mark.parametrize("read", SEARCHES)
+def test_of_a_hole_of_a_terabyte_little_is_read(
+    tmp_path: Path, searched: int, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hole"
+    path.write_bytes(b"")
+    try:
+        os.truncate(path, 1 << 40)
+    except OSError:
+        pytest.skip("this file system has no such large files")
+    taken_in: list[int] = []
+    pread, into = storage._pread, storage._pread_into
+
+    def counted(fd: int, n: int, at: int) -> bytes:
+        taken_in.append(n)
+        return pread(fd, n, at)
+
+    def counted_into(fd: int, out: memoryview, at: int) -> int:
+        taken_in.append(len(out))
+        return into(fd, out, at)
+
+    monkeypatch.setattr(storage, "_pread", counted)
+    monkeypatch.setattr(storage, "_pread_into", counted_into)
+
+    with memory_below(64 * MEGABYTE):
+        records, errors = taken(SEARCHES[read](str(path)))
+
+    assert records == []
+    assert f"none begins within {searched} bytes" in str(errors[0])
+    assert len(errors) == 1
+    assert sum(taken_in) < searched + 3 * MEGABYTE
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_search_in_a_compressed_file_is_bounded(tmp_path: Path, searched: int, follows: bool) -> None:
+    path = tmp_path / "bomb"
+    path.write_bytes(members(STREAM + bytes(searched // 2) + (frame(b"x") if follows else bytes(20 * MEGABYTE)), 1))
+
+    records, errors = taken(gp.TFRecordDataset(str(path), compression_type="GZIP"))
+
+    (error,) = errors
+    assert records == GOOD + [b"x"] * follows
+    reason = f"{searched // 2} bytes are passed over" if follows else f"within {searched} bytes, what follows is left"
+    assert reason in str(error)
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_a_line_without_end_is_given_up(tmp_path: Path, searched: int, compression: str) -> None:
+    for size, given_up in ((searched, False), (searched + 3 * MEGABYTE, True)):
+        data = b"first\n" + bytes(size) + b"\nlast\n"
+        (tmp_path / "hole").write_bytes(gzip.compress(data, 1) if compression else data)
+
+        reader = lines.LineReader(str(tmp_path / "hole"), compression=compression, longest=MEGABYTE)
+        (_, first), (at, error), (end, last) = list(reader)
+
+        assert (first, at) == (b"first", 6)
+        assert "is this a text file?" in str(error)
+        assert ("what follows is left unread" in str(last)) is given_up
+        assert given_up or last == b"last"
+        assert end <= 7 + searched + 2 * MEGABYTE
+
+
+def test_a_long_footer_of_a_compressed_file_is_held_once(tmp_path: Path) -> None:
+    footer = 24 * MEGABYTE
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(bytes(range(256)) * 4096 + bytes(footer), 1))
+
+    with memory_below(footer * 3 // 2):
+        records, errors = taken(
+            gp.FixedLengthRecordDataset([str(path)], 1024, footer_bytes=footer, compression_type="GZIP").map(
+                lambda record: record[:4], traced=False
+            )
+        )
+
+    assert records == [bytes(range(4))] * 1024
+    assert errors == []
 
 
 # ---- Examples

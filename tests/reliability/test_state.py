@@ -291,6 +291,7 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
         {"epoch": 7},
         {"epoch": -1},
         {"epoch": "1"},
+        {"epoch": [1]},
         {"delivered": None},
         {"in_epoch": 10_000},
         {"left_out": -1},

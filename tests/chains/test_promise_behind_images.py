@@ -1,0 +1,43 @@
+"""An error that is raised whatever `on_error` says stays one when a batch in front of it is formed anew."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import ops
+from gpupipe.flow.work import Work
+from tests.chains import damage
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+def test_a_broken_promise_is_raised_behind_a_bad_image(
+    backend: Any, on_error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if backend == "dali":
+        pytest.importorskip("nvidia.dali")
+    repair = Work._repair
+
+    def later(self: Any, *args: Any) -> None:
+        time.sleep(0.05)  # meanwhile the error comes to wait behind the batch that failed
+        repair(self, *args)
+
+    monkeypatch.setattr(Work, "_repair", later)
+    pictures = [damage.jpeg(0), damage.bad_scan(damage.jpeg(1)), *map(damage.jpeg, range(2, 6))]
+    ds = gp.Dataset.from_tensor_slices(np.array(pictures, object)).assert_cardinality(3).map(ops.decode_jpeg).batch(2)
+    raised, rows = [], 0
+    with iter(ds.with_options(gp.Options(device="cpu", backend=backend, on_error=on_error))) as items:
+        while True:
+            try:
+                rows += len(next(items))
+            except StopIteration:
+                break
+            except gp.DataError as error:
+                raised.append(error.stage)
+    assert raised == ["decode_jpeg"] * (on_error == "raise") + ["assert_cardinality"]
+    assert rows == (3 if on_error == "replace" else 2)
