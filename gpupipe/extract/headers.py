@@ -446,7 +446,7 @@ def _tiff(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeade
     tags: dict[int, int] = {}
     for k in range(count):  # at most 65,535
         tag, kind, n = struct.unpack_from(f"{order}HHI", data, at + 2 + 12 * k)
-        if tag in (256, 257, 258, 274, 277) and kind in (3, 4):
+        if tag in (256, 257, 258, 262, 274, 277) and kind in (3, 4):
             form = "H" if kind == 3 else "I"
             place = at + 10 + 12 * k
             if n * (2 if kind == 3 else 4) > 4:  # several values lie elsewhere; the first one speaks for all
@@ -458,7 +458,8 @@ def _tiff(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeade
         raise DecodeError("damaged TIFF: its pixels have no channels, or no bits", stage=STAGE)
     turned = tags.get(274, NORMAL) if orientation else NORMAL
     turned = turned if 1 <= turned <= 8 else NORMAL
-    return _interned("tiff", tags[257], tags[256], tags.get(277, 1), turned, False, tags.get(258, 1))
+    channels = 3 if tags.get(262) == 3 else tags.get(277, 1)  # a palette
+    return _interned("tiff", tags[257], tags[256], channels, turned, False, tags.get(258, 1))
 
 
 _FORMATS: tuple[tuple[bytes, Callable[[bytes | bytearray | memoryview, bool], ImageHeader]], ...] = (

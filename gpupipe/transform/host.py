@@ -3,8 +3,8 @@
 Two decoders never agree about every damaged byte, so one of them judges: the host's, which the NumPy executor uses. A
 graph takes encoded images alone; what the host has decoded enters as a BMP, which any decoder reads and none changes.
 Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; a TIFF,
-which has no checksum and which DALI delivers whatever has become of it, is decoded by the host at once; and a WebP loses
-what follows its frame, which DALI may take for pixels.
+which has no checksum and which DALI delivers whatever has become of it, is decoded by the host at once; and a WebP
+loses what follows its frame, which DALI may take for pixels.
 """
 
 from __future__ import annotations

@@ -417,13 +417,13 @@ def test_the_extra_channel_of_a_tiff_is_judged_by_the_host() -> None:
 
 @needs_dali
 def test_gray_and_colours_of_a_tiff_keep_their_channels() -> None:
-    files = [encoded(1, "TIFF", mode, compression="tiff_lzw") for mode in ("RGB", "L", "RGBA")]
+    files = [encoded(1, "TIFF", mode, compression="tiff_lzw") for mode in ("RGB", "L", "RGBA", "P")]
 
     def function(x: Any) -> Any:
         return ops.decode_jpeg(x["data"]), x["number"]
 
     for executor in ("numpy", "dali"):
-        assert [image.shape[2] for image in delivered(files, function, executor, 1).values()] == [3, 1, 3]
+        assert [image.shape[2] for image in delivered(files, function, executor, 1).values()] == [3, 1, 3, 3]
 
 
 def test_a_tiff_that_is_a_bomb_is_refused_before_it_is_decoded() -> None:
