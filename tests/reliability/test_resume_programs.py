@@ -339,6 +339,14 @@ FOUND = {
         on_error="replace",
         walk=[(4, "go on")],
     ),
+    "what two states say was noted is noted once": _found(
+        ("loaded", "gzip"),
+        ("group", 3, 2, 2, (2, 0)),
+        ("unbatch",),
+        ("flat_map", (("python", (4, 4)), ("endless", 27), ("python", (4, 4)))),
+        on_error="skip",
+        walk=[(2, "go on"), (9, "go on")],
+    ),
 }
 
 
@@ -352,21 +360,21 @@ def test_random_chains_of_images_go_on(backend: Any) -> None:
     if backend == "dali":
         pytest.importorskip("nvidia.dali")
     RAN.clear()
-    for case in cases(PROGRAMS // 10, lambda rng: programs(rng, 3, images=True), backend=backend):
+    for case in cases(PROGRAMS // 12, lambda rng: programs(rng, 3, images=True), backend=backend):
         checked(case, goes_on)
     assert RAN["decode"] + RAN["parse and decode"] >= LEAST
 
 
 def test_random_chains_with_processes_go_on() -> None:
     RAN.clear()
-    for case in cases(PROGRAMS // 150, process_programs):
+    for case in cases(PROGRAMS // 300, process_programs):
         checked(case, lambda case: goes_on(case, ["sometimes"]))
     assert RAN["processes"]
 
 
 def test_nothing_is_lost_or_comes_twice_in_any_order() -> None:
     RAN.clear()
-    for case in cases(PROGRAMS // 5, free_programs, deterministic=False):
+    for case in cases(PROGRAMS // 6, free_programs, deterministic=False):
         if case.options.on_error == "replace":  # what stands in depends on the order
             case = replace(case, options=case.options.merge(gp.Options(on_error="skip")))
         checked(case, goes_on_in_any_order)
