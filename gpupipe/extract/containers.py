@@ -21,6 +21,7 @@ __all__ = [
     "MOST_PASSED",
     "MOST_SCANNED",
     "has_all_rows",
+    "read_in_several_ways",
     "without_ancillary",
     "without_orientation",
     "without_tail",
@@ -40,6 +41,9 @@ MOST_SCANNED = 10 * MOST_PASSED
 _chunk = struct.Struct(">I4s").unpack_from
 _sum = struct.Struct(">I").unpack_from
 _CRITICAL = frozenset((b"IHDR", b"PLTE", b"IDAT", b"IEND"))
+
+_PNG_FRAMES = frozenset((b"acTL",))
+_PNG_GAMMA = _PNG_FRAMES | {b"gAMA", b"sRGB", b"cHRM", b"iCCP"}
 
 _BMP_HEADERS = frozenset((12, 40, 52, 56, 64, 108, 124))
 _BMP_KINDS = frozenset(((1, 0), (4, 0), (8, 0), (8, 1), (24, 0), (32, 0), (32, 3)))  # bits of a pixel and compression
@@ -101,6 +105,36 @@ def without_ancillary(data: Encoded) -> bytes:
         if kind == b"IEND":
             return b"".join(parts)
         at += 12 + length
+
+
+def read_in_several_ways(data: Encoded, gray: bool) -> bool:
+    """Whether decoders make different pixels of an image that passed its check, though nothing is damaged.
+
+    A TIFF, which has no checksum; a WebP of several parts; a BMP in runs, which may end early or wrap; a PNG that is
+    animated, and one of colours with a gamma if gray is wanted: some compute it in linear light.
+
+    Args:
+        data: the encoded image.
+        gray: whether only its gray is wanted.
+    """
+    match data[0]:
+        case 0x49 | 0x4D:
+            return True
+        case 0x52:
+            return bytes(data[12:16]) == b"VP8X"
+        case 0x42:
+            return struct.unpack_from("<I", data, 14)[0] != 12 and data[30] == 1
+        case 0x89:
+            wanted = _PNG_GAMMA if gray and data[25] & 2 else _PNG_FRAMES
+            at = 8
+            while True:  # it ends, for the image passed its check
+                length, kind = _chunk(data, at)
+                if kind == b"IDAT":
+                    return False
+                if kind in wanted:
+                    return True
+                at += 12 + length
+    return False
 
 
 def has_all_rows(data: Encoded) -> bool:

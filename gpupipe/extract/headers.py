@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.containers import CHECKS, FEW_SCANS, MOST_PASSED, MOST_SCANNED
-from gpupipe.extract.exif import NORMAL, orientation_of
+from gpupipe.extract.exif import NORMAL, is_plain, orientation_of, segment_of
 
 __all__ = [
     "ImageHeader",
@@ -27,6 +27,7 @@ __all__ = [
     "has_adobe_marker",
     "jpeg_size",
     "read_header",
+    "with_plain_orientation",
     "without_header_warnings",
 ]
 
@@ -43,9 +44,9 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 # Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
 # them again from each of its bytes.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
-_NOTHING = re.compile(rb"(?:\xff|\xff[\x01\xd0-\xd7])*", re.DOTALL)
+_NOTHING = re.compile(rb"(?:\xff+[\x01\xd0-\xd7])*\xff*", re.DOTALL)  # fill bytes and markers without a segment
 _ANY_MARKER = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
-_MOST_STEPS = 100_000  # segments and fill bytes; a file of nothing but FF must not keep a thread busy
+_MOST_STEPS = 100_000  # segments; a file of nothing else must not keep a thread busy
 
 _MOST_SIDE = 1_000_000
 """Pixels of a side: libpng's limit. Pillow keeps a pointer for each row, whatever its width."""
@@ -132,10 +133,8 @@ def jpeg_size(data: bytes | bytearray | memoryview) -> tuple[int, int, int, bool
                     found = f"{width}x{height} with {channels} channels"
                     raise DecodeError(f"damaged JPEG: its header says {found}", stage=STAGE)
                 return height, width, channels, marker in _PROGRESSIVE, bits
-            if marker == 0xFF:  # any number of fill bytes may precede a marker
-                at += 1
-            elif marker in _NO_SIZE:
-                at += 2
+            if marker == 0xFF or marker in _NO_SIZE:
+                at = _behind_nothing(data, at)
             elif marker == 0xDA or marker == 0xD9 or marker == 0 or marker == 0xD8 or length < 2:
                 found = f"marker ff {marker:02x} at byte {at} before the size is known"
                 raise DecodeError(f"damaged JPEG: {found}", stage=STAGE)
@@ -186,6 +185,8 @@ def check_scans(data: bytes | bytearray | memoryview, pixels: int, channels: int
         DecodeError: it has more than 64 scans, and they go over more than 2**32 pixels together.
     """
     segments = _jpeg_segments(data)
+    if len(segments) == _MOST_STEPS:
+        raise DecodeError(f"damaged JPEG: no scan within its first {_MOST_STEPS} segments", stage=STAGE)
     if not segments or segments[-1][0] != 0xDA:
         return
     _, start, at = segments[-1]
@@ -247,7 +248,7 @@ def _jpeg_segments(data: bytes | bytearray | memoryview) -> list[tuple[int, int,
                 at = found.start()
                 continue
             if marker == 0xFF or marker in _NO_SIZE:
-                at += 1 if marker == 0xFF else 2
+                at = _behind_nothing(data, at)
                 continue
             if length < 2 or marker == 0xD9:
                 break
@@ -258,6 +259,13 @@ def _jpeg_segments(data: bytes | bytearray | memoryview) -> list[tuple[int, int,
     except struct.error:  # cut: whatever is left holds no further segment
         return out
     return out
+
+
+def _behind_nothing(data: bytes | bytearray | memoryview, at: int) -> int:
+    """Where the next segment begins: any number of fill bytes and of markers without a segment may precede it."""
+    found = _NOTHING.match(data, at)
+    end = at if found is None else found.end()
+    return end - 1 if data[end - 1] == 0xFF else end
 
 
 def _has_end(data: bytes | bytearray | memoryview) -> bool:
@@ -342,10 +350,34 @@ def _without_gaps(data: bytes | bytearray | memoryview) -> bytearray | None:
 
 
 def _jpeg_orientation(data: bytes | bytearray | memoryview) -> int:
-    for marker, start, end in _jpeg_segments(data):
-        if marker == 0xE1 and bytes(data[start : start + 6]) == b"Exif\0\0":
-            return orientation_of(bytes(data[start + 6 : end]))
+    for start, end in _exif_blocks(data):
+        return orientation_of(bytes(data[start:end]))
     return NORMAL
+
+
+def _exif_blocks(data: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
+    """(start, end) of the EXIF blocks of a JPEG, behind their prefix."""
+    return [
+        (start + 6, end)
+        for marker, start, end in _jpeg_segments(data)
+        if marker == 0xE1 and bytes(data[start : start + 6]) == b"Exif\0\0"
+    ]
+
+
+def with_plain_orientation(data: bytes | bytearray | memoryview) -> bytes | None:
+    """A JPEG whose orientation every decoder reads alike; None if it is one already.
+
+    The first EXIF block counts, and one that is damaged asks for nothing; some decoders look further.
+    """
+    blocks = _exif_blocks(data)
+    if not blocks or (len(blocks) == 1 and is_plain(bytes(data[blocks[0][0] : blocks[0][1]]))):
+        return None
+    orientation = orientation_of(bytes(data[blocks[0][0] : blocks[0][1]]))
+    parts, at = [bytes(data[:2]), segment_of(orientation)], 2
+    for start, end in blocks:
+        parts.append(bytes(data[at : start - 10]))
+        at = end
+    return b"".join([*parts, bytes(data[at:])])
 
 
 def _png_chunks(data: bytes | bytearray | memoryview) -> list[tuple[bytes, int, int]]:

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from operator import length_hint
 from time import perf_counter
 from typing import Any
@@ -17,6 +17,7 @@ from ..extract.forking import renew_lock
 from ..extract.waiting import LIMITS
 from ..options import Settings
 from ..plan.order import Arrival
+from ..random import mix64
 from ..threads import join
 from .base import BatchStream, Context, Element, Flow, Hole
 from .channel import Channel, Closed
@@ -82,8 +83,9 @@ class CacheFlow:
     is handed out cannot change what is kept: arrays are read-only views, those of batches copies.
 
     Attributes:
-        arrival: how the elements of the input come. Mixed ones are kept in the order of their identities, so that a
-            cache that is filled anew, by a chain that goes on, gives what this one gave.
+        arrival: how the elements of the input come. Mixed ones are kept in an order that their identities draw, so
+            that a cache that is filled anew, by a chain that goes on, gives what this one gave. It is a random order:
+            what was shuffled stays so.
     """
 
     source: Flow
@@ -135,8 +137,9 @@ class _Replaying(Iterator[Element]):
         return {"n": self._size - length_hint(self._kept), "source": Full()}
 
 
-def _identity(element: Element) -> tuple[int, int]:
-    return element[1].key, element[2]
+def _drawn(element: Element) -> tuple[int, int, int]:
+    _, stream, position = element
+    return mix64(stream.key, position), stream.key, position
 
 
 class _Filling(Filling):
@@ -191,9 +194,12 @@ class _Filling(Filling):
         """Fill the cache; not if the pass ended because somebody stops the run."""
         if self._kept is None or self._stopped.is_set():
             return
+        fixed = self._arrival is Arrival.FIXED
         if self._arrival is Arrival.MIXED:
-            self._kept.sort(key=_identity)
-        filled = Filled(self._kept, self._element, self._arrival is not Arrival.FREE)
+            self._kept.sort(key=_drawn)
+            drawn = list(map(_drawn, self._kept))
+            fixed = all(a != b for a, b in pairwise(drawn))  # two of one identity, as overlapping windows have them
+        filled = Filled(self._kept, self._element, fixed)
         with self._store.lock:
             self._store.filled.setdefault(self._key, filled)
         self._kept = None

@@ -148,7 +148,11 @@ class Begins:
 
     def snapshot(self) -> State:
         """The begins from now on, known when they are written down."""
-        return _Later(self._last, self._opened) if self._any else None
+        return _Later(self, self._last, self._opened) if self._any else None
+
+    def left(self) -> list[tuple[int, State]]:
+        """Those of the state that were not opened yet, by the number that they will have."""
+        return list(self._left.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,7 @@ class _Begin:
 
 @dataclass(frozen=True, slots=True)
 class _Later(Late):
+    begins: Begins
     last: _Begin
     opened: int
 
@@ -181,7 +186,7 @@ class _Later(Late):
         while begin is not None:
             found.append([begin.place - self.opened, begin.state])
             begin = begin.later
-        return found
+        return found + [[place - self.opened, state] for place, state in self.begins.left()]
 
 
 def choosing(state: State) -> list[Any]:

@@ -244,22 +244,22 @@ class Passes:
     def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
-        self._state = state
         self._done = 0 if state is None else number(state, "pass")
         self._seen = True if state is None else bool(below(state, "seen"))
         if 0 <= flow.count < self._done:
             raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
-        self._inner: Iterator[Element] | None = None
         self._begins = Begins(at, below(state, "begins"))
+        self._inner: Iterator[Element] | None = None
+        self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
+        if self._again:
+            self._inner = flow.source.open(at.under(flow.number, self._done - 1), below(state, "source"))
 
     def __iter__(self) -> Iterator[Iterator[Element]]:
         return self
 
     def __next__(self) -> Iterator[Element]:
-        state, self._state = self._state, None
-        if state is not None and self._done:
-            inner = below(state, "source")
-            self._inner = self._flow.source.open(self._at.under(self._flow.number, self._done - 1), inner)
+        if self._again and self._inner is not None:
+            self._again = False
             return self._noted(self._inner)
         close(self._inner)
         if self._done == self._flow.count or not self._seen or self._at.run.stopped.is_set():
@@ -279,8 +279,6 @@ class Passes:
 
     def snapshot(self) -> State:
         """Which pass it is, whether it had an element, and where its input stands."""
-        if self._state is not None:
-            return self._state
         inner = None if self._inner is None else snapshot(self._inner)
         return {"pass": self._done, "seen": self._seen, "source": inner, "begins": self._begins.snapshot()}
 
@@ -304,10 +302,15 @@ class _Concatenated:
     def __init__(self, flow: ConcatenateFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._state = state
         self._number = 0 if state is None else number(state, "input")
         self._begins = Begins(at, below(state, "begins"))
         self._inner: Iterator[Element] | None = None
+        if state is not None and below(state, "open"):
+            if self._number >= len(flow.inputs):
+                raise StateError(
+                    f"load_state_dict needs a state of {len(flow.inputs)} inputs, got one in number {self._number}"
+                )
+            self._inner = flow.inputs[self._number].open(at.under(flow.number, self._number), below(state))
         self._items = self._in_turn()
 
     def __iter__(self) -> Iterator[Element]:
@@ -319,11 +322,9 @@ class _Concatenated:
     def _in_turn(self) -> Iterator[Element]:
         inputs = self._flow.inputs
         while self._number < len(inputs):
-            state, self._state = self._state, None
-            at = self._at.under(self._flow.number, self._number)
-            if state is not None and below(state, "open"):
-                inner = self._inner = inputs[self._number].open(at, below(state))
-            else:
+            inner = self._inner
+            if inner is None:
+                at = self._at.under(self._flow.number, self._number)
                 inner = self._inner = inputs[self._number].open(at, self._begins.next())
                 self._begins.opened(inner)
             try:
@@ -335,8 +336,6 @@ class _Concatenated:
 
     def snapshot(self) -> State:
         """Which input it is, and where that stands."""
-        if self._state is not None:
-            return self._state
         opened = self._inner is not None
         source = snapshot(self._inner) if opened else None
         return {"input": self._number, "open": opened, "source": source, "begins": self._begins.snapshot()}

@@ -80,9 +80,13 @@ class _FlatMapped:
         self._flow = flow
         self._at = at
         self._tape = Tape(flow.source, at, below(state, "outer"))
-        self._resumed: Any = None if state is None or not below(state, "open") else (below(state, "inner"),)
         self._begins = Begins(at, below(state, "begins"))
         self._opened: Any = None
+        if state is not None and below(state, "open"):
+            begin = self._tape.count
+            outer = chosen(self._tape.items, [begin], begin, begin + 1, at).get(begin)
+            if outer is not None:  # else it was stopped
+                self._opened = open_inner(flow.inner, at, outer, below(state, "inner"))
         self._items = self._elements()
 
     def __iter__(self) -> Iterator[Element]:
@@ -95,11 +99,12 @@ class _FlatMapped:
         tape, at = self._tape, self._at
         watch, empty = Watch(self._flow.where), 0
         try:
-            for element in tape.items:
-                resumed, self._resumed = self._resumed, None
-                if resumed is not None:
-                    opened = self._opened = open_inner(self._flow.inner, at, element, resumed[0])
-                else:
+            while True:
+                opened = self._opened
+                if opened is None:
+                    element = next(tape.items, None)
+                    if element is None:
+                        return
                     opened = self._opened = open_inner(self._flow.inner, at, element, self._begins.next())
                     self._begins.opened(opened)
                 items = iter(opened)
@@ -124,12 +129,9 @@ class _FlatMapped:
 
     def snapshot(self) -> State:
         """The place of the outer element in hand, and where its dataset stands."""
-        resumed = self._resumed
-        if self._opened is not None:
-            outer, inner = self._tape.state(self._tape.count - 1), snapshot(self._opened)
-        else:
-            outer, inner = self._tape.state(), None if resumed is None else resumed[0]
-        opened = self._opened is not None or resumed is not None
+        opened = self._opened is not None
+        outer = self._tape.state(self._tape.count - 1 if opened else None)
+        inner = snapshot(self._opened) if opened else None
         return {"outer": outer, "open": opened, "inner": inner, "begins": self._begins.snapshot()}
 
     def close(self) -> None:

@@ -2,9 +2,9 @@
 
 Two decoders never agree about every damaged byte, so one of them judges: the host's, which the NumPy executor uses. A
 graph takes encoded images alone; what the host has decoded enters as a BMP, which any decoder reads and none changes.
-Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; a TIFF,
-which has no checksum and which DALI delivers whatever has become of it, is decoded by the host at once; and a WebP
-loses what follows its frame, which DALI may take for pixels.
+Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; what
+decoders read in several ways, TIFFs for example, is decoded by the host at once; and of others the doubtful part is
+taken away, what follows the frame of a WebP, or an EXIF block that is damaged or not the only one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DataError, DecodeError
-from ..extract.containers import without_tail
+from ..extract.containers import read_in_several_ways, without_tail
 from ..extract.decode import as_bmp
-from ..extract.headers import read_header
+from ..extract.headers import with_plain_orientation
 from ..graph import Apply, Const
 from ..log import logger
 from ..op import Array
@@ -55,15 +55,20 @@ class HostDecoder:
     def ready(self, n: int, rows: Sequence[Any] | Array, causes: dict[int, DataError]) -> Sequence[Any] | Array:
         """The images of input `n` as DALI gets them. Adds those that the host cannot decode to `causes`, by row."""
         reading = self.readings.get(n)
-        # Photographs are JPEGs, and all that is asked of one is its first byte.
-        odd = [i for i, row in enumerate(rows) if len(row) and row[0] != 0xFF] if reading is not None else []
-        if reading is None or not odd:
+        if reading is None:
+            return rows
+        # Photographs are JPEGs, and all that is asked of one that is not turned is its first byte.
+        turned = reading.exif_orientation
+        odd = [i for i, row in enumerate(rows) if len(row) and (turned or row[0] != 0xFF)]
+        if not odd:
             return rows
         out = list(rows)
         waiting = []
         for i in odd:
             try:
-                if _is_for_host(out[i], reading):
+                if out[i][0] == 0xFF:
+                    out[i] = with_plain_orientation(out[i]) or out[i]
+                elif read_in_several_ways(out[i], reading.gray):
                     waiting.append(i)
                 elif out[i][0] == 0x52:
                     out[i] = without_tail(out[i]) or out[i]
@@ -92,7 +97,7 @@ class HostDecoder:
             return
         if self._pool is None:
             logger.info(
-                "TIFFs, and WebPs that are turned, are decoded on the host: which is bad must not depend on DALI"
+                "images that decoders read in several ways (TIFF, WebP of several parts, ...) are decoded on the host"
             )
             self._pool = DaemonPool(self._threads, "gpupipe-decode")
         futures = [self._pool.submit(as_bmp, rows[i], reading.gray, reading.exif_orientation) for i in chosen]
@@ -101,13 +106,6 @@ class HostDecoder:
                 rows[i] = future.result()
             except DecodeError as error:
                 causes[i] = error
-
-
-def _is_for_host(data: Any, reading: Reading) -> bool:
-    """Whether an image that is no JPEG is decoded by the host at once: a TIFF, or a WebP that its EXIF block turns."""
-    if data[0] == 0x52:
-        return reading.exif_orientation and read_header(data, orientation=True).orientation != 1
-    return data[0] in (0x49, 0x4D)
 
 
 def _readings(program: Program) -> dict[int, Reading]:

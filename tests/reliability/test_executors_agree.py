@@ -500,6 +500,9 @@ ENDLESS = {
     "progressive, just too many": with_scans(large(True), 64),
     "baseline": in_three(large(False, True), 3000),
     "more than bytes follow the end": with_scans(large(True), 4000) + b"more",
+    "behind fill bytes": (
+        lambda data: data[: data.index(b"\xff\xc4")] + b"\xff" * 100_001 + data[data.index(b"\xff\xc4") :]
+    )(with_scans(large(True), 4000)),
     "behind bytes that are nothing": (
         lambda data: data[: data.index(b"\xff\xc4")] + b"nothing" + data[data.index(b"\xff\xc4") :]
     )(with_scans(large(True), 4000)),

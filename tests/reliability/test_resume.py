@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import Counter
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -342,17 +344,18 @@ ANY_ORDER: dict[str, Any] = {
 }
 
 
+def rows(elements: list[Any]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for _, leaves in elements:
+        dtype, _, data = leaves[0]
+        found.update(np.frombuffer(data, dtype).ravel().tolist())
+    return found
+
+
 @pytest.mark.parametrize("on_error", ["raise", "replace"])
 @pytest.mark.parametrize("name", ANY_ORDER)
 def test_nothing_is_lost_where_any_order_will_do(name: str, on_error: Any) -> None:
     build = with_options(ANY_ORDER[name], on_error=on_error)
-
-    def rows(elements: list[Any]) -> Counter[int]:
-        found: Counter[int] = Counter()
-        for _, leaves in elements:
-            dtype, _, data = leaves[0]
-            found.update(np.frombuffer(data, dtype).ravel().tolist())
-        return found
 
     with iter(build()) as items:
         whole = taken(items)
@@ -402,6 +405,14 @@ def test_a_memory_cache_whose_elements_depend_on_the_order_is_refused() -> None:
         assert len(taken(items)) == 5
 
 
+def test_a_memory_cache_of_elements_with_one_identity_is_refused() -> None:
+    windows = run(9).window(3, shift=1, drop_remainder=True).flat_map(lambda w: w)
+    with iter(mixed_up(windows).cache().repeat(2)) as items:
+        taken(items, 22)
+        with pytest.raises(gp.StateError, match="what a memory cache holds"):
+            items.state_dict()
+
+
 def test_a_memory_cache_that_goes_on_gives_what_it_gave() -> None:
     def build() -> Any:
         return mixed_up(run(30)).cache().repeat(3)
@@ -415,3 +426,46 @@ def test_a_memory_cache_that_goes_on_gives_what_it_gave() -> None:
     with iter(build()) as items:
         items.load_state_dict(state)
         assert taken(items) == [*second[10:], *third]
+
+
+def test_a_cache_of_what_was_shuffled_stays_shuffled() -> None:
+    with iter(mixed_up(run(100)).shuffle(100, seed=1).cache().repeat(3)) as items:
+        first, second, third = ([int(x) for x in islice(items, 100)] for _ in range(3))
+    assert sorted(first) == sorted(second) == list(range(100))
+    assert second == third
+    # Neighbours that follow one another: 99 of 99 in order, 1 of 99 on average in a random one.
+    assert sum(b - a == 1 for a, b in pairwise(second)) < 10
+
+
+def jittered(ds: Any) -> Any:
+    def waits(x: Any) -> Any:
+        time.sleep(random.random() * 0.002)
+        return np.asarray(x) + 0
+
+    return ds.map(waits, num_parallel_calls=3, deterministic=False)
+
+
+SEVERAL: dict[str, Any] = {
+    "repeat": lambda: jittered(run(12)).repeat(2).shuffle(5),
+    "concatenate": lambda: run(3).concatenate(jittered(run(12))).concatenate(run(5)).shuffle(5),
+    "flat_map": lambda: run(3).flat_map(lambda x: jittered(run(8))).shuffle(5),
+    "interleave": lambda: run(3).interleave(lambda x: jittered(run(8)), cycle_length=2).shuffle(5),
+    "shuffle": lambda: jittered(run(12)).shuffle(3).repeat(2).shuffle(5),
+    "cache": lambda: jittered(run(12)).cache().repeat(2).shuffle(5),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_nothing_is_lost_over_several_states(name: str) -> None:
+    with iter(SEVERAL[name]()) as items:
+        whole = rows(taken(items))
+    for trial in range(8):
+        got: list[Any] = []
+        state: Any = None
+        for count in (2, 3 + trial % 2, None):
+            with iter(SEVERAL[name]()) as items:
+                if state is not None:
+                    items.load_state_dict(state)
+                got += taken(items) if count is None else taken(items, count)
+                state = json.loads(json.dumps(items.state_dict())) if count is not None else None
+        assert rows(got) == whole
