@@ -110,8 +110,9 @@ def without_ancillary(data: Encoded) -> bytes:
 def read_in_several_ways(data: Encoded, gray: bool) -> bool:
     """Whether decoders make different pixels of an image that passed its check, though nothing is damaged.
 
-    A TIFF, which has no checksum; a WebP of several parts; a BMP in runs, which may end early or wrap; a PNG that is
-    animated, and one of colours with a gamma if gray is wanted: some compute it in linear light.
+    A TIFF, which has no checksum; a WebP of several parts; a BMP in runs, which may end early or wrap, and one with a
+    short palette; a PNG that is animated, and one of colours with a gamma if gray is wanted: some compute it in linear
+    light.
 
     Args:
         data: the encoded image.
@@ -123,7 +124,11 @@ def read_in_several_ways(data: Encoded, gray: bool) -> bool:
         case 0x52:
             return bytes(data[12:16]) == b"VP8X"
         case 0x42:
-            return struct.unpack_from("<I", data, 14)[0] != 12 and data[30] == 1
+            (size,) = struct.unpack_from("<I", data, 14)
+            if size == 12:
+                return False
+            bits, (colours,) = data[28], struct.unpack_from("<I", data, 46)
+            return data[30] == 1 or (bits <= 8 and 0 < colours < 1 << bits)
         case 0x89:
             wanted = _PNG_GAMMA if gray and data[25] & 2 else _PNG_FRAMES
             at = 8

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.containers import has_all_rows, without_ancillary, without_orientation
+from gpupipe.extract.exif import NORMAL, segment_of
 from gpupipe.extract.headers import (
     ImageHeader,
     check_complete,
@@ -32,7 +33,7 @@ from gpupipe.extract.headers import (
 )
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["as_bmp", "decode", "upright"]
+__all__ = ["as_plain", "decode", "upright"]
 
 Array = npt.NDArray[Any]
 Encoded = bytes | bytearray | memoryview
@@ -72,25 +73,26 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
             f"an image may have {MOST_PIXELS.get()} pixels (Options.max_pixels), got {header.height}x{header.width}"
         )
     check_decodable(header.format, header.bits)
-    stored = (_GRAY, _RGB, _CMYK) if channels in (0, _RGB) else (_GRAY, _RGB)
-    turbo = _turbo() if header.format == "jpeg" and header.channels in stored and channels != 4 else None
+    turbo = _turbo() if header.format == "jpeg" and header.channels in (_GRAY, _RGB, _CMYK) and channels != 4 else None
     if turbo is None:
         image = _pillow(data, header, channels)
     elif header.channels == _CMYK:
         image = _without_black(_jpeg(turbo, data, header, "CMYK"), has_adobe_marker(data))
+        image = _luma(image) if channels == _GRAY else image
     else:
         gray = channels == 1 or (channels == 0 and header.channels == 1)
         image = _jpeg(turbo, data, header, "GRAY" if gray else "RGB")
     return upright(image, header.orientation) if exif_orientation else image
 
 
-def as_bmp(data: Encoded, gray: bool, exif_orientation: bool) -> bytes:
-    """Decode an image whose header was checked, and give it to another decoder, which cannot get a BMP wrong.
+def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
+    """Decode an image whose header was checked, and give it to another decoder as a BMP, which none gets wrong.
 
     Args:
         data: the encoded image, of any known format but GIF.
         gray: make a gray BMP; else one of the colours, gray as well if the image is.
-        exif_orientation: turn the image upright as its EXIF block says.
+        exif_orientation: turn the image upright as its EXIF block says; None leaves that to the other decoder: then an
+            image that is to be turned becomes a PNG that says so.
 
     Raises:
         DecodeError: it is damaged.
@@ -99,12 +101,15 @@ def as_bmp(data: Encoded, gray: bool, exif_orientation: bool) -> bytes:
 
     token = MOST_PIXELS.set(1 << 62)  # Options.max_pixels may be above the default
     try:
-        one = gray or read_header(data).channels == _GRAY
-        image = decode(data, _GRAY if one else _RGB, exif_orientation)
+        header = read_header(data, orientation=exif_orientation is None)
+        one = gray or header.channels == _GRAY
+        image = decode(data, _GRAY if one else _RGB, bool(exif_orientation))
     finally:
         MOST_PIXELS.reset(token)
-    stream = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if one else image).save(stream, "BMP")
+    stream, how = io.BytesIO(), {}
+    if header.orientation != NORMAL:
+        how = {"exif": segment_of(header.orientation)[4:], "compress_level": 1}
+    Image.fromarray(image[:, :, 0] if one else image).save(stream, "PNG" if how else "BMP", **how)
     return stream.getvalue()
 
 
@@ -181,6 +186,12 @@ def _without_black(cmyk: Array, inverted: bool) -> Array:
     return (ink[:, :, :3] * ink[:, :, 3:] // 255).astype(np.uint8)
 
 
+def _luma(rgb: Array) -> Array:
+    """Gray of RGB by ITU-R 601-2, in Pillow's arithmetic."""
+    weights = np.array([19595, 38470, 7471], np.uint32)
+    return ((rgb @ weights + 0x8000) >> 16).astype(np.uint8)[:, :, None]
+
+
 @lru_cache(1)
 def _turbo() -> Callable[..., Array] | None:
     """Simplejpeg's decoder, None if it cannot be imported; looked for once."""
@@ -192,7 +203,7 @@ def _turbo() -> Callable[..., Array] | None:
 
 
 def _pillow(data: Encoded, header: ImageHeader, channels: int, mode: str = "") -> Array:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         return _opened(Image, data, header, channels, mode)
@@ -201,7 +212,10 @@ def _pillow(data: Encoded, header: ImageHeader, channels: int, mode: str = "") -
             # Pillow stops at a damaged chunk that no pixel needs, DALI does not.
             with contextlib.suppress(*_DAMAGED):
                 return _opened(Image, bare, header, channels, mode)
-        raise DecodeError(f"damaged {header.format}: {error}") from error
+        reason = (
+            "not one of its kind" if isinstance(error, UnidentifiedImageError) else error
+        )  # its text has an address
+        raise DecodeError(f"damaged {header.format}: {reason}") from error
 
 
 def _opened(pillow: Any, data: Encoded, header: ImageHeader, channels: int, mode: str) -> Array:

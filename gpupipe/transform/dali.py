@@ -274,19 +274,22 @@ class DaliExecutor:
         Raises:
             BatchFailed: the host refuses some of them, too, or it is not for images that the batch failed.
         """
-        if failure.causes or not self._host.readings:
+        if not self._host.readings:
             raise failure
         for later in self._flights:  # one run at a time tells which rows it fails for
             if later.outcome is None:
                 later.outcome = self._outcome(later)
-        refused = self._refused(flight.feed)
-        if not refused:  # a run that fails and then works: that is none of its images
+        causes = dict(failure.causes)  # of rows that DALI has not seen, nor those beside them
+        rest = [row for row in range(flight.feed.size) if row not in causes]
+        # The host's threads find the bad ones sooner than halving does; DALI has a say, as it has in batches without.
+        refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
+        refused = refused or self._refused(flight.feed, rest)
+        if not refused and not causes:  # a run that fails and then works: that is none of its images
             raise failure
         values: list[Any] = list(flight.feed.values)
         for n in self._host.readings:
             values[n] = list(values[n])
-        causes: dict[int, DataError] = {}
-        for row in refused:
+        for row in (*causes, *refused):  # the first of its images that is bad is the reason
             try:
                 for n in self._host.readings:
                     values[n][row] = self._host.second_opinion(n, values[n][row])
@@ -299,17 +302,17 @@ class DaliExecutor:
             failure = outputs  # for another reason than its images
         raise BatchFailed(failure.text, causes)
 
-    def _refused(self, feed: Feed) -> list[int]:
-        """The rows for which a run fails, found by halving."""
-        out, spans = [], [(0, feed.size)]
-        while spans:
-            start, stop = spans.pop()
-            if isinstance(self._outcome(self._start(feed.part(start, stop), {})), BatchFailed):
-                middle = (start + stop) // 2
-                if stop - start == 1:
-                    out.append(start)
+    def _refused(self, feed: Feed, rows: list[int]) -> list[int]:
+        """Those of some rows for which a run fails, found by halving."""
+        out, parts = [], [rows] if rows else []
+        while parts:
+            part = parts.pop()
+            if isinstance(self._outcome(self._start(feed.chosen(part), {})), BatchFailed):
+                middle = len(part) // 2
+                if middle:
+                    parts += [part[middle:], part[:middle]]
                 else:
-                    spans += [(middle, stop), (start, middle)]
+                    out += part
         return out
 
     def _check_shapes(self, shapes: list[Any]) -> None:

@@ -1,7 +1,8 @@
 """host: images that the host decodes for DALI, so that which image is bad does not depend on the executor.
 
 Two decoders never agree about every damaged byte, so one of them judges: the host's, which the NumPy executor uses. A
-graph takes encoded images alone; what the host has decoded enters as a BMP, which any decoder reads and none changes.
+graph takes encoded images alone; what the host has decoded enters as a BMP, or as a PNG if it is yet to be turned,
+which any decoder reads and none changes.
 Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; what
 decoders read in several ways, TIFFs for example, is decoded by the host at once; and of others the doubtful part is
 taken away, what follows the frame of a WebP, or an EXIF block that is damaged or not the only one.
@@ -9,21 +10,25 @@ taken away, what follows the frame of a WebP, or an EXIF block that is damaged o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DataError, DecodeError
 from ..extract.containers import read_in_several_ways, without_tail
-from ..extract.decode import as_bmp
+from ..extract.decode import as_plain
 from ..extract.headers import with_plain_orientation
 from ..graph import Apply, Const
 from ..log import logger
 from ..op import Array
 from ..threads import DaemonPool
-from .program import Program
+from .program import Feed, Program
 
 __all__ = ["HostDecoder", "Reading"]
+
+MOST_GOOD = 1024
+"""Images that are remembered as good; they are held so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +37,11 @@ class Reading:
 
     Attributes:
         gray: whether only its gray is wanted.
-        exif_orientation: whether it is turned upright.
+        exif_orientation: whether it is turned upright; None if it is in one place and is not in another.
     """
 
     gray: bool
-    exif_orientation: bool
+    exif_orientation: bool | None
 
 
 class HostDecoder:
@@ -50,6 +55,9 @@ class HostDecoder:
     def __init__(self, program: Program, threads: int) -> None:
         self._threads = threads
         self._pool: DaemonPool | None = None
+        self._said = False
+        # Images that the host decodes, by their ids: those of a batch come again as soon as its bad ones are out.
+        self._good: OrderedDict[int, Any] = OrderedDict()
         self.readings = _readings(program)
 
     def ready(self, n: int, rows: Sequence[Any] | Array, causes: dict[int, DataError]) -> Sequence[Any] | Array:
@@ -58,7 +66,7 @@ class HostDecoder:
         if reading is None:
             return rows
         # Photographs are JPEGs, and all that is asked of one that is not turned is its first byte.
-        turned = reading.exif_orientation
+        turned = reading.exif_orientation is not False
         odd = [i for i, row in enumerate(rows) if len(row) and (turned or row[0] != 0xFF)]
         if not odd:
             return rows
@@ -84,10 +92,41 @@ class HostDecoder:
             DecodeError: the host refuses it, too.
         """
         reading = self.readings[n]
-        return as_bmp(row, reading.gray, reading.exif_orientation)
+        return as_plain(row, reading.gray, reading.exif_orientation)
+
+    def refused(self, feed: Feed, rows: Sequence[int]) -> dict[int, DecodeError]:
+        """Those of some rows that the host cannot decode, by the first of their images that is bad."""
+        waiting = []
+        for row in rows:
+            images = [(n, feed.values[n][row]) for n in self.readings]
+            if not all(self._good.get(id(image)) is image for _, image in images):
+                waiting.append((row, images, self._threaded().submit(self._decodes, images)))
+        found = {}
+        for row, images, future in waiting:
+            try:
+                future.result()
+            except DecodeError as error:
+                found[row] = error
+                continue
+            for _, image in images:
+                self._good[id(image)] = image
+        while len(self._good) > MOST_GOOD:
+            self._good.popitem(last=False)
+        return found
+
+    def _decodes(self, images: Sequence[tuple[int, Any]]) -> None:
+        """Decode the images of a row, for whether that works."""
+        for n, image in images:
+            self.second_opinion(n, image)
+
+    def _threaded(self) -> DaemonPool:
+        if self._pool is None:
+            self._pool = DaemonPool(self._threads, "gpupipe-decode")
+        return self._pool
 
     def close(self) -> None:
         """End the threads."""
+        self._good.clear()
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
@@ -95,12 +134,13 @@ class HostDecoder:
     def _decode(self, rows: list[Any], chosen: list[int], reading: Reading, causes: dict[int, DataError]) -> None:
         if not chosen:
             return
-        if self._pool is None:
+        if not self._said:
+            self._said = True
             logger.info(
                 "images that decoders read in several ways (TIFF, WebP of several parts, ...) are decoded on the host"
             )
-            self._pool = DaemonPool(self._threads, "gpupipe-decode")
-        futures = [self._pool.submit(as_bmp, rows[i], reading.gray, reading.exif_orientation) for i in chosen]
+        pool = self._threaded()
+        futures = [pool.submit(as_plain, rows[i], reading.gray, reading.exif_orientation) for i in chosen]
         for i, future in zip(chosen, futures, strict=True):
             try:
                 rows[i] = future.result()
@@ -109,13 +149,13 @@ class HostDecoder:
 
 
 def _readings(program: Program) -> dict[int, Reading]:
-    """How each input is decoded. One that is turned here and not there has none: DALI alone decodes it."""
+    """How each input is decoded."""
     calls = [value for value in program.values if isinstance(value, Apply) and value.op.decodes]
     out = {}
     for n, value in enumerate(program.inputs):
         ops: list[Any] = [call.op for call in calls if call.x[0] is value]
         ways = {bool(getattr(op, "exif_orientation", False)) for op in ops}
-        if len(ways) == 1 and not isinstance(value, Const):
+        if ops and not isinstance(value, Const):
             gray = all(getattr(getattr(op, "decoder", op), "channels", 3) == 1 for op in ops)
-            out[n] = Reading(gray, ways.pop())
+            out[n] = Reading(gray, ways.pop() if len(ways) == 1 else None)
     return out

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..errors import DataError
 from ..evaluate import BatchValues, boundary
 from ..graph import Value, digest_of
@@ -54,6 +56,16 @@ class Feed:
     def part(self, start: int, stop: int) -> Feed:
         """Rows start..stop as a feed of their own."""
         return Feed(stop - start, tuple(value[start:stop] for value in self.values))
+
+    def chosen(self, rows: Sequence[int]) -> Feed:
+        """Some rows as a feed of their own."""
+        return Feed(
+            len(rows),
+            tuple(
+                value[list(rows)] if isinstance(value, np.ndarray) else [value[row] for row in rows]
+                for value in self.values
+            ),
+        )
 
 
 class BatchFailed(Exception):

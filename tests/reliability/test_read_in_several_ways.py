@@ -66,6 +66,13 @@ def in_runs(body: bytes) -> bytes:
     return b"BM" + struct.pack("<IHHI", begin + len(body), 0, 0, begin) + info + palette + body
 
 
+def changed_bmp(colours: int) -> bytes:
+    """A gray BMP whose palette says that it has fewer colours than its pixels use."""
+    data = bytearray(encoded("BMP", Image.new("L", (8, 8), 200)))
+    data[46:50] = data[50:54] = struct.pack("<I", colours)
+    return bytes(data)
+
+
 LOSSLESS = encoded("WEBP", lossless=True)
 FRAME = b"VP8L", LOSSLESS[20 : 20 + struct.unpack("<I", LOSSLESS[16:20])[0]]
 PART = chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 12, 16, 0, 0, 1, 10, 0, 1))
@@ -84,6 +91,7 @@ FILES: dict[str, bytes] = {
     "BMP whose runs end early": in_runs(b"\x08\x50\0\0\0\1"),
     "BMP with short rows": in_runs(b"\0\0".join([b"\3\7"] * 8) + b"\0\1"),
     "BMP with a run beyond its row": in_runs(b"\x0f\x50\0\0" * 8 + b"\0\1"),
+    "BMP with a short palette": changed_bmp(1),
     "JPEG upright": JPEG[:2] + segment_of(6) + JPEG[2:],
     "JPEG with two orientations": JPEG[:2] + segment_of(6) + segment_of(3) + JPEG[2:],
     "JPEG with an orientation that there is not": JPEG[:2] + segment_of(9) + segment_of(6) + JPEG[2:],
@@ -140,3 +148,134 @@ def test_segments_without_end_are_refused_where_scans_are_counted() -> None:
 
     with pytest.raises(DecodeError, match="no scan within its first 100000 segments"):
         check_scans(data, 1 << 30, 3, progressive=True)
+
+
+def photograph(seed: int, kind: str = "JPEG", **how: Any) -> bytes:
+    blocks = np.random.default_rng(seed).integers(0, 256, (4, 5, 3))
+    return encoded(kind, Image.fromarray(np.kron(blocks, np.ones((4, 4, 1))).astype(np.uint8)), **how)
+
+
+def without_tables(seed: int) -> bytes:
+    """A JPEG that only its decoder finds bad."""
+    data = photograph(seed)
+    while (at := data.find(b"\xff\xdb")) >= 0:
+        data = data[:at] + data[at + 2 + int.from_bytes(data[at + 2 : at + 4], "big") :]
+    return data
+
+
+def damaged_tiff(seed: int) -> bytes:
+    """A TIFF that only its decoder finds bad."""
+    data = bytearray(photograph(seed, "TIFF", compression="tiff_lzw"))
+    with Image.open(io.BytesIO(data)) as image:
+        at = image.tag_v2[273][0]  # type: ignore[attr-defined]
+    data[at : at + 20] = bytes(20)
+    return bytes(data)
+
+
+def small(x: Any, upright: bool = False) -> Any:
+    return ops.resize(ops.decode_image(x, channels=3, exif_orientation=upright), (4, 4))
+
+
+def seen(files: list[Any], function: Any, executor: str, batch: int, on_error: Any, drop: bool) -> list[Any]:
+    """What a run over some files comes to: the sizes of its batches and its errors, in order."""
+    ds = gp.Dataset.from_tensor_slices(
+        files if isinstance(files[0], bytes) else tuple(map(list, zip(*files, strict=True)))
+    )
+    found: list[Any] = []
+    made = ds.map(function).batch(batch, drop_remainder=drop)
+    with made.with_options(on(executor, on_error=on_error)).iterator(0) as items:
+        while True:
+            try:
+                images = next(items)
+            except StopIteration:
+                break
+            except gp.DataError as error:
+                found.append((error.offset, error.reason.partition(":")[0]))
+            else:
+                found.append(len(images[0] if isinstance(images, tuple) else images))
+        records = sorted((record.offset or 0, record.reason.partition(":")[0]) for record in items.errors)
+        return [found, records, items.left_out]
+
+
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("on_error", ["skip", "raise", "replace"])
+@pytest.mark.parametrize("batch", [1, 3, 5])
+def test_bad_images_of_all_kinds_come_in_one_order(batch: int, on_error: Any, drop: bool) -> None:
+    files = [
+        without_tables(0), damaged_tiff(1), photograph(2), FILES["BMP whose runs end early"], damaged_tiff(3),
+        photograph(4, "TIFF"), photograph(5), without_tables(6), photograph(7, "PNG"), photograph(8), without_tables(9),
+    ]  # fmt: skip
+    numpy, dali = (seen(files, small, executor, batch, on_error, drop) for executor in ("numpy", "dali"))
+
+    assert numpy == dali
+    assert numpy[2] == (6 if on_error != "raise" and not drop else numpy[2])
+
+
+def test_the_first_bad_image_of_an_element_is_its_reason() -> None:
+    files = [(without_tables(0), damaged_tiff(1)), (damaged_tiff(1), without_tables(0)), (photograph(2), photograph(3))]
+    numpy, dali = (
+        seen(files, lambda a, b: (small(a), small(b)), executor, 3, "skip", False) for executor in ("numpy", "dali")
+    )
+
+    assert numpy == dali
+    assert [reason for _, reason in dali[1]] == ["damaged JPEG", "damaged tiff"]
+
+
+def test_an_image_that_is_turned_in_one_place_only_is_judged_too() -> None:
+    exif = Image.Exif()
+    exif[274] = 6
+    tiff = photograph(1, "TIFF", compression="tiff_lzw", exif=exif)
+    files = [tiff, *(tiff[:k] + bytes([tiff[k] ^ 16]) + tiff[k + 1 :] for k in range(20, len(tiff), 9))]
+    files += [
+        photograph(2, "WEBP", lossless=True, exif=exif),
+        photograph(3, exif=exif),
+        photograph(4, "PNG", exif=exif),
+    ]
+
+    def both(x: Any) -> Any:
+        return small(x), small(x, upright=True)
+
+    found = []
+    for executor in ("numpy", "dali"):
+        made = gp.Dataset.from_tensor_slices(files).map(both).batch(8)
+        with made.with_options(on(executor, on_error="skip")).iterator(0) as items:
+            batches = list(items)
+            images = [np.concatenate([np.asarray(batch[k]) for batch in batches]) for k in (0, 1)]
+            found.append((images, sorted(record.offset or 0 for record in items.errors)))
+    (numpy, bad), (dali, also_bad) = found
+
+    assert bad == also_bad
+    for a, b in zip(numpy, dali, strict=True):
+        assert np.abs(a.astype(int) - b).max() <= 1  # of resizing
+    assert not np.array_equal(*dali)
+
+
+def test_the_reason_of_a_bad_image_is_the_same_each_time() -> None:
+    tiff = photograph(1, "TIFF")
+    files = [tiff[:k] + bytes([tiff[k] ^ 255]) + tiff[k + 1 :] for k in range(8, 200, 7)] + [damaged_tiff(2)]
+    numpy, dali = ([record.reason for record in errors_of(files, executor)] for executor in ("numpy", "dali"))
+
+    assert numpy == dali
+    assert not any(" at 0x" in reason for reason in numpy)
+
+
+def errors_of(files: list[bytes], executor: str) -> Any:
+    ds = gp.Dataset.from_tensor_slices(files).map(small).batch(4)
+    with ds.with_options(on(executor, on_error="skip")).iterator(0) as items:
+        for _ in items:
+            pass
+        return sorted(items.errors, key=lambda record: record.offset or 0)
+
+
+def test_damaged_cmyk_is_gray_on_every_executor() -> None:
+    blocks = np.kron(np.random.default_rng(5).integers(0, 256, (6, 6, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+    data = encoded("JPEG", Image.fromarray(blocks).convert("CMYK"), quality=90)
+    at, rng = data.index(b"\xff\xda") + 16, np.random.default_rng(7)
+    for _ in range(30):
+        damaged = bytearray(data)
+        for place in rng.integers(at, len(data) - 2, 3):
+            damaged[place] ^= 1 << int(rng.integers(8))
+        numpy, dali = (delivered(bytes(damaged), executor, 1, False) for executor in ("numpy", "dali"))
+        assert (numpy is None) == (dali is None)
+        if numpy is not None and dali is not None:
+            assert np.abs(numpy.astype(int) - dali).max() <= 1  # of rounding gray
