@@ -20,7 +20,7 @@ from .arithmetic import Arithmetic
 from .candidate import call_site, decide, generator_states, mistake_of, name_of
 from .eager import run
 from .errors import PlanError, PlanTypeError, SpecError, TraceError
-from .graph import Apply, Const, Draw, Input, Item, Value
+from .graph import Apply, Const, Draw, Input, Item, Value, digest_of
 from .log import logger
 from .op import Arg, Op
 from .spec import Structure, TensorSpec, as_leaf, flatten
@@ -412,22 +412,12 @@ def trace(
     kind = "ops" if force else decide(fn)
     if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
         return None
-    active = Trace(dict(counts), depth)
-    symbols = structure.unflatten([Symbol(Input(i, spec), batched, active) for i, spec in enumerate(specs)])
-    before = generator_states(fn)
-    token = _ACTIVE.set(active)
-    failure: Exception | None = None
-    result: Any = None
-    try:
-        result = call_with(fn, symbols)
-    except PlanError as error:
-        if kind == "ops" and not isinstance(error, TraceError):
-            raise
-        failure = error
-    except Exception as error:
-        failure = error
-    finally:
-        _ACTIVE.reset(token)
+
+    def attempt() -> _Attempt:
+        return _attempt(fn, structure, specs, batched, Trace(dict(counts), depth), raises=kind == "ops")
+
+    first = attempt()
+    active, failure = first.active, first.failure
     mistake = None if failure is None or active.refusals else mistake_of(failure, who)
     if mistake is not None:
         raise mistake from failure
@@ -439,20 +429,86 @@ def trace(
             reason = active.refusals[0] if active.refusals else repr(failure)
             logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
         return None
-    if generator_states(fn) != before:
+    if first.result is None:
+        raise PlanTypeError(f"{who} needs a function that returns an element, got None from {name_of(fn)}")
+    traced = finish(first.result, active, batched)
+    if first.moved and not _steady(traced, attempt, batched):
         raise TraceError(
             f"{name_of(fn)} draws from a random generator while it is traced: the number would be the same for every "
             f"element; use a random op, or {who}(fn, traced=False)"
         )
-    if result is None:
-        raise PlanTypeError(f"{who} needs a function that returns an element, got None from {name_of(fn)}")
-    traced = finish(result, active, batched)
     if traced is None and kind == "ops":
         logger.warning(
             "%s runs as ordinary Python: it returns a list, or a constant beside batches, which is no part of a graph",
             name_of(fn),
         )
     return traced
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One call of a function with symbols.
+
+    Attributes:
+        active: what it recorded.
+        result: of the call.
+        failure: what it raised.
+        moved: a random generator that it may draw from has moved meanwhile.
+    """
+
+    active: Trace
+    result: Any
+    failure: Exception | None
+    moved: bool
+
+
+def _attempt(
+    fn: Callable[..., Any],
+    structure: Structure,
+    specs: Sequence[TensorSpec],
+    batched: bool,
+    active: Trace,
+    raises: bool,
+) -> _Attempt:
+    symbols = structure.unflatten([Symbol(Input(i, spec), batched, active) for i, spec in enumerate(specs)])
+    before = generator_states(fn)
+    token = _ACTIVE.set(active)
+    failure: Exception | None = None
+    result: Any = None
+    try:
+        result = call_with(fn, symbols)
+    except PlanError as error:
+        if raises and not isinstance(error, TraceError):
+            raise
+        failure = error
+    except Exception as error:
+        failure = error
+    finally:
+        _ACTIVE.reset(token)
+    return _Attempt(active, result, failure, generator_states(fn) != before)
+
+
+_ATTEMPTS = 16
+"""A function that tosses one coin a call makes the same graph so often once in 65,536 times."""
+
+
+def _steady(traced: Traced | None, attempt: Callable[[], _Attempt], batched: bool) -> bool:
+    """Whether it was somebody else, another thread, who drew while a function was traced.
+
+    It was if the function can be called without a draw, or makes the same graph each time.
+    """
+    for _ in range(_ATTEMPTS):
+        again = attempt()
+        if again.failure is not None or again.active.refusals or again.result is None:
+            return False
+        if not again.moved:
+            return True
+        other = finish(again.result, again.active, batched)
+        if (other is None) != (traced is None):
+            return False
+        if other is not None and traced is not None and digest_of(other.outputs) != digest_of(traced.outputs):
+            return False
+    return True
 
 
 def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:

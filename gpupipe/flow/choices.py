@@ -110,7 +110,7 @@ class Begins:
         self._size = 0
         self._opened = 0
         self._left: dict[int, State] = {}
-        self._last = _Begin(0, None)
+        self._last = _Begin()
         for entry in () if state is None else state:
             place, begin = entry
             self._left[as_number(place, "begins")] = begin
@@ -125,9 +125,9 @@ class Begins:
             state = snapshot(inner)
             found = choosing(state)
             if found:
-                begin = _Begin(self._opened, state)
-                self._last.later = begin
-                self._last = begin
+                last = self._last
+                last.place, last.state = self._opened, state
+                self._last = last.later = _Begin()
                 self._bound([weakref.ref(one) for one in found if isinstance(one, Choices)])
         self._opened += 1
 
@@ -164,13 +164,13 @@ class Full(Late):
 
 
 class _Begin:
-    """What was opened as number `place`; the others know the next one, and nobody the one before."""
+    """What was opened as number `place`; empty until it is. Each knows the next one, and nobody the one before."""
 
     __slots__ = ("later", "place", "state")
 
-    def __init__(self, place: int, state: State) -> None:
-        self.place = place
-        self.state = state
+    def __init__(self) -> None:
+        self.place = 0
+        self.state: State = None
         self.later: _Begin | None = None
 
 
@@ -182,8 +182,8 @@ class _Later(Late):
 
     def json(self) -> Any:
         found = []
-        begin = self.last.later
-        while begin is not None:
+        begin = self.last
+        while begin.later is not None:
             found.append([begin.place - self.opened, begin.state])
             begin = begin.later
         return found + [[place - self.opened, state] for place, state in self.begins.left()]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DataError, GpupipeError, MissingFileError, shown_name
+from ..errors import DataError, GpupipeError, MissingFileError, StateError, shown_name
 from ..evaluate import is_image
 from ..extract.element_json import (
     Malformed,
@@ -39,6 +39,7 @@ from ..log import logger
 from ..options import Settings
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
+from ..plan.order import Arrival
 from ..plan.portable import Portable, portable
 from ..plan.steps import Map
 from ..random import LAW, hash64, mix64
@@ -320,11 +321,13 @@ class FileCacheFlow:
         source: the input; None where there is a file and the input was not lowered.
         store: where the files are.
         element: the type of the elements.
+        arrival: how those of the input come.
     """
 
     source: Flow | None
     store: FileStore
     element: ElementType
+    arrival: Arrival = Arrival.FIXED
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         path = self._whole(at.run.settings)
@@ -366,6 +369,7 @@ class _Filling(Filling):
     def __init__(self, source: Flow, flow: FileCacheFlow, at: Context, state: State = None) -> None:
         self._store = flow.store
         self._path = flow.store.file(at.run.settings)
+        self._arrival = flow.arrival
         self._writer: ElementsWriter | None = None
         try:
             if below(state) is None:
@@ -376,6 +380,15 @@ class _Filling(Filling):
             self._give_up(error)
         self._forget = at.run.on_close(self._closed)
         super().__init__(source, at, state)
+
+    def refill(self, given: int, at: Context) -> None:
+        """The same, unless the file that is not here any more has its own order."""
+        if self._arrival is not Arrival.FIXED:
+            raise StateError(
+                f"load_state_dict needs {shown_name(self._path)}, which {self._store.method} filled as elements were "
+                f"ready, got none: reading the input anew gives another order; copy the file here, or begin anew"
+            )
+        super().refill(given, at)
 
     def add(self, element: Element) -> None:
         if self._writer is not None:

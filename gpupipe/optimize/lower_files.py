@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..flow.disk import FileCacheFlow, FileStore, SavedFilesFlow, SavedFlow
 from ..flow.files import FixedRecordsFlow, LinesFlow
 from ..plan.files import FileCache, FixedRecords, Lines, Saved, SavedFiles
+from ..plan.order import arrival
 from .pending import Pending
 from .registry import lowers
 
@@ -49,7 +50,8 @@ def file_cache(lowerer: Lowerer, node: FileCache) -> Pending:
     if id(node.source) not in lowerer.done:  # there was a file when it was asked whether the input is needed
         lowerer.run(node.source)
     source = lowerer.placer.place(lowerer.done[id(node.source)], label=node.method)
-    flow = FileCacheFlow(source.flow, store, source.element)
+    comes = arrival(node.source, lowerer.settings.deterministic)
+    flow = FileCacheFlow(source.flow, store, source.element, comes)
     steps = (*source.steps, f"{node.method} in {store.file(lowerer.settings)}")
     return Pending.columns_of(flow, source.element, steps)
 

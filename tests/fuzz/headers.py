@@ -8,6 +8,7 @@ from gpupipe.errors import DecodeError
 from gpupipe.extract import containers, headers
 from gpupipe.extract.containers import (
     has_all_rows,
+    read_in_several_ways,
     without_ancillary,
     without_orientation,
     without_tail,
@@ -19,6 +20,7 @@ from gpupipe.extract.headers import (
     check_decodable,
     first_marker_in_scan,
     read_header,
+    with_plain_orientation,
     without_header_warnings,
 )
 from tests.fuzz.bounds import lowered
@@ -86,6 +88,10 @@ def checked(data: bytes, thorough: bool) -> None:
             assert len(calm) <= len(image)
             assert calm != bytes(image)
             assert without_header_warnings(calm) is None
+        unmistaken = with_plain_orientation(image)
+        if unmistaken is not None:
+            assert header(unmistaken, True) == turned or data[0] & LOW  # there are more segments than may be
+            assert with_plain_orientation(unmistaken) is None or data[0] & LOW
         cut = first_marker_in_scan(image, plain.channels)
         if cut is not None:
             after = bytes(image[cut:]).lstrip(b"\xff")[:1]
@@ -99,6 +105,7 @@ def checked(data: bytes, thorough: bool) -> None:
 
 def parts(image: bytes | bytearray | memoryview, plain: ImageHeader) -> None:
     """Take apart an image that is whole."""
+    assert read_in_several_ways(image, True) >= read_in_several_ways(image, False)
     if plain.format == "png":
         bare = without_ancillary(image)
         check_complete(bare, plain)

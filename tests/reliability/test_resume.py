@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import time
@@ -469,3 +470,31 @@ def test_nothing_is_lost_over_several_states(name: str) -> None:
                 got += taken(items) if count is None else taken(items, count)
                 state = json.loads(json.dumps(items.state_dict())) if count is not None else None
         assert rows(got) == whole
+
+
+def test_begins_that_no_state_leads_to_are_let_go() -> None:
+    with iter(mixed_up(run(3)).cache().repeat().shuffle(50)) as items:
+        for _ in range(4000):
+            next(items)
+        gc.collect()
+        assert sum(type(thing) is choices._Begin for thing in gc.get_objects()) < 400
+
+
+def test_a_file_that_was_filled_in_any_order_is_needed_to_go_on(tmp_path: Path) -> None:
+    def build() -> Any:
+        return jittered(run(12)).cache(str(tmp_path / "cache")).repeat(2)
+
+    with iter(build()) as items:
+        before = taken(items, 18)
+        state = items.state_dict()
+    with iter(build()) as items:
+        items.load_state_dict(state)
+        after = taken(items)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with iter(build()) as items:
+        items.load_state_dict(state)
+        with pytest.raises(gp.StateError, match=r"needs .*cache.*, which cache filled as elements were ready"):
+            next(items)
+
+    assert rows(before + after) == Counter(dict.fromkeys(range(12), 2))
