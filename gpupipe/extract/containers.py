@@ -45,6 +45,8 @@ _CRITICAL = frozenset((b"IHDR", b"PLTE", b"IDAT", b"IEND"))
 _PNG_FRAMES = frozenset((b"acTL",))
 _PNG_GAMMA = _PNG_FRAMES | {b"gAMA", b"sRGB", b"cHRM", b"iCCP"}
 
+_PNG_EXIF = frozenset((b"eXIf",))
+
 _BMP_HEADERS = frozenset((12, 40, 52, 56, 64, 108, 124))
 _BMP_KINDS = frozenset(((1, 0), (4, 0), (8, 0), (8, 1), (24, 0), (32, 0), (32, 3)))  # bits of a pixel and compression
 _BMP_MASKS = (0xFF0000, 0xFF00, 0xFF)  # of red, green and blue: what 32 bits are without masks
@@ -107,7 +109,7 @@ def without_ancillary(data: Encoded) -> bytes:
         at += 12 + length
 
 
-def read_in_several_ways(data: Encoded, gray: bool) -> bool:
+def read_in_several_ways(data: Encoded, gray: bool, turned: bool = False) -> bool:
     """Whether decoders make different pixels of an image that passed its check, though nothing is damaged.
 
     A TIFF, which has no checksum; a WebP of several parts; a BMP in runs, which may end early or wrap, and one with a
@@ -117,6 +119,7 @@ def read_in_several_ways(data: Encoded, gray: bool) -> bool:
     Args:
         data: the encoded image.
         gray: whether only its gray is wanted.
+        turned: whether it is turned as its EXIF block says. There are readers that a damaged one brings down.
     """
     match data[0]:
         case 0x49 | 0x4D:
@@ -131,10 +134,11 @@ def read_in_several_ways(data: Encoded, gray: bool) -> bool:
             return data[30] == 1 or (bits <= 8 and 0 < colours < 1 << bits)
         case 0x89:
             wanted = _PNG_GAMMA if gray and data[25] & 2 else _PNG_FRAMES
-            at = 8
+            wanted = wanted | _PNG_EXIF if turned else wanted
+            last, at = b"IEND" if turned else b"IDAT", 8
             while True:  # it ends, for the image passed its check
                 length, kind = _chunk(data, at)
-                if kind == b"IDAT":
+                if kind == last:
                     return False
                 if kind in wanted:
                     return True

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupipe.errors import DecodeError
 from gpupipe.extract.containers import CHECKS, FEW_SCANS, MOST_PASSED, MOST_SCANNED
-from gpupipe.extract.exif import NORMAL, is_plain, orientation_of, segment_of
+from gpupipe.extract.exif import NORMAL, orientation_of, segment_of
 
 __all__ = [
     "ImageHeader",
@@ -365,15 +365,15 @@ def _exif_blocks(data: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
 
 
 def with_plain_orientation(data: bytes | bytearray | memoryview) -> bytes | None:
-    """A JPEG whose orientation every decoder reads alike; None if it is one already.
+    """A JPEG whose EXIF holds its orientation and nothing else; None if it has no EXIF.
 
-    The first EXIF block counts, and one that is damaged asks for nothing; some decoders look further.
+    The first block counts, and one that is damaged asks for nothing. Other readers look further, and there are some
+    that a damaged block brings down.
     """
     blocks = _exif_blocks(data)
-    if not blocks or (len(blocks) == 1 and is_plain(bytes(data[blocks[0][0] : blocks[0][1]]))):
+    if not blocks:
         return None
-    orientation = orientation_of(bytes(data[blocks[0][0] : blocks[0][1]]))
-    parts, at = [bytes(data[:2]), segment_of(orientation)], 2
+    parts, at = [bytes(data[:2]), segment_of(orientation_of(bytes(data[slice(*blocks[0])])))], 2
     for start, end in blocks:
         parts.append(bytes(data[at : start - 10]))
         at = end

@@ -5,7 +5,7 @@ graph takes encoded images alone; what the host has decoded enters as a BMP, or 
 which any decoder reads and none changes.
 Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; what
 decoders read in several ways, TIFFs for example, is decoded by the host at once; and of others the doubtful part is
-taken away, what follows the frame of a WebP, or an EXIF block that is damaged or not the only one.
+taken away: what follows the frame of a WebP, and of an EXIF block all but the orientation.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HostDecoder:
             try:
                 if out[i][0] == 0xFF:
                     out[i] = with_plain_orientation(out[i]) or out[i]
-                elif read_in_several_ways(out[i], reading.gray):
+                elif read_in_several_ways(out[i], reading.gray, turned):
                     waiting.append(i)
                 elif out[i][0] == 0x52:
                     out[i] = without_tail(out[i]) or out[i]

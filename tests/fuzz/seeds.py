@@ -291,8 +291,14 @@ def odd_jpegs(exif: bytes) -> Iterator[bytes]:
     blocks = [exif, exif[:20], b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"http://ns", b"Exif\0\0XX*\0"]
     blocks.append(exif[:6] + b"II*\0\x08\0\0\0" + b"\2\0" + struct.pack("<HHIH2x", 1, 3, 1, 9) * 2)
     blocks += [b"Exif\0\0" + directory(order, tag, kind, value) for order, tag, kind, value in DIRECTORIES]
-    for block in blocks:
-        yield start + struct.pack(">BBH", 0xFF, 0xE1, 2 + len(block)) + block + sized + scan + end
+    said = [struct.pack(">BBH", 0xFF, 0xE1, 2 + len(block)) + block for block in blocks]
+    yield from (start + one + sized + scan + end for one in said)
+    yield from (start + one + said[0] + sized + scan + end for one in said)
+    empty = b"\xff\xe0\0\2"
+    yield start + empty * 7 + sized + scan + end
+    yield start + sized + empty * 7 + scan + end
+    yield from (start + sized + scan + (b"data" + scan) * 3 + end for sized in (sized, frame_of(6, 8, 1)))
+    yield start + sized + b"\xff\xff\x01\xff" * 3 + scan + b"data" + end
 
 
 DIRECTORIES = (("<", 0x0112, 3, 8), (">", 0x0112, 3, 3), (">", 0x0112, 4, 3), ("<", 0x0112, 3, 9), ("<", 0x100, 3, 5))
@@ -325,6 +331,9 @@ def odd_others(exif: bytes) -> Iterator[bytes]:
         return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + b"".join(more)
 
     yield png(30000, 30000) + chunk(b"IEND", b"")
+    rows = zlib.compress(bytes(3 * 7))
+    for kind, data in ((b"gAMA", bytes(4)), (b"acTL", bytes(8)), (b"tEXt", b"a\0b")):
+        yield png(2, 3, 8, 2, chunk(kind, data), chunk(b"IDAT", rows), chunk(b"IEND", b""))
     yield png(2, 3, 8, 3, chunk(b"eXIf", exif), chunk(b"IEND", b"")) + b"behind the end"
     yield png(2, 3, 16, 0, struct.pack(">I", 2**31) + b"IDAT")
     yield from (

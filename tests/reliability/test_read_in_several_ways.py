@@ -15,7 +15,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DecodeError
-from gpupipe.extract.exif import is_plain, segment_of
+from gpupipe.extract.exif import segment_of
 from gpupipe.extract.headers import check_scans, read_header, with_plain_orientation
 from gpupipe.transform.choose import has_dali
 from tests.chains.data import on
@@ -130,17 +130,9 @@ def test_the_first_exif_block_says_how_an_image_is_turned(name: str, turned: int
 
     assert read_header(data, orientation=True).orientation == turned
     assert read_header(plain or data, orientation=True).orientation == turned
-    assert with_plain_orientation(plain or data) is None
-    assert (plain is None) == (data.count(b"Exif") == 1)
-
-
-def test_what_leaves_doubt_about_an_orientation_is_not_plain() -> None:
-    block = segment_of(3)[10:]
-    two = block[:8] + struct.pack(">H", 2) + block[10:22] * 2 + block[22:]
-
-    assert is_plain(block) and not is_plain(two)
-    assert not is_plain(block[:20]) and not is_plain(b"XX" + block[2:]) and not is_plain(b"")
-    assert not is_plain(block[:12] + b"\0\4" + block[14:])  # a number of another type
+    assert plain is not None and plain.count(b"Exif") == 1
+    assert with_plain_orientation(plain) == plain
+    assert with_plain_orientation(JPEG) is None
 
 
 def test_segments_without_end_are_refused_where_scans_are_counted() -> None:
