@@ -151,6 +151,7 @@ class _Filling(Filling):
         self._element = flow.element
         self._kept: list[Element] | None = [] if below(state) is None else None
         self._arrival = flow.arrival
+        self._run = at.run
         self._again: _Replaying | None = None  # of a full cache, which is full again
         at.run.holds(self, "cache()")
         super().__init__(flow.source, at, state)
@@ -194,7 +195,7 @@ class _Filling(Filling):
         """Fill the cache; not if the pass ended because somebody stops the run."""
         if self._kept is None or self._stopped.is_set():
             return
-        fixed = self._arrival is Arrival.FIXED
+        fixed = self._arrival is Arrival.FIXED and self._run.surprise is None
         if self._arrival is Arrival.MIXED:
             self._kept.sort(key=_drawn)
             drawn = list(map(_drawn, self._kept))

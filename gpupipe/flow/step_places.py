@@ -28,11 +28,11 @@ from .elements import (
     counts,
 )
 from .fetch import FetchFlow
-from .filling import key_in
+from .filling import Rekey, key_in
 from .host import HostFlow
 from .interleave import FlatMapFlow, Inner, InterleaveFlow, inside
 from .known_bad import KnownBadFlow
-from .places import Access, Chosen, Parts, Picked, access, in_turn, kept, opens, passes, strided
+from .places import Access, Chosen, Made, Parts, Picked, access, in_turn, kept, opens, passes, strided
 from .prime import PrimedFlow
 from .process_map import ProcessMapFlow
 from .python_map import PythonMapFlow
@@ -98,7 +98,8 @@ def _cached(flow: CacheFlow, at: Context) -> Access:
 
 @opens(FilledFlow)
 def _filled(flow: FilledFlow, at: Context) -> Access:
-    return kept(list(flow.open(at)))
+    elements, rekey = flow.store.filled[cache_key(at.run.settings)].elements, Rekey(at.key)
+    return Made(len(elements), lambda place: rekey(elements[place]))
 
 
 class _Rekeyed(Access):

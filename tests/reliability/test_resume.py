@@ -406,6 +406,15 @@ def test_a_memory_cache_whose_elements_depend_on_the_order_is_refused() -> None:
         assert len(taken(items)) == 5
 
 
+def test_a_memory_cache_of_datasets_that_nobody_expected_is_refused() -> None:
+    ds = run(3).flat_map(called_in_any_order).cache()
+    taken(iter(ds))
+    with iter(ds) as items:
+        next(items)
+        with pytest.raises(gp.StateError, match="what a memory cache holds"):
+            items.state_dict()
+
+
 def test_a_memory_cache_of_elements_with_one_identity_is_refused() -> None:
     windows = run(9).window(3, shift=1, drop_remainder=True).flat_map(lambda w: w)
     with iter(mixed_up(windows).cache().repeat(2)) as items:
