@@ -61,6 +61,9 @@ class Buffers(Chain):
         Random ops before the cache are drawn once; those behind it differ from epoch to epoch, and in the first pass of
         each epoch draw what they would draw without the cache.
 
+        Elements that come in any order (``deterministic=False``) are kept in a file as they came. In memory they have
+        one random order from the second pass on, which a chain that goes on behind a state finds again.
+
         Args:
             filename: where the file begins; its name goes on with a hash of all that the elements depend on: the chain
                 before the cache by content, seed and options, the files it reads with their sizes and times. So another

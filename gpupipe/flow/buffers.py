@@ -224,7 +224,7 @@ class _Prefetching:
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
         at.run.holds(self._channel, f"prefetch({flow.size})")
-        self._marks = Marks(state, at.run.any_order)
+        self._marks = Marks(state)
         self._run = at.run
         self._thread = threading.Thread(
             target=_pump,
@@ -277,9 +277,8 @@ class _Prefetching:
 class Marks:
     """States of an input that a thread reads ahead, by how many elements it had given. Two threads work with it."""
 
-    def __init__(self, state: State, each: bool = False) -> None:
+    def __init__(self, state: State) -> None:
         self.opened = threading.Event()
-        self._each = each  # a mark behind every element
         first = (0, below(state, "input"), 0 if state is None else number(state, "drop"))
         self._marks: deque[tuple[int, State, int]] = deque([first])
         self.given = 0  # elements taken from the channel; one thread counts, both read
@@ -297,7 +296,7 @@ class Marks:
 
     def due(self) -> bool:
         """Whether the reading thread takes another state."""
-        return self._each or perf_counter() - self._time > SHARE * self._cost
+        return perf_counter() - self._time > SHARE * self._cost
 
     def mark(self, inner: Any, count: int) -> None:
         """Take the state of the input; it has given `count` elements here."""

@@ -47,6 +47,7 @@ from ..spec import LEAF
 from ..transform.choose import resolve_device
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
 from .buffers import cache_key
+from .choices import Full
 from .filling import Filling, key_in
 from .interleave import Inner, InterleaveFlow
 from .state import Counted, State, below, drop, number, replayed
@@ -335,7 +336,10 @@ class FileCacheFlow:
             assert self.source is not None
             return _Filling(self.source, self, at, state)
         store, numbered = self.store, None if state is None else {"n": number(state, "n")}
-        return _Reading(lambda: read_elements(path, store.compression, at, store.spoil, store.method), at, numbered)
+        fixed = self.arrival is Arrival.FIXED
+        return _Reading(
+            lambda: read_elements(path, store.compression, at, store.spoil, store.method), at, numbered, fixed
+        )
 
     def _whole(self, settings: Settings) -> str | None:
         """The file to read, None where it has to be written first."""
@@ -353,14 +357,15 @@ class FileCacheFlow:
 class _Reading(Counted):
     """The elements of a file, from a place on."""
 
-    def __init__(self, opened: Callable[[], Iterator[Element]], at: Context, state: State) -> None:
+    def __init__(self, opened: Callable[[], Iterator[Element]], at: Context, state: State, fixed: bool) -> None:
         super().__init__(opened())
+        self._fixed = fixed  # reading the input anew would give the same order
         if state is not None:
             drop(iter(self), number(state, "n"), at)
 
     def snapshot(self) -> State:
         """How many elements were given."""
-        return {**super().snapshot(), "source": None}
+        return {**super().snapshot(), "source": None if self._fixed else Full()}
 
 
 class _Filling(Filling):

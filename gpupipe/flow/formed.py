@@ -84,7 +84,6 @@ class Forming:
         self.former = make(self._known if self._bad else self.source)
         self._items = 0
         self._pause = pause
-        self._each = at.run.any_order  # elements that are made again may come in another order
         self._cost = 0.0
         self._time = perf_counter()
         self._before: State = None  # under "replace": the state of the input behind the last item, where there was one
@@ -131,7 +130,7 @@ class Forming:
         self._base, self._items, self._bad = base, items, dict(self._known.bad)
 
     def _due(self) -> bool:
-        return self._each or perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
+        return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
 
     def _take(self) -> State:
         begun = perf_counter()

@@ -112,7 +112,7 @@ def state_of(
         "in_epoch": progress.in_epoch,
         "left_out": progress.left_out,
         "noted": list(progress.noted.elements()),
-        "types": types_to_json(types),
+        "types": packed(types_to_json(types)),
         "begin_at": progress.begin_at,
         "shard": progress.shard_of(chain.plan, even),
     }
@@ -184,7 +184,7 @@ class Resume:
             uneven=isinstance(shard, dict) and shard.get("elements") is None,
         )
         plan = chain.plan if progress.begin_at is None else begun(chain.plan, progress.begin_at)
-        return cls(stand, progress, types_from_json(state.get("types")), flow, plan)
+        return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan)
 
 
 def _moves(plan: Node, state: Any) -> bool:

@@ -217,7 +217,7 @@ def sealed(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def packed(flow: State) -> State:
-    """The state of a flow; a long text of many steps or files says the same things often, and is compressed."""
+    """A part of a state; a long text of many steps, files or leaves says the same things often, and is compressed."""
     text = json.dumps(flow, separators=(",", ":"))
     if len(text) <= _PLAIN:
         return flow

@@ -43,14 +43,15 @@ def fixed_records(lowerer: Lowerer, node: FixedRecords) -> Pending:
 def file_cache(lowerer: Lowerer, node: FileCache) -> Pending:
     """The elements of the file if there is one, else of the input, which fill it."""
     store: FileStore = node.store
+    comes = arrival(node.source, lowerer.settings.deterministic)
     found = store.find(lowerer.settings)
     if found is not None:
         path, element = found
-        return Pending.columns_of(FileCacheFlow(None, store, element), element, (f"{node.method}: elements of {path}",))
+        flow = FileCacheFlow(None, store, element, comes)
+        return Pending.columns_of(flow, element, (f"{node.method}: elements of {path}",))
     if id(node.source) not in lowerer.done:  # there was a file when it was asked whether the input is needed
         lowerer.run(node.source)
     source = lowerer.placer.place(lowerer.done[id(node.source)], label=node.method)
-    comes = arrival(node.source, lowerer.settings.deterministic)
     flow = FileCacheFlow(source.flow, store, source.element, comes)
     steps = (*source.steps, f"{node.method} in {store.file(lowerer.settings)}")
     return Pending.columns_of(flow, source.element, steps)

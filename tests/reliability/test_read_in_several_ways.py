@@ -239,7 +239,8 @@ def test_an_image_that_is_turned_in_one_place_only_is_judged_too() -> None:
     assert bad == also_bad
     for a, b in zip(numpy, dali, strict=True):
         assert np.abs(a.astype(int) - b).max() <= 1  # of resizing
-    assert not np.array_equal(*dali)
+    as_stored, upright = dali
+    assert not np.array_equal(as_stored, upright)
 
 
 def test_the_reason_of_a_bad_image_is_the_same_each_time() -> None:

@@ -483,15 +483,17 @@ def test_nothing_is_lost_over_several_states(name: str) -> None:
 
 def test_begins_that_no_state_leads_to_are_let_go() -> None:
     with iter(mixed_up(run(3)).cache().repeat().shuffle(50)) as items:
-        for _ in range(4000):
+        for _ in range(40_000):
             next(items)
         gc.collect()
-        assert sum(type(thing) is choices._Begin for thing in gc.get_objects()) < 400
+        # 13,333 passes; those since the oldest of some 16 marks of the shuffle are needed.
+        assert sum(type(thing) is choices._Begin for thing in gc.get_objects()) < 5000
 
 
-def test_a_file_that_was_filled_in_any_order_is_needed_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_file_that_was_filled_in_any_order_is_needed_to_go_on(size: int, tmp_path: Path) -> None:
     def build() -> Any:
-        return jittered(run(12)).cache(str(tmp_path / "cache")).repeat(2)
+        return jittered(run(12)).cache(str(tmp_path / "cache")).repeat(2).shuffle(size)
 
     with iter(build()) as items:
         before = taken(items, 18)
