@@ -243,26 +243,15 @@ def _webp(data: Encoded) -> None:
 
 
 def without_tail(data: Encoded) -> bytes | None:
-    """A WebP that passed its check, without what follows its frame; None if nothing does, or if it is an animation.
+    """A WebP of one part that passed its check, without what follows it; None if nothing does, or if it has several.
 
     libwebp's plain decoder goes on reading there where the frame ends too early, its other one does not.
     """
-    n, at = len(data), 12
-    extended = bytes(data[12:16]) == b"VP8X"
-    if extended and data[20] & 2:
+    kind, length = struct.unpack_from("<4sI", data, 12)
+    end = 20 + length + (length & 1)
+    if kind == b"VP8X" or end == len(data):
         return None
-    while True:
-        kind, length = struct.unpack_from("<4sI", data, at)
-        at += 8 + length + (length & 1)
-        if kind in (b"VP8 ", b"VP8L"):
-            break
-    if at == n:
-        return None
-    out = bytearray(data[:at])
-    out[4:8] = (at - 8).to_bytes(4, "little")
-    if extended:
-        out[20] &= ~0x0C  # there is no EXIF and no XMP any more
-    return bytes(out)
+    return bytes(data[:4]) + (end - 8).to_bytes(4, "little") + bytes(data[8:end])
 
 
 def _webp_frame(data: Encoded, at: int, length: int, kind: bytes) -> tuple[int, int]:

@@ -27,8 +27,8 @@ from .program import Feed, Program
 
 __all__ = ["HostDecoder", "Reading"]
 
-MOST_GOOD = 1024
-"""Images that are remembered as good; they are held so long."""
+_BATCHES = 2
+"""Images of so many batches are remembered as good, and are held so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,12 @@ class HostDecoder:
     Args:
         program: says which of its inputs are images, and how they are decoded.
         threads: that decode.
+        batch_size: the largest batch.
     """
 
-    def __init__(self, program: Program, threads: int) -> None:
+    def __init__(self, program: Program, threads: int, batch_size: int) -> None:
         self._threads = threads
+        self._most_good = _BATCHES * batch_size
         self._pool: DaemonPool | None = None
         self._said = False
         # Images that the host decodes, by their ids: those of a batch come again as soon as its bad ones are out.
@@ -110,7 +112,7 @@ class HostDecoder:
                 continue
             for _, image in images:
                 self._good[id(image)] = image
-        while len(self._good) > MOST_GOOD:
+        while len(self._good) > self._most_good * len(self.readings):
             self._good.popitem(last=False)
         return found
 

@@ -177,8 +177,10 @@ def test_tables_may_precede_the_frame(marker: int) -> None:
 
 
 def test_a_file_of_fill_bytes_comes_to_an_end() -> None:
-    with pytest.raises(DecodeError, match="no size within"):
+    with pytest.raises(DecodeError, match="cut inside its header"):
         read_header(b"\xff\xd8" + b"\xff" * 2_000_000)
+    with pytest.raises(DecodeError, match="no size within"):
+        read_header(b"\xff\xd8" + b"\xff\xe0\0\2" * 200_000)
 
 
 @pytest.mark.parametrize("orientation", [False, True])

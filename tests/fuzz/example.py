@@ -149,6 +149,7 @@ def values(name: str, feature: Feature, data: bytes) -> list[Any]:
     held, lists = 0, b""
     for number, kind, part in message(data):
         if number in (1, 2, 3) and kind == 2:
+            message(part)  # each is a message, also if there are several, whose fields follow one another
             lists = lists + part if number == held else part
             held = number
     if not held:

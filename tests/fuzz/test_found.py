@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 import zlib
 from typing import Any, cast
@@ -12,9 +13,10 @@ import pytest
 from gpupipe.errors import DataError, DecodeError, ParseError
 from gpupipe.extract import framing
 from gpupipe.extract.columns import Cursor, read_column
+from gpupipe.extract.containers import without_tail
 from gpupipe.extract.element_json import Malformed
 from gpupipe.extract.example import ExampleParser, FixedLenFeature, VarLenFeature
-from gpupipe.extract.headers import first_marker_in_scan, read_header
+from gpupipe.extract.headers import check_complete, first_marker_in_scan, read_header
 from gpupipe.extract.index import Bad, walk_headers
 from gpupipe.extract.storage import LocalStorage
 from gpupipe.extract.tfrecord import RecordReader
@@ -217,3 +219,20 @@ def test_an_error_to_read_the_rest_of_a_record_has_the_place_of_that_record() ->
     error = items[-1][1]
     assert isinstance(error, DataError)
     assert error.offset == 348
+
+
+def test_a_feature_in_several_parts_is_damaged_if_one_of_them_is() -> None:
+    # Each is a message: a number that is cut at the end of the first does not go on in the second.
+    feature = field(3, b"\x0a\0\xfa") + field(3, b"\x0a\1\1")
+
+    with pytest.raises(ParseError, match="a number is cut"):
+        ExampleParser({"a": VarLenFeature("int64")}).parse(field(1, entry(b"a", feature)))
+
+
+def test_an_animation_that_does_not_say_so_is_left_as_it_is() -> None:
+    # A frame was looked for behind its end.
+    part = b"VP8X" + struct.pack("<I", 10) + bytes(10) + b"ANMF" + struct.pack("<I", 4) + bytes(4)
+    image = b"RIFF" + struct.pack("<I", 4 + len(part)) + b"WEBP" + part
+
+    check_complete(image, read_header(image))
+    assert without_tail(image) is None
