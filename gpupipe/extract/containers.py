@@ -248,7 +248,7 @@ def without_tail(data: Encoded) -> bytes | None:
     libwebp's plain decoder goes on reading there where the frame ends too early, its other one does not.
     """
     kind, length = struct.unpack_from("<4sI", data, 12)
-    end = 20 + length + (length & 1)
+    end: int = 20 + length + (length & 1)
     if kind == b"VP8X" or end == len(data):
         return None
     return bytes(data[:4]) + (end - 8).to_bytes(4, "little") + bytes(data[8:end])
