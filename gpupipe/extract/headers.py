@@ -365,19 +365,22 @@ def _exif_blocks(data: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
 
 
 def with_plain_orientation(data: bytes | bytearray | memoryview) -> bytes | None:
-    """A JPEG whose EXIF holds its orientation and nothing else; None if it has no EXIF.
+    """A JPEG whose EXIF holds its orientation and nothing else; None if it has no EXIF, or is one already.
 
     The first block counts, and one that is damaged asks for nothing. Other readers look further, and there are some
-    that a damaged block brings down.
+    that a damaged block brings down. Those that there are stay in their places, and lose their name.
     """
     blocks = _exif_blocks(data)
     if not blocks:
         return None
-    parts, at = [bytes(data[:2]), segment_of(orientation_of(bytes(data[slice(*blocks[0])])))], 2
-    for start, end in blocks:
-        parts.append(bytes(data[at : start - 10]))
-        at = end
-    return b"".join([*parts, bytes(data[at:])])
+    plain = segment_of(orientation_of(bytes(data[slice(*blocks[0])])))
+    if len(blocks) == 1 and bytes(data[2 : 2 + len(plain)]) == plain:
+        return None
+    out = bytearray(data)
+    for start, _ in blocks:
+        out[start - 6 : start] = bytes(6)
+    out[2:2] = plain
+    return bytes(out)
 
 
 def _png_chunks(data: bytes | bytearray | memoryview) -> list[tuple[bytes, int, int]]:

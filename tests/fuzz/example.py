@@ -146,11 +146,10 @@ def entries(data: bytes, features: dict[str, Feature]) -> dict[bytes, bytes]:
 
 def values(name: str, feature: Feature, data: bytes) -> list[Any]:
     """The values of a Feature message, or the default."""
-    held, lists = 0, b""
+    held, lists = 0, list[bytes]()
     for number, kind, part in message(data):
         if number in (1, 2, 3) and kind == 2:
-            message(part)  # each is a message, also if there are several, whose fields follow one another
-            lists = lists + part if number == held else part
+            lists = [*lists, part] if number == held else [part]  # several of one kind follow one another
             held = number
     if not held:
         default = feature.default_value if isinstance(feature, FixedLenFeature) else ()
@@ -160,7 +159,7 @@ def values(name: str, feature: Feature, data: bytes) -> list[Any]:
     if {1: "bytes", 2: "float32", 3: "int64"}[held] != feature.dtype:
         raise Wrong(name)
     out: list[Any] = []
-    for number, kind, part in message(lists):
+    for number, kind, part in (one for lines in lists for one in message(lines)):
         if number != 1:
             continue
         if held == 1 and kind == 2:

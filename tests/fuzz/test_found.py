@@ -16,7 +16,7 @@ from gpupipe.extract.columns import Cursor, read_column
 from gpupipe.extract.containers import without_tail
 from gpupipe.extract.element_json import Malformed
 from gpupipe.extract.example import ExampleParser, FixedLenFeature, VarLenFeature
-from gpupipe.extract.headers import check_complete, first_marker_in_scan, read_header
+from gpupipe.extract.headers import check_complete, first_marker_in_scan, read_header, with_plain_orientation
 from gpupipe.extract.index import Bad, walk_headers
 from gpupipe.extract.storage import LocalStorage
 from gpupipe.extract.tfrecord import RecordReader
@@ -236,3 +236,15 @@ def test_an_animation_that_does_not_say_so_is_left_as_it_is() -> None:
 
     check_complete(image, read_header(image))
     assert without_tail(image) is None
+
+
+def test_fill_bytes_in_front_of_exif_make_no_marker_of_what_follows() -> None:
+    # With the block cut out they made one: a segment that reached over what came next.
+    exif = b"\xff" * 9 + b"\xff\xe1\0\x08Exif\0\0"
+    image = b"\xff\xd8\xff\xc0\0\x11\x08\0\x08\0\x06\3" + bytes(9) + exif + b"FI\2" + exif + b"\xd8\1"
+
+    plain = with_plain_orientation(image)
+
+    assert plain is not None
+    assert plain.endswith(b"FI\2" + b"\xff" * 9 + b"\xff\xe1\0\x08" + bytes(6) + b"\xd8\1")
+    assert with_plain_orientation(plain) is None
