@@ -8,20 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataError
 from ..op import Array
 from ..plan.indexed import ENDLESS
-from .base import Context, Element
+from .base import BatchStream, Context, Element, Hole
 from .buffers import PaddedBatchFlow
-from .elements import close
+from .elements import Wrapped, close
 from .places import Access, Picked, access, opens
 from .stage import StageFlow
+from .state import State
 from .step_places import Through
 
 __all__ = ["Batches"]
 
 
 class Batches(Access):
-    """Batches, each made for itself. One with a bad row is a hole in its place: nothing fills it up from behind."""
+    """Batches, each made for itself. One with a bad row is a hole in its place: nothing fills it up from behind.
+
+    Under "replace" rows stand in within a batch, and one without any good row is the hole.
+    """
 
     def __init__(self, flow: Any, at: Context) -> None:
         self._flow = flow
@@ -32,15 +37,46 @@ class Batches(Access):
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         rows = self._flow.size
+        replaces = self._at.run.settings.on_error == "replace" and getattr(self._flow, "ignores", None) is None
         for block in blocks:
             for place in block.tolist():
                 chosen = np.arange(place * rows, min((place + 1) * rows, self._rows.size))
-                picked = Picked(self._rows, iter([chosen]))
+                picked = _Noting(Picked(self._rows, iter([chosen])))
                 made = replace(self._flow, source=picked, aligned=True).open(self._at)
+                empty = True
                 try:
-                    yield from made
+                    for element in made:
+                        empty = False
+                        yield element
                 finally:
                     close(made)
+                if empty and replaces and picked.rows and not self._at.run.stopped.is_set():
+                    yield _lost(picked.rows)
+
+
+class _Noting:
+    """The rows of one batch, as a flow that remembers them."""
+
+    def __init__(self, source: Picked) -> None:
+        self._source = source
+        self.rows: list[Element] = []
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        rows = self._source.open(at, state)
+        return Wrapped(self._noted(rows), rows)
+
+    def _noted(self, rows: Iterator[Element]) -> Iterator[Element]:
+        for element in rows:
+            self.rows.append((None, *element[1:]))
+            yield element
+
+
+def _lost(rows: list[Element]) -> Element:
+    """A batch whose rows are all bad. Each of them was noted."""
+    error = DataError("every row of the batch is bad").at(rows[0][1].name, rows[0][2], "batch", rows[0][1].unit)
+    hole = Hole(error)
+    hole.noted = True
+    return hole, BatchStream.of(rows), rows[0][2]
 
 
 @opens(PaddedBatchFlow)

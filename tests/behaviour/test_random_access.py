@@ -6,6 +6,7 @@ import io
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -658,3 +659,28 @@ def test_places_are_those_of_tf_data() -> None:
             tf.data.experimental.at(theirs, n)
         with pytest.raises(IndexError):
             ours[n]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_batch_by_place_whose_rows_are_all_bad_is_replaced(padded: bool) -> None:
+    def bad(x: Any) -> Any:
+        if int(x) in (0, 4, 5, 7):
+            raise ValueError("bad")
+        return np.asarray(x) + 0
+
+    ds = gp.Dataset.range(12).map(bad, traced=False)
+    batches = (ds.padded_batch(2) if padded else ds.batch(2))[::1]
+    whole = batches.with_options(gp.Options(on_error="replace"))
+
+    with iter(whole) as items:
+        found = [(batch.tolist(), items.valid.tolist()) for batch in items]
+        assert items.left_out == 4
+    assert [batch for batch, _ in found] == [[1, 1], [2, 3], [2, 3], [6, 6], [8, 9], [10, 11]]
+    assert [valid for _, valid in found][:4] == [[False, True], [True, True], [False, False], [True, False]]
+    for count in range(7):
+        with iter(whole) as items:
+            before = [batch.tolist() for batch in islice(items, count)]
+            state = items.state_dict()
+        with iter(whole) as items:
+            items.load_state_dict(state)
+            assert before + [batch.tolist() for batch in items] == [batch for batch, _ in found]
