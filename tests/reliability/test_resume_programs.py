@@ -119,7 +119,7 @@ class Chain:
             if file.is_dir():
                 shutil.rmtree(file)
             elif file.name != "bad.jsonl":
-                file.unlink()
+                file.unlink(missing_ok=True)  # a pass that is just ending removes its own
 
     def manifest(self, run: str) -> Counter[str]:
         """The bad elements that a run wrote down."""
