@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import default_rng  # loaded here: a Ctrl-C while its C modules are being loaded gets lost
 
 from gpupipe.compare.scene import KINDS, photograph
 
@@ -99,7 +100,7 @@ def take(number: int, seed: int = 0) -> tuple[Shot, Pixels]:
         The shot, and its pixels: uint8[H,W,3]{HWC}, or uint8[H,W] for a gray one.
     """
     shot = Shot.of(number)
-    pixels = photograph(np.random.default_rng((seed, number)), shot.height, shot.width, shot.label)
+    pixels = photograph(default_rng((seed, number)), shot.height, shot.width, shot.label)
     if shot.gray:
         luma = pixels @ np.array((77, 150, 29), np.uint32) >> 8  # Rec. 601 in 1/256; integers, equal on every machine
         return shot, luma.astype(np.uint8)

@@ -169,18 +169,6 @@ def test_a_wrong_argument_is_refused_before_anything_is_drawn(
     assert "drawing" not in said.err
 
 
-def interrupted(process: subprocess.Popen[str], number: signal.Signals) -> str:
-    """Send a signal until it is heard: one that arrives while Python tidies up an object is lost."""
-    for _ in range(2):
-        process.send_signal(number)
-        try:
-            return process.communicate(timeout=20)[1]
-        except subprocess.TimeoutExpired:
-            continue
-    process.kill()
-    return process.communicate()[1]
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
 @pytest.mark.parametrize("during", ["drawing", "running"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "term"])
@@ -194,7 +182,11 @@ def test_interrupting_leaves_nothing_behind(
     while not list(temporary.glob(f"gpupipe-demo-*/{wanted}")) and time.monotonic() < deadline:
         time.sleep(0.02)
 
-    said = interrupted(process, number)
+    process.send_signal(number)
+    try:
+        said = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
 
     assert process.returncode == status, said
     assert "Traceback" not in said
