@@ -1,8 +1,9 @@
 """A process that is killed: it consumes a chain, and writes down its state behind every batch.
 
-``python -m tests.reliability.consumer CHAIN DATA STATE`` prints ``begin``, then for each element its number and a
-digest of it; once its state is in place, ``state``, the bytes of it and the seconds from loading the last one to the
-first element.
+``python -m tests.reliability.consumer CHAIN DATA STATE`` prints ``begin`` and how many elements its state says were
+delivered, then for each element its number and a digest of it; once its state is in place, ``state``, the bytes of it
+and the seconds from loading the last one to the first element. It asks for each element when a line comes in, so that
+whoever kills it knows where it is; what is prepared ahead goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -125,10 +126,16 @@ def main(name: str, data: Path, place: Path) -> None:
         begun = time.perf_counter()
         if place.exists():
             items.load_state_dict(json.loads(place.read_text()))
-        print("begin", flush=True)
+        seconds = time.perf_counter() - begun
+        print("begin", items.state_dict()["delivered"], flush=True)
         first: float | None = None
-        for element in items:
-            first = time.perf_counter() - begun if first is None else first
+        while sys.stdin.readline():
+            asked = time.perf_counter()
+            try:
+                element = next(items)
+            except StopIteration:
+                break
+            first = seconds + time.perf_counter() - asked if first is None else first
             state = items.state_dict()
             print(state["delivered"], digest(element), flush=True)
             text = json.dumps(state)

@@ -11,7 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +32,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def started(name: str, data: Path, state: Path) -> Iterator[subprocess.Popen[str]]:
+def started(name: str, data: Path, state: Path, elements: int) -> Iterator[subprocess.Popen[str]]:
+    """A consumer that is asked for so many elements, and then waits."""
     command = [sys.executable, "-m", "tests.reliability.consumer", name, str(data), str(state)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
         try:
+            assert process.stdin is not None
+            process.stdin.write("\n" * elements)
+            process.stdin.flush()
             yield process
         finally:
             process.kill()
@@ -49,12 +56,20 @@ def delivered(state: Path) -> int:
     return int(json.loads(state.read_text())["delivered"]) if state.exists() else 0
 
 
-def note(line: list[str], found: dict[int, str]) -> int:
-    """Note an element that was printed; answer how many that is. The last line may be half a line."""
-    if len(line) != 2 or not line[0].isdigit() or len(line[1]) != 24:
-        return 0
-    found[int(line[0])] = line[1]
-    return 1
+@dataclass
+class Seen:
+    """What consumers printed; the last line of one that was killed may be half a line."""
+
+    found: dict[int, str] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def note(self, line: list[str]) -> None:
+        if len(line) == 2 and line[0].isdigit() and len(line[1]) == 24:
+            self.found[int(line[0])] = line[1]
+        if len(line) == 3 and line[0] == "state" and len(line[2].partition(".")[2]) == 4:
+            self.sizes.append(int(line[1]))
+            self.seconds.append(float(line[2]))
 
 
 @pytest.mark.timeout(600 if FULL else 120)
@@ -62,38 +77,40 @@ def note(line: list[str], found: dict[int, str]) -> int:
 def test_killed_and_gone_on_with(name: str, data: Path, tmp_path: Path) -> None:
     if name.startswith("DALI"):
         pytest.importorskip("nvidia.dali")
-    with started(name, data, tmp_path / "whole.json") as process:
+    with started(name, data, tmp_path / "whole.json", 1000) as process:
         whole = [line[1] for line in told(process) if line[0].isdigit()]
         assert process.wait(60) == 0
     assert len(whole) > 4
     rng = random.Random(name)
     state = tmp_path / "state.json"
-    found: dict[int, str] = {}
-    sizes, seconds = [0], [0.0]
-    for kill in range(KILLS + 1):
-        left = len(whole) - delivered(state)
-        # The first time it is killed inside its first batch; the last time not at all.
-        after = 0 if kill == 0 else left + 1 if kill == KILLS else rng.randint(0, max(1, left // 2))
+    seen, inside = Seen(), 0
+    # So many are in place when it is killed, while it makes one more: none the first time, all the last time.
+    points = [0, *sorted(rng.randint(2, len(whole) - 2) for _ in range(KILLS - 1)), len(whole)]
+    for point in points:
+        before = delivered(state)
+        inside += 0 < before < len(whole)
         # What was printed and is in no state comes once more.
-        found = {place: text for place, text in found.items() if place <= delivered(state)}
-        with started(name, data, state) as process:
-            seen = 0
+        seen.found = {place: text for place, text in seen.found.items() if place <= before}
+        with started(name, data, state, point - before + 1) as process:
             for line in told(process):
-                seen += note(line, found)
-                if line[0] == "state":
-                    sizes.append(int(line[1]))
-                    seconds.append(float(line[2]) if kill else 0.0)
-                if line[0] != "end" and seen == after:
-                    time.sleep(rng.random() * 0.02)
+                seen.note(line)
+                if line[0] == "begin":
+                    assert int(line[1]) == before
+                if line[0] != "end" and len(seen.found) >= point and point < len(whole):
+                    time.sleep(rng.random() ** 3 * 0.02)  # most often while the next one is made or written down
                     break
             process.kill()
             for line in told(process):  # what it had printed when it was killed
-                note(line, found)
+                seen.note(line)
             process.wait(60)
-    assert sorted(found) == list(range(1, len(whole) + 1))
-    stream = [found[i] for i in sorted(found)]
+    assert sorted(seen.found) == list(range(1, len(whole) + 1))
+    assert inside >= KILLS - 1, "each but the first was to leave a state in the middle"
+    stream = [seen.found[i] for i in sorted(seen.found)]
     if name in consumer.ANY_ORDER:
         assert Counter(stream) == Counter(whole)
     else:
         assert stream == whole
-    print(f"{name}: {KILLS} kills, state of {max(sizes):,} bytes at most, first element after {max(seconds):.3f} s")
+    print(
+        f"{name}: {KILLS} kills, {inside} with a state in the middle of {len(whole)}, "
+        f"state of {max(seen.sizes):,} bytes at most, first element after {max(seen.seconds):.3f} s"
+    )
