@@ -44,7 +44,7 @@ class Blocks:
         """Give a buffer that nobody looks at. Its content is whatever was in it."""
         with self._lock:
             ring = self._ring
-            for _ in range(min(len(ring), 4)):  # the oldest are the likeliest to be free; no walk over all
+            for _ in range(min(len(ring), 16)):  # the oldest are the likeliest to be free; no walk over all
                 if _IDLE >= 0 and _references(ring) == _IDLE:
                     block = ring.popleft()
                     ring.append(block)

@@ -37,6 +37,7 @@ __all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many", "refere
 _header = struct.Struct("<QI").unpack_from
 _footer = struct.Struct("<I").unpack_from
 _blocks = Blocks(1 << 20)
+_SMALL = 64 << 10  # bytes that an allocator hands out again without a page fault; a whole block would be held for them
 _AT_ONCE = 4096
 _T = TypeVar("_T")
 
@@ -114,7 +115,8 @@ def read_many(
                 size = length + FOOTER
                 # Checked before memory is taken: the file was replaced by a shorter one, or the reference is wrong.
                 storage.check(reference.path, reference.offset + HEADER, size)
-                block = memoryview(_blocks.take() if size <= _blocks.size else bytearray(max(size, left)))
+                fits = left > _SMALL and size <= _blocks.size
+                block = memoryview(_blocks.take() if fits else bytearray(max(size, left)))
                 at, end = 0, size
             readinto(reference.path, reference.offset + HEADER, block[at:end])
             payload = block[at : at + length].toreadonly()

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -22,10 +23,12 @@ from ..threads import DaemonPool
 from .bad_records import REASON, Action, BadRecords, KnownBad
 
 __all__ = [
+    "LOOKING",
     "Context",
     "Element",
     "Flow",
     "Hole",
+    "Looking",
     "Run",
     "StandIn",
     "Stream",
@@ -321,7 +324,12 @@ class Run:
         if hole.noted or self.stopped.is_set():  # what a run that ends breaks off is not bad
             return 0
         hole.noted = True
-        return 0 if REPLAYING.get() else self.bad.add(bad_record(element, verb, self.epoch), hole.known)
+        if REPLAYING.get():
+            return 0
+        looking = LOOKING.get()
+        if looking is not None and looking.keeps(element, verb):
+            return 0
+        return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
 
     def count(self, stage: str) -> Counters:
         """The counters of a stage."""
@@ -361,6 +369,45 @@ class Run:
                 stack.callback(readers.close, wait)
             for closer in closers:
                 stack.callback(closer, wait)
+
+
+class Looking:
+    """What is bad among elements that are looked at before their pass is asked for.
+
+    Another pass may be asked for instead, which meets them, too: they are noted when this one is handed out.
+
+    Args:
+        run: they are noted there.
+        most: so many are kept; where there are more, all are noted at once.
+    """
+
+    def __init__(self, run: Run, most: int) -> None:
+        self._run = run
+        self._most = most
+        self._kept: list[tuple[Element, Action]] | None = []
+
+    def keeps(self, element: Element, verb: Action) -> bool:
+        """Keep a bad element; False if it is to be noted now."""
+        if self._kept is not None:
+            self._kept.append((element, verb))
+            if len(self._kept) <= self._most:
+                return True
+            self._kept.pop()
+            self.tell()
+        return False
+
+    def tell(self) -> None:
+        """Note those that were kept, and keep none from now on."""
+        kept, self._kept = self._kept or [], None
+        for element, verb in kept:
+            element[0].noted = False
+            if verb == "raised":
+                self._run.note(element, verb)
+            else:
+                self._run.leave_out(element, verb)
+
+
+LOOKING: ContextVar[Looking | None] = ContextVar("gpupipe_looking", default=None)
 
 
 def element_keys(streams: list[Stream], positions: list[int]) -> Array:

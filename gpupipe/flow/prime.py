@@ -8,9 +8,9 @@ from itertools import chain
 from operator import length_hint
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, GpupipeError
 from ..spec import TensorSpec, spec_of
-from .base import Context, Element, Flow, Hole
+from .base import LOOKING, Context, Element, Flow, Hole, Looking
 from .elements import close
 from .state import State, drop, first_state, number, snapshot
 
@@ -35,6 +35,7 @@ class PrimedFlow:
         self._head: list[Element] = []
         self._rest: Any = None
         self._first: State = None
+        self._looking: Looking | None = None
 
     def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
         """The specs of the first good element, dimensions left open; None if there is none.
@@ -43,6 +44,18 @@ class PrimedFlow:
             DataError: so many elements failed that there may never be a good one. It is the first of their errors.
         """
         self._at = at
+        looking = self._looking = Looking(at.run, LEFT_OUT)
+        token = LOOKING.set(looking)
+        try:
+            try:
+                return self._first_good(at)
+            finally:
+                LOOKING.reset(token)
+        except GpupipeError:
+            looking.tell()
+            raise
+
+    def _first_good(self, at: Context) -> tuple[TensorSpec, ...] | None:
         self._rest = self.flow.open(at)
         self._first = first_state(self._rest, at)
         at.run.on_close(lambda wait: self._close() if wait else None)
@@ -78,6 +91,8 @@ class PrimedFlow:
         same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
         if state is None and rest is not None and same:
             self._rest, self._head = None, []
+            if self._looking is not None:
+                self._looking.tell()
             return _Primed(head, rest, self._first)
         self._close()
         if isinstance(state, dict) and "looked_at" in state:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset
+from gpupipe.flow import prime
 from tests.behaviour.model import run
 
 
@@ -120,3 +123,44 @@ def test_a_slow_function_that_fails_is_reported_at_once(monkeypatch: pytest.Monk
 
     with pytest.raises(gp.DataError, match=r"nope$"):
         next(iter(Dataset.range(10**9).map(bad)))
+
+
+def no_key_for_some(x: Any) -> int:
+    if int(x) % 5 == 2:
+        raise ValueError(f"{x} has no key")
+    return int(x) % 3
+
+
+def grouped(source: gp.Dataset) -> gp.Dataset:
+    return source.group_by_window(no_key_for_some, lambda key, window: window.batch(4), 4)
+
+
+def test_what_is_bad_in_a_pass_that_was_only_looked_at_is_noted_by_the_pass_that_is_taken() -> None:
+    groups = grouped(gp.Dataset.range(8))
+    both = groups.concatenate(groups)
+    turns = gp.Dataset.from_tensor_slices(np.array([1, 0, 0, 0, 0, 0, 0, 1], np.int64))
+    # The second input is asked for first; what was looked at is a pass of the first.
+    mixed = gp.Dataset.choose_from_datasets([both, both.take(2)], turns, stop_on_empty_dataset=False)
+
+    with iter(mixed.with_options(gp.Options(on_error="skip"))) as items:
+        for _ in items:
+            pass
+        met = [(error.key, error.offset) for error in items.errors]
+
+    assert len(met) == len(set(met)) == items.left_out == 6
+    assert Counter(offset for _, offset in met) == {2: 3, 7: 3}
+
+
+def fails(_: Any) -> int:
+    raise ValueError("no key")
+
+
+def test_bad_elements_that_hide_every_first_one_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prime, "LEFT_OUT", 50)
+    groups = gp.Dataset.counter().group_by_window(fails, lambda key, window: window.batch(4), 4)
+
+    with (
+        iter(groups.with_options(gp.Options(on_error="skip", max_bad=20))) as items,
+        pytest.raises(gp.TooManyBadError, match="21 bad elements"),
+    ):
+        next(items)

@@ -15,6 +15,7 @@ import pytest
 from gpupipe.errors import PlanError, PlanTypeError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.reference import read_many
 from gpupipe.extract.tfrecord import HeaderWalker, RecordReader, Reference, TFRecordWriter
 
 SIZES = [0, 1, 5, 12, 63, 64, 100, 1000, 5000, 0, 0, 70_000, 3, 200_000, 16, 2_500_000, 9, 1_200_000, 1_100_000, 7]
@@ -315,6 +316,26 @@ def test_blocks_are_used_again_only_when_no_view_lives() -> None:
     assert id(blocks.take()) != name
     del view
     assert name in {id(blocks.take()) for _ in range(2)}
+
+
+def test_a_free_block_is_found_behind_some_that_are_held() -> None:
+    blocks = Blocks(100, limit=3000)
+    held = [blocks.take() for _ in range(12)]
+    free = id(blocks.take())
+
+    assert id(blocks.take()) == free
+    assert len(blocks._ring) == len(held) + 1
+
+
+@pytest.mark.parametrize(("size", "most"), [(700, 2_900), (100_000, 1 << 20)])
+def test_records_that_wait_hold_little_more_than_their_bytes(tmp_path: Path, size: int, most: int) -> None:
+    path = write(tmp_path / "x", [bytes([n]) * size for n in range(4)])
+
+    views: list[Any] = read_many([Reference(path, n * (size + 16), size) for n in range(4)])
+
+    assert [bytes(view) for view in views] == [bytes([n]) * size for n in range(4)]
+    held = {id(view.obj): len(view.obj) for view in views}
+    assert sum(held.values()) <= most
 
 
 def test_blocks_that_are_held_for_ever_are_forgotten() -> None:

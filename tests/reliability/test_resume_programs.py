@@ -347,6 +347,14 @@ FOUND = {
         on_error="skip",
         walk=[(2, "go on"), (9, "go on")],
     ),
+    "what is bad in a pass that was only looked at": _found(
+        ("loaded", "gzip"),
+        ("group", 4, 4, 1, (5, 2)),
+        ("concatenate", 4),
+        ("choose", (1, 2, 2, 2, 0, 1, 0), False),
+        on_error="replace",
+        walk=[(1, "go on")],
+    ),
 }
 
 
