@@ -292,7 +292,8 @@ class ElementsReader:
                 self._note(str(error), offset, on_damage)
                 continue
             if number != expected or self._broken:
-                yield from self._lost(number - expected, offset, on_damage)
+                for lost in self._lost(number - expected, offset, on_damage):
+                    yield lost
             if kind == b"Z":
                 break
             expected = number + 1

@@ -9,9 +9,14 @@ __all__ = ["close"]
 
 
 def close(iterator: Any) -> None:
-    """Close an iterator that can be closed. A generator that runs in another thread ends when that lets go of it."""
+    """Close an iterator that can be closed. A generator that runs in another thread ends when that lets go of it.
+
+    No generator of a step says ``yield from``: CPython marks one that is closed there as running and puts its mark back
+    afterwards. Where two threads close it at once, the later of them marks what the other has freed (3.11: the process
+    is brought down). One that a user wrote may, hence the look: a mark that says running is left alone.
+    """
     closer = getattr(iterator, "close", None)
-    if closer is None:
+    if closer is None or (isinstance(iterator, GeneratorType) and iterator.gi_running):
         return
     try:
         closer()

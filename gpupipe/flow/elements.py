@@ -149,7 +149,8 @@ class SkipFlow:
                 watch.nothing(self.count - left.n)
             else:
                 yield element
-        yield from inner
+        for element in inner:
+            yield element
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,8 @@ class Passes:
             self._seen = True
             yield element
             break
-        yield from inner
+        for element in inner:
+            yield element
 
     def snapshot(self) -> State:
         """Which pass it is, whether it had an element, and where its input stands."""
@@ -328,7 +330,8 @@ class _Concatenated:
                 inner = self._inner = inputs[self._number].open(at, self._begins.next())
                 self._begins.opened(inner)
             try:
-                yield from inner
+                for element in inner:
+                    yield element
             finally:
                 close(inner)
             self._inner = None

@@ -34,7 +34,8 @@ def sifted(source: Iterator[Element], run: Run) -> Iterator[Element]:
             good = keep(element)
             if on_error == "replace":
                 last = good[0]
-                yield from (stand_in(last, hole) for hole in early)
+                for hole in early:
+                    yield stand_in(last, hole)
                 early.clear()
             yield good
         elif value.raised or on_error == "raise":

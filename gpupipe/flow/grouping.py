@@ -241,11 +241,13 @@ class _Grouped(Iterator[Element]):
             if isinstance(full, Hole):
                 yield full, stream, position
             elif full is not None:
-                yield from self._given(full[0], True)
+                for group in self._given(full[0], True):
+                    yield group
         if self._at.run.stopped.is_set():
             return
         for key in sorted(self._waiting):
-            yield from self._given(key, False)
+            for group in self._given(key, False):
+                yield group
 
     def _given(self, key: Any, full: bool) -> Iterator[Element]:
         """What a group becomes."""

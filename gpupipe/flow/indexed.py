@@ -202,7 +202,8 @@ def _begun_in_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Ite
                 known = records_of(records, inside(at, element), build=False)
             if known is not None:
                 if left < known.size:
-                    yield from known.strided(left, step)
+                    for item in known.strided(left, step):
+                        yield item
                 left += max(0, -(-(known.size - left) // step)) * step - known.size
                 continue
             items = open_inner(flow.inner, at, element)

@@ -113,7 +113,8 @@ class _FlatMapped:
                     for first in items:
                         empty = 0
                         yield first
-                        yield from items
+                        for element in items:
+                            yield element
                 finally:
                     close(opened)
                 self._opened = None

@@ -172,7 +172,8 @@ class _Zipped(Access):
             picked = [Picked(part, iter([block])) for part in self._parts]
             found = replace(self._flow, inputs=picked).open(self._at)
             try:
-                yield from found
+                for element in found:
+                    yield element
             finally:
                 close(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import io
@@ -327,6 +328,44 @@ def test_a_generator_that_runs_in_another_thread_is_left_to_it() -> None:
     assert not taker.is_alive()
     close(items)
     assert list(items) == []
+
+
+class _SlowToClose(Iterator[int]):
+    def __next__(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        time.sleep(0.05)
+
+
+def test_a_generator_that_hands_on_another_one_may_be_closed_by_two_threads() -> None:
+    """CPython 3.11 marks it as running for ever, and the garbage collector looks at what was freed."""
+
+    def hands_on() -> Iterator[int]:
+        yield from _SlowToClose()
+
+    items = hands_on()
+    next(items)
+    closers = [threading.Timer(delay, close, [items]) for delay in (0.0, 0.02)]
+    for closer in closers:
+        closer.start()
+    for closer in closers:
+        closer.join(PATIENCE)
+
+    assert not items.gi_running  # type: ignore[attr-defined]
+    close(items)
+    assert list(items) == []
+
+
+STEPS = sorted((Path(gp.__file__).parent / "flow").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", STEPS, ids=lambda path: path.stem)
+def test_no_generator_of_a_step_hands_on_another_one(path: Path) -> None:
+    """What is closed inside `yield from` is closed by the interpreter, not by `close`: see there."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+
+    assert [node.lineno for node in ast.walk(tree) if isinstance(node, ast.YieldFrom)] == []
 
 
 def test_an_error_of_what_is_closed_is_raised_whatever_its_text() -> None:
