@@ -54,9 +54,8 @@ bench: $(DEV)
 bench-gpu: $(DEV)
 	$(PY) -m benchmarks bench-gpu $(ARGS)
 
-# tests/reliability with nothing left out: long runs, every cell of a matrix. Prints what it measured. Tests that are
-# meant to take minutes are not to be looked into while they run: faulthandler reads frames that are changing, and has
-# brought the interpreter down.
+# tests/reliability with nothing left out: long runs, every cell of a matrix. Prints what it measured. No stacks are
+# printed of tests that are meant to take minutes.
 soak: $(DEV)
 	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability -s --timeout 3600 -o faulthandler_timeout=0 $(ARGS)
 

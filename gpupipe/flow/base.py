@@ -408,6 +408,7 @@ class Looking:
 
 
 LOOKING: ContextVar[Looking | None] = ContextVar("gpupipe_looking", default=None)
+"""Where the elements that are asked for now are only looked at: who keeps the bad ones."""
 
 
 def element_keys(streams: list[Stream], positions: list[int]) -> Array:
