@@ -1,8 +1,8 @@
-"""base: what every dataset is: a plan, and how often it was gone through."""
+"""base: what every dataset is: a plan, and the epochs of its loops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import arity, checked_function
@@ -14,6 +14,7 @@ from ..plan.sources import Param
 from ..plan.steps import refuse_options
 from ..spec import Compound, DatasetSpec
 from ..trace import Traced, active_trace, require_no_symbols, trace, trace_inner
+from .epochs import EpochCounter, Visits
 
 if TYPE_CHECKING:
     from .core import Dataset
@@ -31,21 +32,40 @@ def new(plan: Node) -> Dataset:
 class Chain(Compound):
     """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on."""
 
-    def __init__(self, plan: Node, passes: dict[tuple[bytes, int], int] | None = None) -> None:
+    def __init__(self, plan: Node, counter: EpochCounter | None = None, epoch: int | None = None) -> None:
         if not isinstance(plan, Node):
             raise PlanTypeError(
                 f"Dataset needs a constructor, got {type(plan).__name__}; write Dataset.from_tensor_slices(...), "
                 f"Dataset.from_generator(...) or another of them"
             )
         self.plan = plan
-        # How many iterators were started, by plan; made by the source and handed on, so that a chain that is
-        # written anew in each turn of a loop still counts its epochs.
-        self._passes = {} if passes is None else passes
+        self._counter = EpochCounter() if counter is None else counter
+        self._epoch = epoch  # of a dataset that `epoch` made
+        self._visits = Visits()
 
     def _then(self, plan: Node) -> Dataset:
         from .core import Dataset
 
-        return Dataset(plan, self._passes)
+        return Dataset(plan, self._counter, self._epoch)
+
+    def _joined(self, who: str, plan: Node, inputs: Sequence[Chain]) -> Dataset:
+        """A dataset of several inputs, this one the first."""
+        from .core import Dataset
+
+        for dataset in inputs:
+            dataset.refuse_epoch(who)
+        return Dataset(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
+
+    def refuse_epoch(self, who: str) -> None:
+        """Refuse the dataset of one epoch inside another one: all of a chain is in one epoch.
+
+        Raises:
+            PlanError: it is one.
+        """
+        if self._epoch is not None:
+            raise PlanError(
+                f"{who} needs datasets of no fixed epoch, got one of epoch({self._epoch}); put epoch() last"
+            )
 
     def _select(self, who: str, order: Order) -> Dataset:
         """The elements at some places.
@@ -91,6 +111,7 @@ class Chain(Compound):
         result, failed = trace_inner(fn, element.structure, element.specs, param, depth, self.plan.counts, who)
         if isinstance(result, Chain):
             refuse_options(who, result.plan)
+            result.refuse_epoch(who)
             return result.plan
         if failed:
             require_no_symbols(who, fn)

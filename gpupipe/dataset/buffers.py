@@ -12,7 +12,7 @@ from ..extract.patterns import is_url
 from ..options import AUTOTUNE, All
 from ..plan.files import FileCache
 from ..plan.indexed import Everything
-from ..plan.node import INFINITE, epoch_key, walk
+from ..plan.node import INFINITE, walk
 from ..plan.sources import Param
 from ..plan.steps import Cache, Prefetch, Shuffle, options_of
 from ..spec import DatasetSpec
@@ -164,7 +164,5 @@ class Buffers(Chain):
         from ..load.save import save
 
         settings = options_of(self.plan).resolve()
-        key = epoch_key(self.plan), settings.seed
-        epoch = self._passes.get(key, 0)
-        self._passes[key] = epoch + 1
+        epoch = self._counter.take(self.plan, settings) if self._epoch is None else self._epoch
         save(self.plan, settings, epoch, folder, "GZIP" if compression == "GZIP" else "", shard_func)

@@ -217,8 +217,10 @@ class Elements(Chain):
         first, second = self.plan, dataset.plan
         if isinstance(first, Concatenate) and second.number < first.number:
             # `ds = ds.concatenate(d)` in a loop is one node; its number, and so every key before, stays.
-            return self._then(Concatenate((*first.inputs, second), number=first.number))
-        return self._then(Concatenate((first, second)))
+            joined = Concatenate((*first.inputs, second), number=first.number)
+        else:
+            joined = Concatenate((first, second))
+        return self._joined("concatenate", joined, (self, dataset))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Return `transformation_func(self)`."""

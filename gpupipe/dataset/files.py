@@ -51,7 +51,7 @@ class _FileDataset(Dataset):
                 raise PlanError(f"{who} needs num_parallel_reads >= 1 or AUTOTUNE, got {reads}")
             cycle = 16 if reads == AUTOTUNE else reads
             plan = Interleave(source.plan, type(self), one, cycle=cycle, calls=reads)
-        super().__init__(plan, source._passes)
+        super().__init__(plan, source._counter, source._epoch)
 
 
 class TFRecordDataset(_FileDataset):

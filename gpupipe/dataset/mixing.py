@@ -136,7 +136,8 @@ class Mixing(Chain):
         if isinstance(weights, Chain):
             _weights_of(weights, len(given))
             inputs = tuple(dataset.plan for dataset in given)
-            return given[0]._then(SampleFrom(inputs, stop, None, weights.plan, seed, anew))
+            plan = SampleFrom(inputs, stop, None, weights.plan, seed, anew)
+            return given[0]._joined(who, plan, [*given, weights])
         shares = [1.0] * len(given) if weights is None else _shares(weights, len(given))
         drawn = [(dataset, share) for dataset, share in zip(given, shares, strict=True) if share > 0]
         if not drawn:
@@ -144,7 +145,8 @@ class Mixing(Chain):
         if len(drawn) == 1:
             return drawn[0][0]
         inputs = tuple(dataset.plan for dataset, _ in drawn)
-        return given[0]._then(SampleFrom(inputs, stop, tuple(share for _, share in drawn), None, seed, anew))
+        plan = SampleFrom(inputs, stop, tuple(share for _, share in drawn), None, seed, anew)
+        return given[0]._joined(who, plan, given)
 
     @staticmethod
     def choose_from_datasets(
@@ -173,7 +175,8 @@ class Mixing(Chain):
                     f"{who} needs choices that are one int64 each, got {describe(choice_dataset.element_spec)}"
                 )
         inputs = tuple(dataset.plan for dataset in given)
-        return given[0]._then(ChooseFrom(inputs, bool(stop_on_empty_dataset), choice_dataset.plan))
+        plan = ChooseFrom(inputs, bool(stop_on_empty_dataset), choice_dataset.plan)
+        return given[0]._joined(who, plan, [*given, choice_dataset])
 
 
 def _alike(who: str, datasets: Any) -> list[Dataset]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -10,14 +9,16 @@ from ..arguments import integer
 from ..errors import PlanError, PlanTypeError
 from ..options import Options
 from ..plan.indexed import ENDLESS, Select, Sliced, blocker, why_not
-from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, epoch_key
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.steps import WithOptions, options_of
 from ..spec import DatasetSpec
 from .base import Chain
+from .epochs import Counted
 
 if TYPE_CHECKING:
     from ..load.host import OwnedIterator
     from ..load.iterator import DatasetIterator
+    from ..load.progress import Numbers
     from ..optimize.checks import Finding
     from ..optimize.explain import Explanation
     from ..optimize.memory import MemoryReport
@@ -86,7 +87,9 @@ class Running(Chain):
     def __getitem__(self, key: SupportsIndex) -> Any: ...
 
     def __getitem__(self, key: SupportsIndex | slice) -> Any:
-        """The element that iterating over epoch 0 gives at a place; for a slice, a dataset of such elements.
+        """The element that iterating gives at a place; for a slice, a dataset of such elements.
+
+        It is that of the epoch that `epoch(n)` or the last `set_epoch(n)` says, else of epoch 0.
 
         Files of records are indexed by their headers, once. Places count bad elements too: one that is asked for
         raises its error, whatever `Options.on_error` says, and so does a batch with a bad row. One number needs all
@@ -117,9 +120,12 @@ class Running(Chain):
         from ..load.iterator import DatasetIterator
         from ..load.progress import Epochs
 
+        epoch = self._epoch
+        if epoch is None:
+            epoch = self._visits.epoch(self._counter, self.plan, count)
         order = Sliced(place % count, 1, 1)
         settings = replace(self.options().resolve(), on_error="raise")
-        with DatasetIterator(Select(self.plan, order), settings, Epochs(range(1))) as items:
+        with DatasetIterator(Select(self.plan, order), settings, Epochs(range(epoch, epoch + 1))) as items:
             for element in items:
                 return element
         raise IndexError(f"place {place} of the dataset is gone: its files have changed")
@@ -176,29 +182,48 @@ class Running(Chain):
         """An iterator over one epoch.
 
         Args:
-            epoch: what random ops and shuffles draw with. Unless set it counts the iterators that were started over the
-                same sources with an equal chain: 0 for the first loop, 1 for the second.
-        """
-        if epoch is not None and integer("iterator", "epoch", epoch) < 0:
-            raise PlanError(f"iterator needs an epoch >= 0, got {epoch}")
-        from ..load.iterator import DatasetIterator
-        from ..load.progress import Epochs
+            epoch: what random ops and shuffles draw with. Unless given, iterators over equal chains of one source are
+                counted: 0 for the first loop, 1 for the second. See `set_epoch`.
 
-        epochs = self._counted if epoch is None else Epochs(range(epoch, epoch + 1))
-        return DatasetIterator(self.plan, self.options().resolve(), epochs)
+        Raises:
+            PlanError: a negative epoch, or another one than that of `epoch(n)`.
+        """
+        from ..load.iterator import DatasetIterator
+
+        return DatasetIterator(self.plan, self.options().resolve(), self._numbered("iterator", epoch))
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """One iterator over `count` epochs, numbered from `start`."""
         if integer("epochs", "count", count) < 0 or integer("epochs", "start", start) < 0:
             raise PlanError(f"epochs needs count and start >= 0, got {count} and {start}")
+        self.refuse_epoch("epochs")
         from ..load.iterator import DatasetIterator
         from ..load.progress import Epochs
 
         return DatasetIterator(self.plan, self.options().resolve(), Epochs(range(start, start + count)))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iterator is; those after it count on from there.
+    def epoch(self, epoch: int) -> Dataset:
+        """This dataset in one epoch: every iterator over it, every `ds[i]` and `first()` draws as in that epoch.
 
+        Steps may follow; a dataset of several inputs, or one that a function of `flat_map` makes, needs inputs without.
+
+        Args:
+            epoch: a number >= 0.
+
+        Example:
+            >>> from gpupipe import Dataset
+            >>> ds = Dataset.range(9).shuffle(gp.ALL)
+            >>> [ds.epoch(3)[i] for i in range(9)] == list(ds.iterator(epoch=3))
+            True
+        """
+        from .core import Dataset
+
+        return Dataset(self.plan, self._counter, _epoch_number("epoch", epoch))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next iterator is; those after it count on from there. `ds[i]` is of that epoch.
+
+        It holds for this dataset and for all that continue it, whether they were made before or after the call.
         PyTorch's samplers have this method; loops that call it before each epoch need no other change, and one that
         starts again at epoch 30 draws what it would have drawn there. `iterator(epoch=)` says the same of one iterator.
 
@@ -209,24 +234,26 @@ class Running(Chain):
             >>> from gpupipe import Dataset
             >>> ds = Dataset.range(9).shuffle(9)
             >>> ds.set_epoch(30)
-            >>> list(ds) == list(ds.iterator(epoch=30))
+            >>> list(ds.batch(3).unbatch()) == list(ds.iterator(epoch=30))
             True
         """
-        number = integer("set_epoch", "epoch", epoch)
-        if number < 0:
-            raise PlanError(f"set_epoch needs an epoch >= 0, got {epoch}")
-        self._passes[self._pass()] = number
+        number = _epoch_number("set_epoch", epoch)
+        self.refuse_epoch("set_epoch")
+        self._counter.set(self.plan, number)
 
-    def _pass(self) -> tuple[bytes, int]:
-        """What iterators of one chain are counted by."""
-        return epoch_key(self.plan), self.options().resolve().seed
+    def _numbered(self, who: str, epoch: int | None = None) -> Numbers:
+        """Where an iterator has its epoch from."""
+        from ..load.progress import Epochs
 
-    def _counted(self, first: int | None = None) -> Iterator[int]:
-        """The number of an iterator, taken when it starts, or `first`; the next one counts on from there."""
-        key = self._pass()
-        number = self._passes.get(key, 0) if first is None else first
-        self._passes[key] = number + 1
-        yield number
+        if epoch is not None:
+            number = _epoch_number(who, epoch)
+            if self._epoch not in (None, number):
+                raise PlanError(f"{who} needs epoch {self._epoch}, that of epoch({self._epoch}), got {number}")
+        else:
+            if self._epoch is None:
+                return Counted(self._counter, self.plan, self.options().resolve())
+            number = self._epoch
+        return Epochs(range(number, number + 1))
 
     def as_numpy_iterator(self) -> OwnedIterator:
         """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
@@ -242,15 +269,27 @@ class Running(Chain):
                 )
         from ..load.host import OwnedIterator
 
-        return OwnedIterator(self.plan, self.options().resolve(), self._counted)
+        return OwnedIterator(self.plan, self.options().resolve(), self._numbered("as_numpy_iterator"))
 
     def first(self) -> Any:
-        """The first element of epoch 0. Does not count as an epoch.
+        """The first element, of the epoch that `epoch(n)` or the last `set_epoch(n)` says, else of epoch 0.
+
+        It does not count as an epoch, so it is the way to look at an element before training.
 
         Raises:
             IndexError: there is none.
         """
-        with self.iterator(epoch=0) as items:
+        epoch = self._epoch
+        if epoch is None:
+            _, epoch = self._counter.requested(self.plan) or (0, 0)
+        with self.iterator(epoch=epoch) as items:
             for element in items:
                 return element
         raise IndexError("the dataset is empty: it has no first element")
+
+
+def _epoch_number(who: str, epoch: Any) -> int:
+    number = integer(who, "epoch", epoch)
+    if number < 0:
+        raise PlanError(f"{who} needs an epoch >= 0, got {epoch}")
+    return number

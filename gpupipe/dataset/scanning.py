@@ -120,7 +120,7 @@ class Scanning(Chain):
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)
-        with HostIterator(self.plan, chain.options().resolve(), chain._counted) as items:
+        with HostIterator(self.plan, chain.options().resolve(), chain._numbered("reduce")) as items:
             for i, element in enumerate(items):
                 try:
                     value = reduce_func(structure.unflatten(state), element)

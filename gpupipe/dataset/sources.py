@@ -260,4 +260,4 @@ class Sources(Chain):
             if not isinstance(leaf, Chain):
                 raise PlanTypeError(f"zip needs datasets, got {type(leaf).__name__}")
         first: Dataset = leaves[0]
-        return first._then(Zip(tuple(leaf.plan for leaf in leaves), structure))
+        return first._joined("zip", Zip(tuple(leaf.plan for leaf in leaves), structure), leaves)

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
@@ -29,7 +29,7 @@ from ..plan.node import Node, walk
 from ..plan.order import any_order
 from ..spec import Structure
 from .endings import watch
-from .progress import Progress, Resume, state_of
+from .progress import Numbers, Progress, Resume, state_of
 from .stand_ins import StandIns, rows_of
 from .state import NOTED, Chain
 
@@ -48,16 +48,16 @@ class DatasetIterator(Iterator[Any]):
     Args:
         plan: the chain.
         settings: its options.
-        epochs: gives the numbers of the epochs, all of them or from one on; see `Epochs`.
+        epochs: the numbers of the epochs.
     """
 
-    def __init__(self, plan: Node, settings: Settings, epochs: Callable[[int | None], Iterator[int]]) -> None:
+    def __init__(self, plan: Node, settings: Settings, epochs: Numbers) -> None:
         self._plan = plan
         self._settings = settings
         self._chain = Chain(plan, settings)
         self._epochs = epochs
-        self._left = epochs(None)  # those that were not begun
         self._progress = Progress()
+        self._left = epochs(self._progress)  # those that were not begun
         self._loaded = False  # a state was loaded, and its epoch is not open yet
         self._state: State = None  # where the flow goes on then
         self._learned: dict[int, ElementType] = {}  # types that only first elements told
@@ -69,7 +69,6 @@ class DatasetIterator(Iterator[Any]):
         self._given: Stream | None = None
         self._rows = 1
         self._done = False
-        self._ended = False
         self._over = False  # this epoch could not be opened: it gives nothing, the next one follows
         self._busy = False
         self._pid = os.getpid()
@@ -228,7 +227,7 @@ class DatasetIterator(Iterator[Any]):
         with self._lock:
             if self._busy:
                 raise _inside("state_dict")
-            if self._done and not self._ended:
+            if self._done and not self._progress.ended:
                 raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
             if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
                 self._progress.epoch = next(self._left, None)
@@ -240,7 +239,7 @@ class DatasetIterator(Iterator[Any]):
                 progress = replace(progress, left_out=left_out, noted=Counter(noted))
             even = self._settings.on_error == "replace" or not (self.left_out or self.errors)
             flow = self._state if self._items is None else snapshot(self._items)
-            return state_of(self._chain, progress, self._learned, even, self._ended or self._over, flow)
+            return state_of(self._chain, progress, self._learned, even, self._progress.ended or self._over, flow)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on where `state_dict` was called. Before the first `next`.
@@ -260,24 +259,29 @@ class DatasetIterator(Iterator[Any]):
             if self._run is not None or self._done or self._state is not None:
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
             resume = Resume.checked(self._chain, state)
-            epoch = resume.progress.epoch
-            left = self._left if epoch is None else self._epochs(epoch)
-            self._left, self._progress, self._learned = left, resume.progress, resume.types
-            self._plan, self._state, self._loaded = resume.plan, resume.flow, epoch is not None
-            if resume.stand == "end":
-                self._progress.epoch = next(self._left, None)
-                following = next(self._left, None)
+            progress = resume.progress
+            epoch = progress.epoch
+            if epoch is None:
+                left = self._left
+            elif resume.stand != "end":
+                left = self._epochs(progress, epoch)
+            else:  # the next one follows, if this iterator has more
+                left = self._epochs.after(progress, epoch)
+                following = next(left, None)
                 if following is None:
-                    self._done = self._ended = True
-                else:  # there were fewer epochs then, or this one could not be opened
-                    self._progress.enter(following)
-                    self._left, self._loaded = chain((following,), self._left), False
+                    self._done = progress.ended = True
+                else:
+                    progress.enter(following)
+                    left = chain((following,), left)
+            self._left, self._progress, self._learned = left, progress, resume.types
+            self._plan, self._state = resume.plan, resume.flow
+            self._loaded = epoch is not None and resume.stand != "end"
 
     def _open(self) -> Any:
         """Start the next epoch and give its elements; StopIteration where there is none."""
         epoch = next(self._left, None)
         if epoch is None:
-            self._ended = True
+            self._progress.ended = True
             raise StopIteration
         if self._loaded:
             self._loaded = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..errors import StateError
 from ..flow.state import State, as_number, damaged, late_json
@@ -13,10 +13,22 @@ from ..plan.node import Element, Node
 from .reshard import begun, one_of, resharded, sharding
 from .state import Chain, keys_from_json, packed, sealed, types_from_json, types_to_json, unpacked
 
-__all__ = ["Epochs", "Progress", "Resume", "Stand", "state_of"]
+__all__ = ["Epochs", "Numbers", "Progress", "Resume", "Stand", "state_of"]
 
 Stand = Literal["begin", "inside", "end"]
 """Where in its epoch an iterator stands: nothing was taken, something was, or it and all epochs are at their end."""
+
+
+class Numbers(Protocol):
+    """Where an iterator has the numbers of its epochs from."""
+
+    def __call__(self, progress: Progress, first: int | None = None) -> Iterator[int]:
+        """All of them, or those from one on that a state gives."""
+        ...
+
+    def after(self, progress: Progress, epoch: int) -> Iterator[int]:
+        """Those after one that came to its end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,7 @@ class Epochs:
 
     numbers: range
 
-    def __call__(self, first: int | None = None) -> Iterator[int]:
+    def __call__(self, progress: Progress, first: int | None = None) -> Iterator[int]:
         """All of them, or those from one on.
 
         Raises:
@@ -38,8 +50,22 @@ class Epochs:
         if first is None:
             return iter(self.numbers)
         if first not in self.numbers:
-            raise StateError(f"load_state_dict needs a state of an epoch that this iterator has, got epoch {first}")
+            raise _no_such_epoch(first)
         return iter(self.numbers[self.numbers.index(first) :])
+
+    def after(self, progress: Progress, epoch: int) -> Iterator[int]:
+        """Those after one that came to its end, none if it is the last.
+
+        Raises:
+            StateError: there is neither that one nor the next.
+        """
+        if epoch not in self.numbers and epoch + 1 not in self.numbers:
+            raise _no_such_epoch(epoch)
+        return iter(number for number in self.numbers if number > epoch)
+
+
+def _no_such_epoch(epoch: int) -> StateError:
+    return StateError(f"load_state_dict needs a state of an epoch that this iterator has, got epoch {epoch}")
 
 
 @dataclass(slots=True)
@@ -54,6 +80,7 @@ class Progress:
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
         begin_at: elements of the whole in front of those that shards share anew; None unless they do.
         uneven: bad elements were left out before a state was loaded, so shards cannot be shared out anew.
+        ended: the last epoch came to its end.
     """
 
     epoch: int | None = None
@@ -63,6 +90,7 @@ class Progress:
     noted: Counter[int] = field(default_factory=Counter)
     begin_at: int | None = None
     uneven: bool = False
+    ended: bool = False
 
     @property
     def in_epoch(self) -> int:

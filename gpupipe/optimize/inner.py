@@ -58,6 +58,7 @@ class DynamicInner:
                 f"{name_of(self._node.fn)}, at {self._node.line}"
             )
         refuse_options(name, plan)
+        dataset.refuse_epoch(name)
         pending = self._lower(self._node, plan, at)
         if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
             return pending.flow.open(at, state)

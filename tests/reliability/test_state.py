@@ -340,7 +340,7 @@ def test_a_state_says_where_in_its_epoch_it_stands() -> None:
     assert [state["stand"] for state in (begin, inside, end)] == ["begin", "inside", "end"]
     assert ["flow" in state for state in (begin, inside, end)] == [False, True, False]
     for state, left in ((begin, [0, 1, 2]), (inside, [2]), (end, [])):
-        with iter(ds) as items:
+        with ds.iterator(epoch=0) as items:
             items.load_state_dict(state)
             assert list(items) == left
 
@@ -375,9 +375,12 @@ def test_the_end_is_a_state_too() -> None:
         assert len(taken(items)) == 3
         state = items.state_dict()
     assert state["stand"] == "end"
-    with iter(ds) as items:
+    with ds.iterator(epoch=0) as items:
         items.load_state_dict(state)
         assert taken(items) == []
+    with iter(ds) as items:  # the next epoch
+        items.load_state_dict(state)
+        assert (len(taken(items)), items.epoch) == (3, 1)
 
 
 def test_epochs_go_on_with_the_one_they_were_in() -> None:

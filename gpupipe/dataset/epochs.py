@@ -1,0 +1,274 @@
+"""epochs: which epoch a loop over a dataset is. The rules stand in EPOCHS.md beside this file, with examples."""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..graph import digest_of
+from ..log import logger
+from ..options import Settings
+from ..plan.draws import draws
+from ..plan.indexed import Select
+from ..plan.node import DERIVED, Node, epoch_key, walk
+from ..plan.steps import Shard, Skip, Take, WithOptions
+
+if TYPE_CHECKING:
+    from ..load.progress import Progress
+
+__all__ = ["Counted", "EpochCounter", "Visits"]
+
+Key = tuple[bytes, int]
+"""A chain and its seed: what loops are counted by."""
+
+
+class ChainCount:
+    """How often one chain was iterated over.
+
+    Attributes:
+        following: the number of the next epoch.
+        loops: iterators that were counted.
+        request: the number of the `set_epoch` call that it followed last, 0 for none.
+        progress: of the last iterator.
+        owner: a weak reference to the counter that made it.
+    """
+
+    __slots__ = ("following", "loops", "owner", "progress", "request")
+
+    def __init__(self, owner: EpochCounter, following: int = 0, request: int = 0) -> None:
+        self.owner = weakref.ref(owner)
+        self.following, self.request = following, request
+        self.loops = 0
+        self.progress: Progress | None = None
+
+
+class EpochCounter:
+    """The epochs of all chains over one source; made by the source and handed on from dataset to dataset.
+
+    So a chain that is written again over the same source goes on counting, and `set_epoch` on a dataset holds for the
+    chains that continue it. A dataset of several inputs counts with its first input, and follows `set_epoch` on any.
+
+    Args:
+        inputs: the counters of the inputs of such a dataset.
+    """
+
+    __slots__ = ("__weakref__", "_chains", "_inputs", "_requests")
+
+    def __init__(self, inputs: tuple[EpochCounter, ...] = ()) -> None:
+        first = inputs[0] if inputs else None
+        self._chains: dict[Key, ChainCount] = {} if first is None else first._chains
+        self._requests: dict[bytes, tuple[int, int]] = {} if first is None else first._requests
+        self._inputs = inputs
+
+    @classmethod
+    def joined(cls, counters: list[EpochCounter]) -> EpochCounter:
+        """The counter of a dataset with several inputs."""
+        distinct = tuple(dict.fromkeys(source for counter in counters for source in counter._inputs or (counter,)))
+        return distinct[0] if len(distinct) == 1 else cls(distinct)
+
+    def set(self, plan: Node, epoch: int) -> None:
+        """Take note of a `set_epoch` call on the dataset of a plan."""
+        self._requests[epoch_key(plan)] = (_REQUESTS.another(), epoch)
+
+    def requested(self, plan: Node) -> tuple[int, int] | None:
+        """The last `set_epoch` call on a dataset or on one that it continues: the number of the call, and the epoch."""
+        requests = [counter._requests for counter in self._inputs or (self,) if counter._requests]
+        if not requests:
+            return None
+        keys = {epoch_key(node) for node in walk(plan)}
+        return max((call for calls in requests for key, call in calls.items() if key in keys), default=None)
+
+    def take(self, plan: Node, settings: Settings, progress: Progress | None = None, first: int | None = None) -> int:
+        """The number of a loop that starts now.
+
+        Args:
+            plan: the chain.
+            settings: its options.
+            progress: of the iterator.
+            first: the number, where a state gives it.
+        """
+        key = epoch_key(plan), settings.seed
+        count, request = self._chains.get(key), self.requested(plan)
+        new = count is None
+        if count is None:
+            count = self._chains[key] = ChainCount(self)
+        if first is not None:
+            count.following = first
+            if request is not None:
+                count.request = request[0]
+        elif request is not None and request[0] > count.request:
+            count.request, count.following = request
+        elif draws(plan):
+            self._warn(plan, settings, count, new)
+        epoch = count.following
+        count.following, count.loops, count.progress = epoch + 1, count.loops + 1, progress
+        return epoch
+
+    def _warn(self, plan: Node, settings: Settings, count: ChainCount, new: bool) -> None:
+        """Say, once each, where counting probably does not give what was meant."""
+        if in_torch_worker() and not count.request:
+            _warn_once(("worker",), _IN_A_WORKER, count.following)
+        last = count.progress
+        if last is not None and last.delivered == 1 and not last.ended:
+            _warn_once(("peek", plan.line), _PEEKED, plan.line, last.epoch, count.following)
+        if not new:
+            return
+        place = _written_at(plan, settings)
+        before = _LAST_AT.get(place)
+        if before is not None:
+            rebuilt = before.owner() is None and before.loops == 1  # nobody can compare the two any more
+            resized = any(before is other for other in self._chains.values())
+            if rebuilt or resized:
+                _warn_once(("again", place), _STARTS_AGAIN, plan.line, before.following)
+        _remember(_LAST_AT, place, count)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """The numbers, for pickling."""
+        return {key: (c.following, c.request) for key, c in self._chains.items()}, self._requests, self._inputs
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        chains, self._requests, self._inputs = state
+        self._chains = {key: ChainCount(self, *numbers) for key, numbers in chains.items()}
+        _REQUESTS.last = max(_REQUESTS.last, *(number for number, _ in self._requests.values()), 0)
+
+
+class Counted:
+    """The epochs of an iterator that counts: one, the next of its chain.
+
+    Args:
+        counter: of the dataset.
+        plan: the chain.
+        settings: its options.
+    """
+
+    def __init__(self, counter: EpochCounter, plan: Node, settings: Settings) -> None:
+        self._counter, self._plan, self._settings = counter, plan, settings
+
+    def __call__(self, progress: Progress, first: int | None = None) -> Iterator[int]:
+        """The number, taken when the iterator starts, or `first`; the next iterator counts on from there."""
+        yield self._counter.take(self._plan, self._settings, progress, first)
+
+    def after(self, progress: Progress, epoch: int) -> Iterator[int]:
+        """The epoch after one that came to its end."""
+        return self(progress, epoch + 1)
+
+
+class Visits:
+    """Which epoch `ds[i]` is of, and how often it was asked for in that epoch."""
+
+    __slots__ = ("_count", "_latest", "_request")
+
+    def __init__(self) -> None:
+        self._count, self._latest = 0, -1
+        self._request = (0, 0)
+
+    def epoch(self, counter: EpochCounter, plan: Node, elements: int) -> int:
+        """The epoch that `set_epoch` gave, else 0; says once where every epoch of a loop would be the same.
+
+        Args:
+            counter: of the dataset.
+            plan: the chain.
+            elements: how many there are.
+        """
+        if self._latest != _REQUESTS.last:
+            request, self._latest = counter.requested(plan) or (0, 0), _REQUESTS.last
+            if request != self._request:
+                self._request, self._count = request, 0
+        number, epoch = self._request
+        self._count += 1
+        again = self._count == elements + 1 or (self._count == 1 and not number and in_torch_worker())
+        if again and draws(plan):
+            _warn_once(("visits", plan.line), _VISITED_AGAIN, plan.line, epoch)
+        return epoch
+
+
+def in_torch_worker() -> bool:
+    """Whether this process is a worker of PyTorch's DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+class _Requests:
+    """Numbers the calls of `set_epoch` in this process, so that the last of several is known."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def another(self) -> int:
+        self.last += 1
+        return self.last
+
+
+_REQUESTS = _Requests()
+
+_KEPT = 256
+"""How many chains and warnings are remembered."""
+
+_LAST_AT: OrderedDict[bytes, ChainCount] = OrderedDict()
+"""The chain that started last, by where the program writes it."""
+
+_WARNED: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+
+_STARTS_AGAIN = (
+    "the chain that ends at %s was built again and starts at epoch 0: it draws what its epoch 0 drew before. If it is "
+    "epoch %d of one training, call set_epoch(epoch) before the loop, or iterate over ds.iterator(epoch=epoch); see "
+    "gpupipe/dataset/EPOCHS.md"
+)
+_PEEKED = (
+    "the last iterator over the chain that ends at %s was left after one element: it counts as epoch %d, and this one "
+    "is epoch %d. ds.first() looks at an element without starting an epoch; see gpupipe/dataset/EPOCHS.md"
+)
+_IN_A_WORKER = (
+    "a DataLoader worker cannot know how often the loader was iterated over: this iterator draws as epoch %d, as that "
+    "of the next new worker will. Call ds.set_epoch(epoch) before each loop over the loader; see "
+    "gpupipe/dataset/EPOCHS.md"
+)
+_VISITED_AGAIN = (
+    "ds[i] of the chain that ends at %s draws as epoch %d each time: every epoch has the same crops. Call "
+    "ds.set_epoch(epoch) before each epoch (of a DataLoader without persistent_workers), or read ds.epoch(epoch)[i]; "
+    "see gpupipe/dataset/EPOCHS.md"
+)
+
+
+def _warn_once(what: tuple[Any, ...], text: str, *args: Any) -> None:
+    if what not in _WARNED:
+        _remember(_WARNED, what, None)
+        logger.warning(text, *args)
+
+
+def _remember(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > _KEPT:
+        memory.popitem(last=False)
+
+
+def _written_at(plan: Node, settings: Settings) -> bytes:
+    """Equal for chains over sources of the same names that the same lines of a program write, whatever the sizes."""
+    parts: list[Any] = [repr(settings)]
+    for node in walk(plan):
+        if isinstance(node, WithOptions):
+            continue
+        parts += [type(node).__name__, node.line]
+        if not node.sources or isinstance(node, (Take, Skip, Shard, Select)):  # steps that say which elements
+            names = [f.name for f in fields(node) if f.name not in DERIVED and f.name != "source"]
+            parts += [_name_of(getattr(node, name)) for name in names]
+    return digest_of(parts, loose=True)
+
+
+def _name_of(value: Any) -> Any:
+    """What tells one source or choice of elements from another, without reading contents."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape
+    if isinstance(value, tuple):
+        return tuple(map(_name_of, value))
+    if value is None or isinstance(value, (bool, int, float, str, bytes, types.FunctionType)):
+        return value
+    return value.describe() if hasattr(value, "describe") else type(value).__qualname__

@@ -1,0 +1,447 @@
+"""Which epoch a loop is: counted by source and chain, given, set, or told by a state; and what is logged where that is
+probably not what was meant. The rules stand in gpupipe/dataset/EPOCHS.md."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
+from gpupipe.dataset import epochs
+from tests.behaviour.model import run
+
+IMAGES = np.arange(12 * 8 * 8 * 3, dtype=np.uint8).reshape(12, 8, 8, 3)
+NUMPY = Options(device="cpu", backend="numpy")
+
+
+def _source() -> Dataset:
+    return Dataset.from_tensor_slices(IMAGES)
+
+
+def _train(source: Dataset, size: int = 4) -> Dataset:
+    return source.shuffle(12).map(lambda x: ops.random_crop(x, (size, size, 3))).batch(4).with_options(NUMPY)
+
+
+def _shuffled(source: Dataset) -> Dataset:
+    return source.shuffle(30)
+
+
+EPOCHS = [list(Dataset.range(30).shuffle(30).iterator(epoch=e)) for e in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "_WARNED", type(epochs._WARNED)())
+    monkeypatch.setattr(epochs, "_LAST_AT", type(epochs._LAST_AT)())
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "gpupipe"]
+
+
+def _number(items: Any) -> int:
+    """The epoch of a started iterator."""
+    next(items)
+    assert items.epoch is not None
+    return int(items.epoch)
+
+
+# Counting
+
+
+def test_a_chain_built_with_its_source_each_epoch_starts_again_and_that_is_said_once(said: Any) -> None:
+    numbers = []
+    for _ in range(4):
+        items = iter(_train(_source()))
+        numbers.append(len(list(items)) and items.epoch)
+        del items
+
+    assert numbers == [0, 0, 0, 0]
+    (text,) = said()
+    assert "was built again and starts at epoch 0" in text and "set_epoch" in text and "test_which_epoch.py" in text
+
+
+def test_a_chain_of_another_size_over_one_source_starts_again_and_that_is_said_once(said: Any) -> None:
+    source, numbers = _source(), []
+    for size in (4, 4, 6, 6, 7):
+        items = iter(_train(source, size))
+        list(items)
+        numbers.append(items.epoch)
+
+    assert numbers == [0, 1, 0, 1, 0]
+    (text,) = said()
+    assert "epoch 2 of one training" in text
+
+
+def test_two_chains_that_are_both_at_hand_are_compared_without_a_word(said: Any) -> None:
+    one, two = _train(_source()), _train(_source())
+
+    assert np.array_equal(run(one), run(two))
+    assert said() == []
+
+
+def test_with_options_is_compared_without_a_word(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(30)
+
+    for options in (Options(threads=1), Options(threads=2), NUMPY):
+        assert list(ds.with_options(options)) == EPOCHS[0]
+    assert list(ds) == EPOCHS[0]
+    assert said() == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda ds: [ds.shard(3, i) for i in range(3)],
+        lambda ds: [ds.skip(10 * i).take(10) for i in range(3)],
+        lambda ds: ds.split([0.5, 0.5]),
+        lambda ds: [ds[i * 10 : i * 10 + 10] for i in range(3)],
+        lambda ds: [Dataset.range(n) for n in (5, 6, 7)],
+    ],
+    ids=["shards", "parts", "split", "slices", "other sources"],
+)
+def test_other_elements_by_one_line_are_another_chain(parts: Any, said: Any) -> None:
+    for part in parts(Dataset.range(30)):
+        assert _number(iter(part.shuffle(5).batch(2))) == 0
+
+    assert said() == []
+
+
+def test_nothing_is_said_of_chains_that_draw_nothing(said: Any) -> None:
+    for _ in range(3):
+        list(_source().batch(4))
+        next(iter(_source().map(ops.flip_left_right).batch(4)))
+
+    assert said() == []
+
+
+def test_nothing_is_said_of_numbers_that_are_given(said: Any) -> None:
+    for e in range(3):
+        assert list(Dataset.range(30).shuffle(30).iterator(epoch=e)) == EPOCHS[e]
+        ds = _shuffled(Dataset.range(30))
+        ds.set_epoch(e)
+        assert list(ds) == EPOCHS[e]
+        assert list(_shuffled(Dataset.range(30)).epochs(1, start=e)) == EPOCHS[e]
+
+    assert said() == []
+
+
+def test_a_peek_is_an_epoch_and_that_is_said_once(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(30)
+    assert next(iter(ds)) == EPOCHS[0][0]
+
+    assert [list(ds), list(ds)] == [EPOCHS[1], EPOCHS[2]]
+    (text,) = said()
+    assert "left after one element" in text and "counts as epoch 0" in text and "first()" in text
+
+
+def test_first_looks_and_starts_no_epoch(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(30)
+
+    assert [ds.first(), ds.first()] == [EPOCHS[0][0]] * 2
+    assert list(ds) == EPOCHS[0]
+    assert said() == []
+
+
+def test_a_chain_of_one_batch_is_no_peek(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(30).batch(30)
+
+    assert [list(map(list, ds)) for _ in range(3)] == [[epoch] for epoch in EPOCHS[:3]]
+    assert said() == []
+
+
+def test_a_zip_of_kept_inputs_counts_on_when_it_is_written_again() -> None:
+    a, b = Dataset.range(30), Dataset.range(30)
+
+    numbers = [_number(iter(Dataset.zip((a, b)).shuffle(30))) for _ in range(3)]
+
+    assert numbers == [0, 1, 2]
+
+
+# set_epoch
+
+
+CONTINUED: dict[str, Callable[[Dataset], Dataset]] = {
+    "itself": lambda ds: ds,
+    "prefetch": lambda ds: ds.prefetch(2),
+    "several steps": lambda ds: ds.map(lambda x: x + 0).batch(3).unbatch(),
+    "options": lambda ds: ds.with_options(Options(threads=1)),
+    "zip": lambda ds: Dataset.zip((ds, Dataset.range(30))).map(lambda x, i: x),
+    "the second of a zip": lambda ds: Dataset.zip((Dataset.range(30), ds)).map(lambda i, x: x),
+    "concatenate": lambda ds: Dataset.range(0).concatenate(ds),
+    "a slice": lambda ds: ds[:],
+}
+
+
+@pytest.fixture(params=list(CONTINUED))
+def continued(request: pytest.FixtureRequest) -> Callable[[Dataset], Dataset]:
+    return CONTINUED[request.param]
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["made after the call", "made before the call"])
+def test_set_epoch_holds_for_what_continues_the_dataset(continued: Any, early: bool) -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    made = continued(ds) if early else None
+    ds.set_epoch(5)
+    made = made if made is not None else continued(ds)
+
+    items = iter(made)
+    got = list(items)
+
+    assert items.epoch == 5
+    assert sorted(got) == list(range(30))
+    assert [_number(iter(made)), _number(iter(made))] == [6, 7]
+    assert _number(iter(ds)) == (5 if made is not ds else 8)
+
+
+def test_the_last_set_epoch_holds() -> None:
+    ds = Dataset.range(30).shuffle(30)
+    last = ds.prefetch(1)
+    last.set_epoch(3)
+    ds.set_epoch(7)
+    assert _number(iter(last)) == 7
+    last.set_epoch(1)
+    assert [_number(iter(last)), _number(iter(ds))] == [1, 7]
+
+
+def test_set_epoch_does_not_reach_back_or_aside() -> None:
+    ds = Dataset.range(30)
+    train, other = ds.shuffle(30), ds.shuffle(29)
+    train.set_epoch(4)
+
+    assert [_number(iter(ds)), _number(iter(other)), _number(iter(train))] == [0, 0, 4]
+
+
+def test_counts_travel_with_a_pickled_or_copied_dataset() -> None:
+    ds = Dataset.range(30).shuffle(30)
+    ds.set_epoch(3)
+    list(ds)
+    for other in (pickle.loads(pickle.dumps(ds)), copy.deepcopy(ds)):
+        assert list(other) == EPOCHS[4]
+        assert list(other.prefetch(1)) == EPOCHS[3]
+        other.set_epoch(8)
+        assert list(other) == EPOCHS[8]
+    assert list(ds) == EPOCHS[4]
+
+
+# By place
+
+
+def test_elements_by_place_are_of_the_epoch_that_was_set() -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    expected = [list(ds.iterator(epoch=e)) for e in range(4)]
+
+    assert [ds[i] for i in range(30)] == expected[0]
+    run(ds.epochs(2))
+    assert _number(iter(ds)) == 0  # looking by place is not counted
+    assert [ds[i] for i in range(30)] == expected[0]
+    for e in (2, 3):
+        ds.set_epoch(e)
+        assert [ds[i] for i in range(30)] == expected[e]
+        assert ds.first() == expected[e][0]
+        assert [ds.prefetch(1)[i] for i in range(30)] == expected[e]
+
+
+def test_the_dataset_of_one_epoch_draws_as_in_that_epoch() -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    expected = [list(ds.iterator(epoch=e)) for e in range(4)]
+    third = ds.epoch(3)
+
+    assert [third[i] for i in range(30)] == expected[3]
+    assert [list(third), list(third), list(third.prefetch(2))] == [expected[3]] * 3
+    assert third.first() == expected[3][0]
+    assert list(third[5:9]) == expected[3][5:9]
+    assert list(ds) == expected[0]  # nothing was counted
+    assert list(third.iterator(epoch=3)) == list(ds.epoch(1).epoch(3)) == expected[3]
+    assert [third.element_spec, len(third)] == [ds.element_spec, 30]
+    assert list(pickle.loads(pickle.dumps(third))) == expected[3]
+
+
+def test_the_dataset_of_one_epoch_has_no_other() -> None:
+    ds = Dataset.range(30).shuffle(30).epoch(3)
+
+    with pytest.raises(gp.PlanError, match=r"iterator needs epoch 3, that of epoch\(3\), got 4"):
+        ds.iterator(epoch=4)
+    for refused in (lambda: ds.set_epoch(4), lambda: ds.epochs(2)):
+        with pytest.raises(gp.PlanError, match="needs datasets of no fixed epoch"):
+            refused()
+    other = Dataset.range(3)
+    for join in (
+        lambda: Dataset.zip((other, ds)),
+        lambda: other.concatenate(ds),
+        lambda: ds.concatenate(other),
+        lambda: Dataset.sample_from_datasets([other, ds]),
+        lambda: other.flat_map(lambda x: ds),
+        lambda: list(other.flat_map(lambda x: [ds][int(x) * 0])),
+    ):
+        with pytest.raises(gp.PlanError, match="needs datasets of no fixed epoch"):
+            join()
+    for wrong in (-1, 1.5, "3", True):
+        with pytest.raises((ValueError, TypeError), match="epoch needs"):
+            other.epoch(wrong)  # type: ignore[arg-type]
+
+
+def test_going_through_a_dataset_twice_by_place_is_said_once(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    for i in range(30):
+        ds[i]
+    assert said() == []
+    for _ in range(2):
+        for i in range(30):
+            ds[i]
+    (text,) = said()
+    assert "draws as epoch 0 each time" in text and "set_epoch" in text
+
+
+def test_nothing_is_said_where_each_epoch_is_set_or_nothing_is_drawn(said: Any) -> None:
+    ds, plain = Dataset.range(9).shuffle(gp.ALL), Dataset.range(9)
+    for e in range(4):
+        ds.set_epoch(e)
+        for i in range(9):
+            assert (ds[i], plain[i]) == (ds.epoch(e)[i], i)
+
+    assert said() == []
+
+
+# States
+
+
+@pytest.mark.parametrize("options", [Options(), NUMPY], ids=["auto", "numpy"])
+def test_a_state_of_the_end_of_an_epoch_goes_on_with_the_next(options: Options) -> None:
+    def make() -> Dataset:
+        return Dataset.range(30).shuffle(30).with_options(options)
+
+    ds = make()
+    list(ds)
+    items = iter(ds)
+    list(items)
+    state = json.loads(json.dumps(items.state_dict()))
+    assert list(ds) == EPOCHS[2]
+
+    again = make()
+    items = iter(again)
+    items.load_state_dict(state)
+    assert list(items) == EPOCHS[2]
+    assert [list(again), list(again)] == [EPOCHS[3], EPOCHS[4]]
+
+    def loaded(items: Any) -> Any:
+        items.load_state_dict(state)
+        return list(items)
+
+    assert loaded(make().epochs(4)) == EPOCHS[2] + EPOCHS[3]
+    assert loaded(make().epochs(2)) == []
+    assert loaded(make().iterator(epoch=2)) == EPOCHS[2]
+    assert loaded(make().iterator(epoch=1)) == []
+    with pytest.raises(gp.StateError, match="an epoch that this iterator has, got epoch 1"):
+        loaded(make().iterator(epoch=3))
+
+
+def test_a_state_of_the_last_element_goes_on_with_the_next_epoch_in_the_next_loop() -> None:
+    items = iter(Dataset.range(30).shuffle(30))
+    for _ in range(30):
+        next(items)
+    state = items.state_dict()
+
+    ds = Dataset.range(30).shuffle(30)
+    items = iter(ds)
+    items.load_state_dict(state)
+    assert [list(items), list(ds)] == [[], EPOCHS[1]]
+
+
+def test_the_end_of_an_epoch_that_was_resumed_at_its_end_is_a_state_too() -> None:
+    def make() -> Dataset:
+        return Dataset.range(30).shuffle(30)
+
+    state: Any = None
+    for e in range(4):
+        items = iter(make())
+        if state is not None:
+            items.load_state_dict(state)
+        assert list(items) == EPOCHS[e]
+        state = items.state_dict()
+
+
+# PyTorch
+
+
+class _Worker:
+    """What PyTorch says in a worker."""
+
+    id = 0
+
+
+@pytest.fixture
+def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_data = pytest.importorskip("torch.utils.data")
+    monkeypatch.setattr(torch_data, "get_worker_info", _Worker)
+
+
+@pytest.mark.usefixtures("in_a_worker")
+def test_a_worker_of_a_loader_says_what_it_cannot_know(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    ds[3]
+    list(ds)
+
+    by_place, loop = said()
+    assert "draws as epoch 0 each time" in by_place
+    assert "DataLoader worker" in loop and "set_epoch" in loop
+
+
+@pytest.mark.usefixtures("in_a_worker")
+def test_a_worker_is_silent_where_the_epoch_was_set(said: Any) -> None:
+    ds = Dataset.range(30).shuffle(gp.ALL)
+    ds.set_epoch(2)
+    ds[3]
+    list(ds)
+
+    assert said() == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_over_places_draws_anew_with_set_epoch(workers: int) -> None:
+    torch_data = pytest.importorskip("torch.utils.data")
+    numbers = Dataset.range(12).map(_drawn, rng=True)
+    loader = torch_data.DataLoader(numbers, batch_size=None, shuffle=True, num_workers=workers, multiprocessing_context=
+                                   "spawn" if workers else None)  # fmt: skip
+    seen = []
+    for e in range(2):
+        numbers.set_epoch(e)
+        seen.append(sorted((int(x), int(r)) for x, r in loader))
+
+    for e in range(2):
+        assert seen[e] == sorted((int(x), int(r)) for x, r in Dataset.range(12).map(_drawn, rng=True).iterator(epoch=e))
+    assert seen[0] != seen[1]
+
+
+def _drawn(x: Any, rng: np.random.Generator) -> Any:
+    return x, int(rng.integers(1 << 40))
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    for n in range(1, 600):
+        next(iter(Dataset.range(n).shuffle(9)))
+    gc.collect()
+
+    assert len(epochs._LAST_AT) <= 256
+    assert len(epochs._WARNED) <= 256
+
+
+def _rebuilt() -> Iterator[Dataset]:
+    for _ in range(3):
+        yield Dataset.range(30).shuffle(30)
+
+
+def test_a_rebuilt_chain_that_ran_for_several_epochs_is_another_training(said: Any) -> None:
+    for ds in _rebuilt():
+        assert [list(ds), list(ds)] == EPOCHS[:2]
+
+    assert said() == []
