@@ -98,6 +98,7 @@ def _host(options: argparse.Namespace, folder: Path) -> int:
         elements=options.elements,
         batch=options.batch,
         pairs=options.pairs,
+        against=options.against,
     )
     print(f"written to {path.name}")
     return 0
@@ -147,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     host_path.add_argument("--elements", type=_positive, default=1_000_000, help="that enter a chain (%(default)s)")
     host_path.add_argument("--batch", type=_positive, default=1000, help="rows in a batch (%(default)s)")
     host_path.add_argument("--pairs", type=_positive, default=5, help="pairs for each contestant (%(default)s)")
+    host_path.add_argument("--against", type=Path, help="another checkout of gpupipe to compare with")
     for command in (chain, extract, gpu, memory, host_path, on_error):
         command.add_argument("--contestants", default="", help="names, separated by commas; default: all")
         command.add_argument(

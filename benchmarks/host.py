@@ -34,6 +34,9 @@ CHAINS: Mapping[str, str] = {
 }
 PREFETCH = (0, 2)
 REFERENCE = "gpupipe-host"
+OTHER = "gpupipe-other"
+WORSE = 0.03
+"""How much more CPU time than another checkout's is said at the end, beyond what the noise of that row explains."""
 GOAL = 800_000
 """Elements per CPU-second that the project set itself, for every chain."""
 SHARES: Mapping[str, int] = {"tfdata-host": 20, "tfdata-numpy": 20}
@@ -51,28 +54,35 @@ def host(
     elements: int = 1_000_000,
     batch: int = 1000,
     pairs: int = 5,
+    against: Path | None = None,
 ) -> Path:
     """Measure every chain with every contestant, in pairs with gpupipe; print a table and return the result file.
 
     Args:
         out: folder of the result file.
-        contestants: names; none means all. gpupipe, the reference, always takes part.
+        contestants: names; none means all, or those of gpupipe if there is another checkout. gpupipe, the reference,
+            always takes part.
         chains: names in `CHAINS`.
         elements: that enter a chain; `SHARES` says who gets fewer.
         batch: rows in a batch.
         pairs: for each chain and contestant.
+        against: another checkout of gpupipe, an older one say, which takes part then.
 
     Raises:
         UnequalWork: an unknown name, or contestants that do not deliver the same.
         ContestantFailed: one of them ends without a report.
     """
-    known = [name for name, one in CONTESTANTS.items() if one.work == "host"]
+    known = [name for name, one in CONTESTANTS.items() if one.work == "host" and (against or name != OTHER)]
+    if against is not None and not (against / "gpupipe" / "__init__.py").is_file():
+        raise UnequalWork(f"host needs the folder of a checkout that holds gpupipe/ to compare with, got {against}")
+    checkout = "" if against is None else str(against.resolve())
     if wrong := [name for name in contestants if name not in known] + [name for name in chains if name not in CHAINS]:
         raise UnequalWork(
             f"host needs contestants out of {', '.join(known)} and chains out of {', '.join(CHAINS)}, got "
             f"{', '.join(wrong)}"
         )
-    asked = [name for name in known if not contestants or name in contestants or name == REFERENCE]
+    wanted = contestants or (known if against is None else (OTHER,))
+    asked = [name for name in known if name in wanted or name == REFERENCE]
     absent = {name: why for name in asked if (why := missing(CONTESTANTS[name]))}
     names = [name for name in asked if name not in absent]
     found: dict[str, Any] = {}
@@ -80,17 +90,20 @@ def host(
     for chain in chains:
         able = [name for name in names if chain in PYTHON or name != "tfdata-numpy"]
         small = Job(REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT))
-        audits = {name: spawn(replace(small, contestant=name))[0] for name in able}
+        audits = {name: spawn(_of(replace(small, contestant=name), checkout))[0] for name in able}
         check(chain, audits)
         for prefetch in PREFETCH:
             job = replace(small, mode="host", elements=elements, prefetch=prefetch)
-            took = list(run_pairs(job, able, REFERENCE, pairs, _measure))
+            took = list(run_pairs(job, able, REFERENCE, pairs, lambda job: _measure(_of(job, checkout))))
             key = f"{chain}, prefetch({prefetch})" if prefetch else chain
             found[key] = {**summary(took), "audit": audits[REFERENCE]}
             raw += [entry(key, pair) for pair in took]
             print(lines(key, found[key]), file=sys.stderr, flush=True)
     print(table(found, absent))
+    if OTHER in names:
+        print(worse(found))
     settings = {"elements": elements, "batch": batch, "pairs": pairs, "shares": dict(SHARES), "chains": list(chains)}
+    settings["against"] = against is not None
     document = {
         **report.header("host", settings),
         "reference": REFERENCE,
@@ -106,6 +119,21 @@ def host(
         "pairs": raw,
     }
     return report.write(document, out)
+
+
+def _of(job: Job, checkout: str) -> Job:
+    """The job, with the folder of the other checkout if it is for that."""
+    return replace(job, checkout=checkout) if job.contestant == OTHER else job
+
+
+def worse(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The chains that cost more CPU time than in the other checkout, by more than `WORSE` and the noise of the row."""
+    rows = []
+    for key, one in found.items():
+        cost, noise = 1 / one[OTHER]["cpu_ratio"].median, one[REFERENCE]["cpu_ratio"]
+        if cost > 1 + WORSE + max(noise.median, 1 / noise.median) - 1:
+            rows.append(f"{key} {cost:.3f}")
+    return f"more CPU time than {CONTESTANTS[OTHER].label}, by over {WORSE:.0%} and noise: {'; '.join(rows) or 'none'}"
 
 
 def _measure(job: Job) -> Any:

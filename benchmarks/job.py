@@ -37,6 +37,7 @@ class Job:
         chain: a name in `benchmarks.host.CHAINS`, for the host modes.
         elements: numbers that enter that chain.
         prefetch: finished batches that wait behind it, 0 for none.
+        checkout: a folder whose gpupipe is measured instead of the one beside the benchmarks; "" for the latter.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
     """
 
@@ -53,6 +54,7 @@ class Job:
     chain: str = ""
     elements: int = 0
     prefetch: int = 0
+    checkout: str = ""
     started: float = 0.0
 
     def to_json(self) -> str:

@@ -65,6 +65,7 @@ _ALL = (
     Contestant("tfdata-before", "shuffle", "tf_shuffle", "tf.data, parse before", _TF, _BEFORE),
     Contestant("tfdata-after", "shuffle", "tf_shuffle", "tf.data, parse after", _TF, _AFTER),
     Contestant("gpupipe-host", "host", "host_gpupipe", "gpupipe", _GPUPIPE),
+    Contestant("gpupipe-other", "host", "host_gpupipe", "gpupipe, other checkout", _GPUPIPE),
     Contestant("tfdata-host", "host", "host_tf", "tf.data", _TF, {"python": "py_function"}),
     Contestant("tfdata-numpy", "host", "host_tf", "tf.data, numpy_function", _TF, {"python": "numpy_function"}),
 )

@@ -16,9 +16,9 @@ from benchmarks import host as suite
 from benchmarks.child import audit_pass
 from benchmarks.contestants import CONTESTANTS, host_passes, missing
 from benchmarks.equal import UnequalWork
-from benchmarks.host import CHAINS, REFERENCE, host, summary, table
+from benchmarks.host import CHAINS, OTHER, REFERENCE, host, summary, table, worse
 from benchmarks.job import Job, Run
-from benchmarks.pairs import Pair, spawn
+from benchmarks.pairs import ContestantFailed, Pair, spawn
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
 
@@ -120,6 +120,35 @@ def test_unknown_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert command.main(["host", "--chains", "sort", "--out", str(tmp_path)]) == 2
     assert "got sort" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_checkout_takes_part_when_it_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(suite.__file__).parent.parent
+
+    path = host(tmp_path, chains=["batch"], elements=2000, pairs=1, against=root)
+
+    assert set(json.loads(path.read_text())["summary"]["batch"]) == {REFERENCE, OTHER, "audit"}
+    assert "more CPU time than gpupipe, other checkout" in capsys.readouterr().out
+    with pytest.raises(UnequalWork, match="the folder of a checkout that holds gpupipe/"):
+        host(tmp_path, against=tmp_path)
+
+
+def test_what_is_run_is_the_other_checkout(tmp_path: Path) -> None:
+    (tmp_path / "gpupipe").mkdir()
+    (tmp_path / "gpupipe" / "__init__.py").write_text("raise ImportError('this is the other one')")
+
+    with pytest.raises(ContestantFailed, match="this is the other one"):
+        spawn(replace(JOB, contestant=OTHER, chain="batch", checkout=str(tmp_path)))
+
+
+@pytest.mark.parametrize(("cost", "noise", "said"), [(1.05, 1.0, True), (1.05, 0.97, False), (1.02, 1.0, False)])
+def test_a_chain_that_costs_more_than_in_the_other_checkout_is_named(cost: float, noise: float, said: bool) -> None:
+    pairs = [
+        Pair(REFERENCE, made(REFERENCE, noise), made(REFERENCE, 1.0), False),
+        Pair(OTHER, made(OTHER, 1.0), made(REFERENCE, cost), True),
+    ]
+
+    assert worse({"map": summary(pairs)}).endswith(f"map {cost:.3f}" if said else "none")
 
 
 def test_figures_are_medians_of_rates_and_ratios_inside_pairs() -> None:
