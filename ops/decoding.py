@@ -87,6 +87,7 @@ class NativeDecoding(Op):
     Attributes:
         channels: 0 as many as the image has (1 to 4), 4 RGBA.
         exif_orientation: turn the image upright as its EXIF block says.
+        called: the function that a person calls.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
@@ -95,10 +96,11 @@ class NativeDecoding(Op):
 
     channels: int = 0
     exif_orientation: bool = False
+    called: str = "decode_image"
 
     @property
     def name(self) -> str:
-        return "decode_image"  # the function that a person calls
+        return self.called
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return decoded(self.name, xs[0], self.channels)

@@ -18,11 +18,11 @@ from gpupipe.extract.headers import (
     ImageHeader,
     check_complete,
     check_decodable,
-    first_marker_in_scan,
     read_header,
     with_plain_orientation,
     without_header_warnings,
 )
+from gpupipe.extract.scans import first_marker_in_scan, is_unfinished
 from tests.fuzz.bounds import lowered
 
 LOW = 8
