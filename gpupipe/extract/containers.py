@@ -77,7 +77,7 @@ def _png(data: Encoded) -> None:
                 raise _damaged("PNG", f"an unknown chunk {kind!r} at byte {at}")
             if length > n - at - 12:
                 raise DecodeError(
-                    f"truncated PNG: {n} bytes without IEND, its {kind.decode()} of {length} bytes at byte {at} is cut",
+                    f"truncated PNG: {n} bytes without IEND, its {kind.decode()} of {length} bytes at byte {at} is cut"
                 )
             end = at + 8 + length
             if kind in _CRITICAL and zlib.crc32(view[at + 4 : end]) != _sum(view, end)[0]:
@@ -187,7 +187,7 @@ def _bmp(data: Encoded) -> None:
     if (bits, compression) not in _BMP_KINDS:
         raise DecodeError(
             "a BMP of 1, 4, 8, 24 or 32 bits, or of 8 in runs, is needed, its header says "
-            f"{bits} bits, compression {compression}",
+            f"{bits} bits, compression {compression}"
         )
     if planes != 1 or width <= 0:
         raise _damaged("BMP", f"its header says {planes} planes, width {width}")
@@ -277,9 +277,8 @@ def _tiff(data: Encoded) -> None:
     height, width, channels, bits = one(257), one(256), one(277, 1), tags.get(258, (1,))
     compression, kind, planes = one(259, 1), one(262, -1), one(284, 1)
     if compression not in _TIFF_COMPRESSIONS:
-        raise DecodeError(
-            f"a TIFF without compression, or one of {sorted(_TIFF_COMPRESSIONS)[1:]}, is needed, "
-            f"got number {compression}",
+        raise _unsupported(
+            f"a TIFF without compression, or one of {sorted(_TIFF_COMPRESSIONS)[1:]}, is needed, got number {compression}"
         )
     deep = bits[0]
     depths = (8, 16) if kind in (1, 2) else (8,)
@@ -287,13 +286,16 @@ def _tiff(data: Encoded) -> None:
         depths = (1, *depths)
     odd = {tag: one(tag) for tag, legal in ((266, (0, 1)), (339, (0, 1)), (317, (0, 1, 2))) if one(tag) not in legal}
     if deep not in depths or len(set(bits)) > 1 or len(bits) not in (1, channels) or odd or planes != 1:
-        raise DecodeError(
-            f"a TIFF of 8 or 16 bits, pixel by pixel, is needed, got bits {bits[:4]}, planes {planes}, tags {odd}",
+        raise _unsupported(
+            f"a TIFF of 8 or 16 bits, pixel by pixel, is needed, got bits {bits[:4]}, planes {planes}, tags {odd}"
         )
     if (compression in (2, 3, 4) and deep != 1) or (kind == 3 and len(tags.get(320, ())) != 3 << deep):
         raise _damaged("TIFF", f"{deep} bits do not fit compression {compression} or a palette of its length")
     if channels not in _TIFF_CHANNELS.get(kind, ()):
-        raise _damaged("TIFF", f"it has {channels} channels and photometric interpretation {kind}")
+        raise _unsupported(
+            "a TIFF of gray, RGB, RGBA, CMYK, YCbCr or a palette is needed, got one of "
+            f"{channels} channel{'s' * (channels != 1)} with photometric interpretation {kind}"
+        )
     tiles = 322 in tags
     if tiles:
         across, rows = one(322), one(323)
@@ -381,6 +383,11 @@ def _tiff_pages(data: Encoded, order: str, place: int) -> None:
         if 256 not in tags or 257 not in tags or tags != sorted(set(tags)):
             raise _damaged("TIFF", f"its image at byte {at} has no size, or tags that are out of order")
     raise _damaged("TIFF", f"its images have more than {_MOST_STEPS} tags, or go round in a ring")
+
+
+def _unsupported(why: str) -> DecodeError:
+    """A TIFF of a kind that is legal and that not all decoders read, or not alike."""
+    return DecodeError(f"{why}; read such a file in an ops.py_function, with tifffile for example")
 
 
 def _damaged(what: str, why: str) -> DecodeError:

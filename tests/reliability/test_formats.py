@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,29 @@ def test_a_jpeg_of_scans_without_end_is_left_to_the_host() -> None:
 
     assert is_unfinished(data[:at] + scan * 100_000 + data[at:], 1)
     assert is_unfinished(data[:at] + b"\xff\xda", 1)
+
+
+def tiff(channels: int, kind: int) -> bytes:
+    """A TIFF of 4x2 pixels without compression."""
+    pixels = bytes(range(8 * channels))
+    tags = [
+        (256, 3, 1, 4), (257, 3, 1, 2), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, kind), (273, 4, 1, 8),
+        (277, 3, 1, channels), (278, 3, 1, 2), (279, 4, 1, len(pixels)), *[(338, 3, 1, 0)] * (channels in (2, 4)),
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + pixels + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.parametrize(("channels", "kind"), [(6, 1), (2, 1), (3, 8), (5, 2)])
+def test_a_tiff_of_another_kind_is_not_called_damaged(channels: int, kind: int) -> None:
+    needed = (
+        "decode_image: a TIFF of gray, RGB, RGBA, CMYK, YCbCr or a palette is needed, got one of "
+        f"{channels} channels with photometric interpretation {kind}; read such a file in an ops.py_function"
+    )
+
+    with pytest.raises(DecodeError, match=f"^{needed}"):
+        ops.decode_image(tiff(channels, kind))
+    assert ops.decode_image(tiff(3, 2)).shape == (2, 4, 3)
 
 
 @pytest.mark.parametrize(
