@@ -25,7 +25,7 @@ def decode_png(contents: Any, channels: int = 0, *, exif_orientation: bool = Fal
     Args:
         contents: the bytes of the file. JPEG, WebP, BMP and TIFF are decoded too.
         channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
-            decoded on the host.
+            decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray one of a BMP as gray.
         exif_orientation: turn the image upright as its EXIF block says.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
