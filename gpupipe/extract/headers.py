@@ -105,9 +105,7 @@ def read_header(data: bytes | bytearray | memoryview, *, orientation: bool = Fal
             except (struct.error, IndexError) as error:
                 raise _cut(data) from error
             if header.height <= 0 or header.width <= 0:
-                raise DecodeError(
-                    f"an image has pixels, this {header.format} is {header.width}x{header.height}"
-                )
+                raise DecodeError(f"an image has pixels, this {header.format} is {header.width}x{header.height}")
             return header
     if not head:
         raise DecodeError("an image is needed, got no bytes")

@@ -232,7 +232,11 @@ def test_writing_a_dataset_finishes_the_file(tmp_path: Path, compression: str | 
 
     out.write(ds.map(lambda record: bytes(record) + b"!", traced=False))
 
-    assert [record for _, record in read(str(tmp_path / "x"), compression=compression)] == [b"!", b"one!", records[2] + b"!"]
+    assert [record for _, record in read(str(tmp_path / "x"), compression=compression)] == [
+        b"!",
+        b"one!",
+        records[2] + b"!",
+    ]
     with pytest.raises(PlanError, match="this one is closed"):
         out.write(ds)
 
