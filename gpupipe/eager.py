@@ -88,7 +88,8 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     try:
         return op.reference(*values, *(param[0] for param in params))
     except DataError as error:
-        raise error.at(stage=op.stage)
+        error.at(stage=op.stage)
+        raise
 
 
 def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:

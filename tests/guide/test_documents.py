@@ -46,7 +46,7 @@ def test_the_chain_of_the_readme_runs_and_both_of_its_loops_give_the_same_batche
     code = blocks(README)[0].replace("    ...\n", "    kept.append((images, labels))\n")
     kept: list[Any] = []
 
-    exec(code, {"kept": kept})  # noqa: S102
+    exec(code, {"kept": kept})
 
     assert len(kept) == 2
     (a, x), (b, y) = kept
@@ -61,10 +61,10 @@ def test_what_the_readme_says_of_going_on_runs(shards: None) -> None:
     chain = blocks(README)[0].partition("for images, labels in ds:")[0].replace("256", "50")
     names: dict[str, Any] = {"json": json, "model": None, "save": lambda model, text: saved.append(text)}
 
-    exec(chain, names)  # noqa: S102
-    exec(first.replace("    ...\n", ""), names)  # noqa: S102
+    exec(chain, names)
+    exec(first.replace("    ...\n", ""), names)
     names["text"] = saved[2]
-    exec(second, names)  # noqa: S102
+    exec(second, names)
 
     assert len(saved) == 6
     assert len(list(names["items"])) == 3
@@ -77,7 +77,7 @@ def test_a_batch_is_handed_to_pytorch_as_the_readme_says(shards: None) -> None:
     made: list[Any] = []
     images, labels = np.ones((4, 2, 2, 3), np.float32), np.arange(4)
 
-    exec(on_cpu.replace("    ...", "    made.append((images, labels))"), {"made": made, "ds": [(images, labels)]})  # noqa: S102
+    exec(on_cpu.replace("    ...", "    made.append((images, labels))"), {"made": made, "ds": [(images, labels)]})
 
     ((x, y),) = made
     assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
