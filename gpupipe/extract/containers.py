@@ -278,8 +278,8 @@ def _tiff(data: Encoded) -> None:
     compression, kind, planes = one(259, 1), one(262, -1), one(284, 1)
     if compression not in _TIFF_COMPRESSIONS:
         raise _unsupported(
-            f"a TIFF without compression, or one of {sorted(_TIFF_COMPRESSIONS)[1:]}, is needed, got one of "
-            f"number {compression}"
+            f"a TIFF without compression, or one of {sorted(_TIFF_COMPRESSIONS)[1:]}, is needed, "
+            f"got number {compression}"
         )
     deep = bits[0]
     depths = (8, 16) if kind in (1, 2) else (8,)
