@@ -133,6 +133,7 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield "png-16bit", encoded(gray.astype(np.uint16) * np.uint16(251), "PNG")
     yield "webp", encoded(colours, "WEBP", lossless=True)
     yield "bmp", encoded(colours, "BMP")
+    yield "bmp-gray", encoded(gray, "BMP")
 
 
 def decoded(who: str, x: TensorSpec, channels: int) -> TensorSpec:
