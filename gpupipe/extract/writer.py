@@ -45,9 +45,9 @@ class TFRecordWriter:
         OSError: the file cannot be written.
 
     Example:
-        >>> with TFRecordWriter("/tmp/one.tfrecord") as out:
+        >>> with TFRecordWriter("one.tfrecord") as out:
         ...     out.write(b"hello")
-        >>> TFRecordWriter("/tmp/two.tfrecord").write(gp.Dataset.from_tensor_slices([b"a", b"b"]))
+        >>> TFRecordWriter("two.tfrecord").write(gp.Dataset.from_tensor_slices([b"a", b"b"]))
     """
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
