@@ -86,8 +86,7 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
         height, width, turned = header.height, header.width, header.orientation >= 5
     if height * width > max_pixels:
         raise DecodeError(
-            f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}",
-            stage="header",
+            f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}"
         )
     return (width, height) if turned else (height, width)
 

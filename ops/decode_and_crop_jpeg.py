@@ -25,7 +25,9 @@ def decode_and_crop_jpeg(contents: Any, crop_window: Any, channels: int = 0, *, 
     Shapes: ``bytes -> uint8[height,width,C]{HWC}``
 
     Raises:
-        SpecError: `contents` is not bytes, or a negative offset or a size below 1.
+        SpecError: `contents` is not bytes, a negative offset or a size below 1, or outside a traced function a window
+            that leaves the image.
+        DecodeError: at run time, as of `decode_jpeg`, whose name it bears.
         ShapeError: at run time: the window leaves the image.
 
     Example:

@@ -23,12 +23,12 @@ class DecodeImage(Decoding):
 def decode_image(
     contents: Any, channels: int = 0, *, expand_animations: bool = False, exif_orientation: bool = False
 ) -> Any:
-    """Decode JPEG, PNG, WebP, BMP or TIFF, by what the bytes say.
+    """Decode JPEG, PNG, WebP, BMP or TIFF, by what the bytes say; of 16-bit samples the upper 8 bits are taken.
 
     Args:
         contents: the bytes of the file.
         channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
-            decoded on the host.
+            decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray one of a BMP as gray.
         expand_animations: there are no animations here: it must be False.
         exif_orientation: turn the image upright as its EXIF block says.
 

@@ -28,14 +28,15 @@ def decode_jpeg(contents: Any, channels: int = 0, *, exif_orientation: bool = Fa
 
     Args:
         contents: the bytes of the file. PNG, WebP, BMP and TIFF are decoded too.
-        channels: 3 RGB, 1 gray (the Y plane), 0: 1 for a gray image and 3 for any other.
+        channels: 3 RGB, 1 gray (the Y plane), 0: 1 for a gray image and 3 for any other, also one with transparency.
         exif_orientation: turn the image upright as its EXIF block says. False is TensorFlow's and plain Pillow's way.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
 
     Raises:
         SpecError: `contents` is not bytes, or `channels` is none of 0, 1, 3.
-        DecodeError: at run time: no image, or a damaged one.
+        DecodeError: at run time: no image, or a damaged one; a JPEG without its end marker is one, also if zeros fill
+            its place.
 
     Example:
         >>> decode_jpeg(open("photograph.jpg", "rb").read(), channels=3)  # doctest: +SKIP

@@ -20,12 +20,12 @@ class DecodePng(Decoding):
 
 
 def decode_png(contents: Any, channels: int = 0, *, exif_orientation: bool = False) -> Any:
-    """Decode a PNG; 16-bit samples are scaled to 8 bits.
+    """Decode a PNG; of 16-bit samples the upper 8 bits are taken, as tf.io.decode_png does for uint8.
 
     Args:
         contents: the bytes of the file. JPEG, WebP, BMP and TIFF are decoded too.
         channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
-            decoded on the host.
+            decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray one of a BMP as gray.
         exif_orientation: turn the image upright as its EXIF block says.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
@@ -38,5 +38,6 @@ def decode_png(contents: Any, channels: int = 0, *, exif_orientation: bool = Fal
         >>> decode_png(open("mask.png", "rb").read(), channels=1)  # doctest: +SKIP
     """
     check_decoding("decode_png", channels, (0, 1, 3, 4))
-    kind = DecodePng if channels in (1, 3) else NativeDecoding
-    return apply(kind(channels, exif_orientation), contents)
+    if channels in (1, 3):
+        return apply(DecodePng(channels, exif_orientation), contents)
+    return apply(NativeDecoding(channels, exif_orientation, "decode_png"), contents)

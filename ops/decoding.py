@@ -4,11 +4,13 @@ A decoder takes any format that DALI's takes: JPEG, PNG, WebP, BMP, TIFF; its na
 does not read GIF, so no executor does. Nor does any take a file whose structure is broken, or of a kind of which
 decoders make different pixels: a BMP of 16 bits or in runs of 4, a TIFF in planes, in Lab colours, of gray with
 transparency, or with LZMA. Nor one that is made to keep a decoder busy: a JPEG of more than 64 scans that go over more
-than 2**32 pixels together, or a side of more than a million pixels.
+than 2**32 pixels together, or a side of more than a million pixels. A JPEG must have its end marker, as for TensorFlow:
+bytes behind it are allowed, but zeros in its place are not, which Pillow and DALI alone would pass.
 
 Which image is bad is the same on all executors, because the host's decoder judges. What DALI refuses the host decodes,
-if it can; a PNG without all of its rows is bad; and a TIFF, whose damage DALI may deliver, is decoded on the host by
-every executor. So of a TIFF that is cropped the whole is decoded, which is all that this costs.
+if it can; a PNG without all of its rows is bad; and what decoders read in several ways is decoded on the host by every
+executor: a TIFF, whose damage DALI may deliver, a PNG of 16 bits, and where it is cropped or turned a CMYK JPEG or a
+progressive one that lacks scans. So of such a one that is cropped the whole is decoded, which is all that this costs.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Decoding(Op):
 
     Attributes:
         legal: the numbers of channels that it can be asked for.
-        channels: 1 gray, 3 RGB, 0: 1 for a gray image and 3 for any other.
+        channels: 1 gray, 3 RGB, 0: 1 for a gray image, a BMP with a gray palette for one, and 3 for any other.
         exif_orientation: turn the image upright as its EXIF block says.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
@@ -87,6 +89,7 @@ class NativeDecoding(Op):
     Attributes:
         channels: 0 as many as the image has (1 to 4), 4 RGBA.
         exif_orientation: turn the image upright as its EXIF block says.
+        called: the function that a person calls.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
@@ -95,10 +98,11 @@ class NativeDecoding(Op):
 
     channels: int = 0
     exif_orientation: bool = False
+    called: str = "decode_image"
 
     @property
     def name(self) -> str:
-        return "decode_image"  # the function that a person calls
+        return self.called
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return decoded(self.name, xs[0], self.channels)
@@ -129,6 +133,7 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield "png-16bit", encoded(gray.astype(np.uint16) * np.uint16(251), "PNG")
     yield "webp", encoded(colours, "WEBP", lossless=True)
     yield "bmp", encoded(colours, "BMP")
+    yield "bmp-gray", encoded(gray, "BMP")
 
 
 def decoded(who: str, x: TensorSpec, channels: int) -> TensorSpec:

@@ -22,13 +22,13 @@ ORDER = (
 ).split(" < ")
 RANK = {name: rank for rank, name in enumerate(ORDER)} | {"__main__": ORDER.index("cli")}
 
-# Who may import an optional library at all, always inside a function. Tensorflow is for tests and benchmarks only.
+# Who may import an optional library at all, always inside a function. The last three are for tests and benchmarks only.
 HOMES = {
     "nvidia": ("transform/dali.py",),
-    "cupy": ("transform/array.py", "load/"),
-    "torch": ("load/",),
-    "jax": ("load/",),
+    "cupy": ("transform/array.py",),
     "fsspec": ("extract/remote.py",),
+    "torch": (),
+    "jax": (),
     "tensorflow": (),
 }
 
@@ -131,7 +131,7 @@ def test_the_ops_are_among_the_files_checked() -> None:
         ("flow/x.py", "def f():\n    import nvidia.dali", "allowed in: transform/dali.py"),
         ("transform/dali.py", "import nvidia.dali", "when the module is imported"),
         ("transform/dali.py", "try:\n    from nvidia import dali\nexcept ImportError:\n    raise", "when the module"),
-        ("load/torch.py", "class A:\n    import torch", "when the module is imported"),
+        ("transform/array.py", "class A:\n    import cupy", "when the module is imported"),
         ("compare/parity.py", "def f():\n    import tensorflow as tf", "allowed in: no file"),
     ],
 )
@@ -147,7 +147,7 @@ def test_the_rules_find(path: str, source: str, complaint: str) -> None:
     [
         ("plan/node.py", "from gpupipe.plan.other import x\nfrom .another import y\nfrom gpupipe import io, ops, spec"),
         ("transform/dali.py", "def f():\n    import nvidia.dali.fn as fn"),
-        ("load/cupy.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cupy"),
+        ("transform/array.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cupy"),
         ("__init__.py", "from gpupipe.dataset import Dataset\nfrom gpupipe import compare"),
         ("compare/demo.py", "import gpupipe as gp"),
     ],

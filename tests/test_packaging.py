@@ -105,7 +105,7 @@ def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", metadata, flags=re.MULTILINE)
-    optional = {"nvidia", "cupy", "torch", "jax", "fsspec"}
+    optional = {"nvidia", "cupy", "fsspec"}
 
     imported = {
         module.split(".")[0]

@@ -69,10 +69,11 @@ class Buffers(Chain):
                 before the cache by content, seed and options, the files it reads with their sizes and times. So another
                 chain, or newer data, never gets these elements. It is written beside and put in place at the end of a
                 full pass; a pass that stops early leaves nothing. A file that is damaged costs the elements that the
-                damage hits, and is computed again by the next iterator. "" keeps the elements in memory.
+                damage hits, and is computed again by the next iterator. "" keeps the elements in memory. Inside a
+                function of `interleave` or `flat_map` every dataset that differs has a file of its own.
 
         Raises:
-            PlanError: inside a function of `interleave` or `flat_map`, where every element would mean one file.
+            PlanError: the file is given by a URL.
             MissingFileError: while iterating; the folder does not exist.
         """
         if not isinstance(filename, (str, os.PathLike)):

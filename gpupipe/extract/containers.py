@@ -29,8 +29,6 @@ __all__ = [
 
 Encoded = bytes | bytearray | memoryview
 
-STAGE = "read_header"
-
 # libjpeg goes over the whole image once for every scan, and a scan takes ten bytes. Encoders make about ten scans: so
 # many are always allowed, and otherwise so many pixels in all scans together, which is a second of work.
 FEW_SCANS, MOST_PASSED = 64, 1 << 32
@@ -73,14 +71,13 @@ def _png(data: Encoded) -> None:
     with memoryview(data) as view:
         for _ in range(_MOST_STEPS):
             if at + 12 > n:
-                raise DecodeError(f"truncated PNG: {n} bytes without IEND", stage=STAGE)
+                raise DecodeError(f"truncated PNG: {n} bytes without IEND")
             length, kind = _chunk(view, at)
             if not kind.isalpha() or (kind[0] < 0x60 and kind not in _CRITICAL):
                 raise _damaged("PNG", f"an unknown chunk {kind!r} at byte {at}")
             if length > n - at - 12:
                 raise DecodeError(
-                    f"truncated PNG: {n} bytes without IEND, its {kind.decode()} of {length} bytes at byte {at} is cut",
-                    stage=STAGE,
+                    f"truncated PNG: {n} bytes without IEND, its {kind.decode()} of {length} bytes at byte {at} is cut"
                 )
             end = at + 8 + length
             if kind in _CRITICAL and zlib.crc32(view[at + 4 : end]) != _sum(view, end)[0]:
@@ -113,8 +110,8 @@ def read_in_several_ways(data: Encoded, gray: bool, turned: bool = False) -> boo
     """Whether decoders make different pixels of an image that passed its check, though nothing is damaged.
 
     A TIFF, which has no checksum; a WebP of several parts; a BMP in runs, which may end early or wrap, and one with a
-    short palette; a PNG that is animated, and one of colours with a gamma if gray is wanted: some compute it in linear
-    light.
+    short palette; a PNG that is animated, one of 16 bits, which some round to 8, and one of colours with a gamma if
+    gray is wanted: some compute it in linear light.
 
     Args:
         data: the encoded image.
@@ -133,6 +130,8 @@ def read_in_several_ways(data: Encoded, gray: bool, turned: bool = False) -> boo
             bits, (colours,) = data[28], struct.unpack_from("<I", data, 46)
             return data[30] == 1 or (bits <= 8 and 0 < colours < 1 << bits)
         case 0x89:
+            if data[24] == 16:
+                return True
             wanted = _PNG_GAMMA if gray and data[25] & 2 else _PNG_FRAMES
             wanted = wanted | _PNG_EXIF if turned else wanted
             last, at = b"IEND" if turned else b"IDAT", 8
@@ -188,8 +187,7 @@ def _bmp(data: Encoded) -> None:
     if (bits, compression) not in _BMP_KINDS:
         raise DecodeError(
             "a BMP of 1, 4, 8, 24 or 32 bits, or of 8 in runs, is needed, its header says "
-            f"{bits} bits, compression {compression}",
-            stage=STAGE,
+            f"{bits} bits, compression {compression}"
         )
     if planes != 1 or width <= 0:
         raise _damaged("BMP", f"its header says {planes} planes, width {width}")
@@ -201,7 +199,7 @@ def _bmp(data: Encoded) -> None:
     if compression == 3:
         masks = struct.unpack_from("<III", data, 54)
         if masks != _BMP_MASKS:
-            raise DecodeError(f"a BMP of 8 bits a channel is needed, its masks are {masks}", stage=STAGE)
+            raise DecodeError(f"a BMP of 8 bits a channel is needed, its masks are {masks}")
         palette = 12 if size == 40 else 0
     if offset < 14 + size + palette:
         raise _damaged("BMP", f"its pixels begin at byte {offset}, its header ends at {14 + size + palette}")
@@ -209,13 +207,13 @@ def _bmp(data: Encoded) -> None:
     if compression == 1:  # runs, whose length the header says
         needed = offset + struct.unpack_from("<I", data, 34)[0]
     if needed > len(data):
-        raise DecodeError(f"truncated BMP: {needed} bytes are needed, {len(data)} are there", stage=STAGE)
+        raise DecodeError(f"truncated BMP: {needed} bytes are needed, {len(data)} are there")
 
 
 def _webp(data: Encoded) -> None:
     end = int.from_bytes(data[4:8], "little") + 8
     if end > len(data):
-        raise DecodeError(f"truncated WebP: {end} bytes are needed, {len(data)} are there", stage=STAGE)
+        raise DecodeError(f"truncated WebP: {end} bytes are needed, {len(data)} are there")
     at, frame, canvas = 12, False, None
     for _ in range(_MOST_STEPS):
         if at + 8 > end:
@@ -279,10 +277,9 @@ def _tiff(data: Encoded) -> None:
     height, width, channels, bits = one(257), one(256), one(277, 1), tags.get(258, (1,))
     compression, kind, planes = one(259, 1), one(262, -1), one(284, 1)
     if compression not in _TIFF_COMPRESSIONS:
-        raise DecodeError(
+        raise _unsupported(
             f"a TIFF without compression, or one of {sorted(_TIFF_COMPRESSIONS)[1:]}, is needed, "
-            f"got number {compression}",
-            stage=STAGE,
+            f"got number {compression}"
         )
     deep = bits[0]
     depths = (8, 16) if kind in (1, 2) else (8,)
@@ -290,14 +287,16 @@ def _tiff(data: Encoded) -> None:
         depths = (1, *depths)
     odd = {tag: one(tag) for tag, legal in ((266, (0, 1)), (339, (0, 1)), (317, (0, 1, 2))) if one(tag) not in legal}
     if deep not in depths or len(set(bits)) > 1 or len(bits) not in (1, channels) or odd or planes != 1:
-        raise DecodeError(
-            f"a TIFF of 8 or 16 bits, pixel by pixel, is needed, got bits {bits[:4]}, planes {planes}, tags {odd}",
-            stage=STAGE,
+        raise _unsupported(
+            f"a TIFF of 8 or 16 bits, pixel by pixel, is needed, got bits {bits[:4]}, planes {planes}, tags {odd}"
         )
     if (compression in (2, 3, 4) and deep != 1) or (kind == 3 and len(tags.get(320, ())) != 3 << deep):
         raise _damaged("TIFF", f"{deep} bits do not fit compression {compression} or a palette of its length")
     if channels not in _TIFF_CHANNELS.get(kind, ()):
-        raise _damaged("TIFF", f"it has {channels} channels and photometric interpretation {kind}")
+        raise _unsupported(
+            "a TIFF of gray, RGB, RGBA, CMYK, YCbCr or a palette is needed, got one of "
+            f"{channels} channel{'s' * (channels != 1)} with photometric interpretation {kind}"
+        )
     tiles = 322 in tags
     if tiles:
         across, rows = one(322), one(323)
@@ -315,7 +314,7 @@ def _tiff(data: Encoded) -> None:
     line = (across * channels * deep + 7) // 8
     for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
         if start < 8 or start + count > n:
-            raise DecodeError(f"truncated TIFF: {start + count} bytes are needed, {n} are there", stage=STAGE)
+            raise DecodeError(f"truncated TIFF: {start + count} bytes are needed, {n} are there")
         here = rows if tiles else min(rows, height - i * rows)
         if compression == 1 and kind != 6 and count != line * here:
             raise _damaged("TIFF", f"part {i} has {count} bytes, its pixels {line * here}")
@@ -387,8 +386,13 @@ def _tiff_pages(data: Encoded, order: str, place: int) -> None:
     raise _damaged("TIFF", f"its images have more than {_MOST_STEPS} tags, or go round in a ring")
 
 
+def _unsupported(why: str) -> DecodeError:
+    """A TIFF of a kind that is legal and that not all decoders read, or not alike."""
+    return DecodeError(f"{why}; read such a file in an ops.py_function, with tifffile for example")
+
+
 def _damaged(what: str, why: str) -> DecodeError:
-    return DecodeError(f"damaged {what}: {why}", stage=STAGE)
+    return DecodeError(f"damaged {what}: {why}")
 
 
 CHECKS: dict[str, Any] = {"png": _png, "bmp": _bmp, "webp": _webp, "tiff": _tiff}

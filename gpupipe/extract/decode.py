@@ -26,11 +26,11 @@ from gpupipe.extract.headers import (
     ImageHeader,
     check_complete,
     check_decodable,
-    first_marker_in_scan,
     has_adobe_marker,
     read_header,
     without_header_warnings,
 )
+from gpupipe.extract.scans import first_marker_in_scan
 from gpupipe.options import MAX_PIXELS
 
 __all__ = ["as_plain", "decode", "upright"]
@@ -57,11 +57,11 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
     Args:
         data: the encoded image.
         channels: 1 gray, 3 RGB (transparency is dropped, not blended), 4 RGBA, 0 as many as the image has; a palette
-            counts as RGB, or as RGBA if it has transparent colours.
+            counts as RGB, or as RGBA if it has transparent colours, but a gray one of a BMP as gray.
         exif_orientation: turn the image upright as its EXIF block says.
 
     Returns:
-        uint8[H,W,C], contiguous. 16-bit samples are scaled by 255/65535.
+        uint8[H,W,C], contiguous: of 16-bit samples the upper 8 bits, as TensorFlow and libpng take them.
 
     Raises:
         DecodeError: no image, a damaged or truncated one, a GIF, samples of 32 bits, or more pixels than `MOST_PIXELS`.
@@ -73,6 +73,8 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
             f"an image may have {MOST_PIXELS.get()} pixels (Options.max_pixels), got {header.height}x{header.width}"
         )
     check_decodable(header.format, header.bits)
+    if channels == 0 and header.channels == _GRAY:
+        channels = _GRAY
     turbo = _turbo() if header.format == "jpeg" and header.channels in (_GRAY, _RGB, _CMYK) and channels != 4 else None
     if turbo is None:
         image = _pillow(data, header, channels)
@@ -80,8 +82,7 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
         image = _without_black(_jpeg(turbo, data, header, "CMYK"), has_adobe_marker(data))
         image = _luma(image) if channels == _GRAY else image
     else:
-        gray = channels == 1 or (channels == 0 and header.channels == 1)
-        image = _jpeg(turbo, data, header, "GRAY" if gray else "RGB")
+        image = _jpeg(turbo, data, header, "GRAY" if channels == _GRAY else "RGB")
     return upright(image, header.orientation) if exif_orientation else image
 
 
@@ -227,7 +228,7 @@ def _opened(pillow: Any, data: Encoded, header: ImageHeader, channels: int, mode
             raise ValueError("its last rows are missing")
         if mode and image.mode != mode:
             raise ValueError(f"its header says {mode}, it is {image.mode}")
-        return np.array(image) if mode else _array(image, channels)
+        return np.array(image) if mode else _array(image, header, channels)
 
 
 def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:
@@ -236,30 +237,33 @@ def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:
     return header.progressive or not any(image.crop((0, header.height - 1, header.width, header.height)).tobytes())
 
 
-def _array(image: Any, channels: int) -> Array:
-    if image.mode in ("I", "F"):
+def _array(image: Any, header: ImageHeader, channels: int) -> Array:
+    clear = image.info.pop("transparency", None) if channels in (_GRAY, _RGB) else image.info.get("transparency")
+    if image.mode in ("I", "F") and (image.mode == "F" or image.format != "PNG"):
+        raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32")
+    if image.mode == "I" or image.mode.startswith("I;16"):  # older Pillow reads a 16-bit gray PNG as "I"
         deep = np.asarray(image)
-        if image.mode == "F" or image.format != "PNG":
-            raise DecodeError(f"samples of 8 or 16 bits are needed, got a {image.format} with 32")
-        pixels = _eight_bits(deep)  # older Pillow reads a 16-bit gray PNG as "I"
-    elif image.mode.startswith("I;16"):
-        pixels = _eight_bits(np.asarray(image))
-    else:
-        mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels) or _native_mode(image)
-        pixels = np.array(image if image.mode == mode else image.convert(mode))
-        return pixels if pixels.ndim == 3 else pixels[:, :, None]
-    repeat = channels or 1
-    out = np.repeat(pixels[:, :, None], repeat, axis=2)
-    if channels == 4:
-        out[:, :, 3] = 255
-    return out
+        out = np.repeat((deep >> 8).astype(np.uint8)[:, :, None], channels or 1, axis=2)
+        if channels == 4:
+            out[:, :, 3] = 255 if clear is None else np.where(deep == clear, 0, 255)
+        return out
+    if header.format == "png" and isinstance(clear, int | tuple) and image.mode in ("L", "RGB"):
+        image.info["transparency"] = _of_eight_bits(clear, header.bits)
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels) or _native_mode(image, header)
+    pixels = np.array(image if image.mode == mode else image.convert(mode))
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
-def _native_mode(image: Any) -> str:
+def _native_mode(image: Any, header: ImageHeader) -> str:
     if image.mode == "P":
         return "RGBA" if "transparency" in image.info else "RGB"
+    if header.channels == 2:
+        return "LA"  # of 16 bits Pillow makes RGBA
     return image.mode if image.mode in ("L", "LA", "RGBA") else "L" if image.mode == "1" else "RGB"
 
 
-def _eight_bits(deep: Array) -> Array:
-    return ((deep.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
+def _of_eight_bits(colour: Any, bits: int) -> Any:
+    """The transparent colour of a PNG as its pixels are decoded: Pillow compares them with what the file says."""
+    if isinstance(colour, tuple):
+        return tuple(_of_eight_bits(sample, bits) for sample in colour)
+    return colour >> 8 if bits == 16 else colour * 255 // ((1 << bits) - 1)

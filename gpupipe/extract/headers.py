@@ -19,19 +19,18 @@ from gpupipe.extract.containers import CHECKS, FEW_SCANS, MOST_PASSED, MOST_SCAN
 from gpupipe.extract.exif import NORMAL, orientation_of, segment_of
 
 __all__ = [
+    "MARKER_IN_SCAN",
     "ImageHeader",
     "check_complete",
     "check_decodable",
     "check_scans",
-    "first_marker_in_scan",
     "has_adobe_marker",
+    "jpeg_segments",
     "jpeg_size",
     "read_header",
     "with_plain_orientation",
     "without_header_warnings",
 ]
-
-STAGE = "read_header"
 
 _segment = struct.Struct(">BBH").unpack_from
 _frame = struct.Struct(">BHHB").unpack_from
@@ -43,7 +42,7 @@ _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
 _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # by colour type
 # Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
 # them again from each of its bytes.
-_MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _NOTHING = re.compile(rb"(?:\xff+[\x01\xd0-\xd7])*\xff*", re.DOTALL)  # fill bytes and markers without a segment
 _ANY_MARKER = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
 _MOST_STEPS = 100_000  # segments; a file of nothing else must not keep a thread busy
@@ -60,7 +59,7 @@ class ImageHeader:
         format: "jpeg", "png", "gif", "webp", "bmp" or "tiff".
         height: in pixels, as stored: not turned by the orientation.
         width: in pixels, as stored.
-        channels: of the stored image; a palette counts as 3.
+        channels: of the stored image; a palette counts as 3, but for a gray one of a BMP.
         orientation: EXIF's 1..8; 1 also if there is none or it was not asked for.
         progressive: whether a JPEG is progressive, or a PNG interlaced.
         bits: of one channel.
@@ -106,13 +105,11 @@ def read_header(data: bytes | bytearray | memoryview, *, orientation: bool = Fal
             except (struct.error, IndexError) as error:
                 raise _cut(data) from error
             if header.height <= 0 or header.width <= 0:
-                raise DecodeError(
-                    f"an image has pixels, this {header.format} is {header.width}x{header.height}", stage=STAGE
-                )
+                raise DecodeError(f"an image has pixels, this {header.format} is {header.width}x{header.height}")
             return header
     if not head:
-        raise DecodeError("an image is needed, got no bytes", stage=STAGE)
-    raise DecodeError(f"not an image: starts with {head[:8].hex(' ')} ({len(data)} bytes)", stage=STAGE)
+        raise DecodeError("an image is needed, got no bytes")
+    raise DecodeError(f"not an image: starts with {head[:8].hex(' ')} ({len(data)} bytes)")
 
 
 def jpeg_size(data: bytes | bytearray | memoryview) -> tuple[int, int, int, bool, int]:
@@ -126,23 +123,23 @@ def jpeg_size(data: bytes | bytearray | memoryview) -> tuple[int, int, int, bool
         for _ in range(_MOST_STEPS):
             prefix, marker, length = _segment(data, at)
             if prefix != 0xFF:
-                raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}", stage=STAGE)
+                raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")
             if marker in _FRAMES:
                 bits, height, width, channels = _frame(data, at + 4)
                 if length < 8 + 3 * channels or not (height and width and channels):
                     found = f"{width}x{height} with {channels} channels"
-                    raise DecodeError(f"damaged JPEG: its header says {found}", stage=STAGE)
+                    raise DecodeError(f"damaged JPEG: its header says {found}")
                 return height, width, channels, marker in _PROGRESSIVE, bits
             if marker == 0xFF or marker in _NO_SIZE:
                 at = _behind_nothing(data, at)
             elif marker == 0xDA or marker == 0xD9 or marker == 0 or marker == 0xD8 or length < 2:
                 found = f"marker ff {marker:02x} at byte {at} before the size is known"
-                raise DecodeError(f"damaged JPEG: {found}", stage=STAGE)
+                raise DecodeError(f"damaged JPEG: {found}")
             else:
                 at += 2 + length
     except struct.error as error:
         raise _cut(data) from error
-    raise DecodeError(f"damaged JPEG: no size within its first {_MOST_STEPS} markers", stage=STAGE)
+    raise DecodeError(f"damaged JPEG: no size within its first {_MOST_STEPS} markers")
 
 
 def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) -> None:
@@ -156,7 +153,7 @@ def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) ->
     n = len(data)
     if header.format == "jpeg":
         if not (n > 3 and data[n - 2] == 0xFF and data[n - 1] == 0xD9) and not _has_end(data):
-            raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9", stage=STAGE)
+            raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9")
         pixels = header.height * header.width
         if n * pixels > MOST_SCANNED:
             check_scans(data, pixels, header.channels, header.progressive)
@@ -164,7 +161,6 @@ def check_complete(data: bytes | bytearray | memoryview, header: ImageHeader) ->
         if max(header.height, header.width) > _MOST_SIDE:
             raise DecodeError(
                 f"an image may have {_MOST_SIDE} pixels a side, this {header.format} is {header.width}x{header.height}",
-                stage=STAGE,
             )
         try:
             CHECKS[header.format](data)
@@ -184,9 +180,9 @@ def check_scans(data: bytes | bytearray | memoryview, pixels: int, channels: int
     Raises:
         DecodeError: it has more than 64 scans, and they go over more than 2**32 pixels together.
     """
-    segments = _jpeg_segments(data)
+    segments = jpeg_segments(data)
     if len(segments) == _MOST_STEPS:
-        raise DecodeError(f"damaged JPEG: no scan within its first {_MOST_STEPS} segments", stage=STAGE)
+        raise DecodeError(f"damaged JPEG: no scan within its first {_MOST_STEPS} segments")
     if not segments or segments[-1][0] != 0xDA:
         return
     _, start, at = segments[-1]
@@ -199,7 +195,7 @@ def check_scans(data: bytes | bytearray | memoryview, pixels: int, channels: int
         return
     whole, scans = bytes(data), 1
     while scans <= most:
-        found = _MARKER_IN_SCAN.search(whole, at)
+        found = MARKER_IN_SCAN.search(whole, at)
         if found is None or whole[found.end() - 1] == 0xD9:
             return
         at = found.end()
@@ -207,7 +203,7 @@ def check_scans(data: bytes | bytearray | memoryview, pixels: int, channels: int
         scans += marker == 0xDA
         if marker not in _NO_SIZE:
             at += int.from_bytes(whole[at : at + 2], "big")
-    raise DecodeError(f"a JPEG of {pixels} pixels may have {most} scans, this one has more", stage=STAGE)
+    raise DecodeError(f"a JPEG of {pixels} pixels may have {most} scans, this one has more")
 
 
 def check_decodable(kind: str, bits: int) -> None:
@@ -221,17 +217,17 @@ def check_decodable(kind: str, bits: int) -> None:
         DecodeError: a GIF, or a JPEG of other than 8 bits.
     """
     if kind == "gif":
-        raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP", stage=STAGE)
+        raise DecodeError("a still image is needed, got a GIF; convert it to PNG, JPEG or WebP")
     if kind == "jpeg" and bits != 8:
-        raise DecodeError(f"a JPEG of 8 bits is needed, its header says {bits}", stage=STAGE)
+        raise DecodeError(f"a JPEG of 8 bits is needed, its header says {bits}")
 
 
 def _cut(data: bytes | bytearray | memoryview) -> DecodeError:
     head = bytes(data[:8]).hex(" ")
-    return DecodeError(f"the image is cut inside its header: {len(data)} bytes, they start with {head}", stage=STAGE)
+    return DecodeError(f"the image is cut inside its header: {len(data)} bytes, they start with {head}")
 
 
-def _jpeg_segments(data: bytes | bytearray | memoryview) -> list[tuple[int, int, int]]:
+def jpeg_segments(data: bytes | bytearray | memoryview) -> list[tuple[int, int, int]]:
     """List (marker, start, end) of the segments up to the first scan, as far as they are whole.
 
     Bytes between them that are no marker are passed over, as libjpeg does.
@@ -275,35 +271,17 @@ def _has_end(data: bytes | bytearray | memoryview) -> bool:
     megabytes (a film, a second image), so the search goes forward, at the speed of memory, and only where the last two
     bytes are no end marker.
     """
-    segments = _jpeg_segments(data)
+    segments = jpeg_segments(data)
     if not segments or segments[-1][0] != 0xDA:
         return False
     return bytes(data[segments[-1][2] :]).find(b"\xff\xd9") >= 0
-
-
-def first_marker_in_scan(data: bytes | bytearray | memoryview, channels: int) -> int | None:
-    """Where the first marker stands that ends the one scan of a JPEG and is not the end of the image.
-
-    None if there is none, or if this is no JPEG of one scan of all channels.
-    """
-    segments = _jpeg_segments(data)
-    if not segments or segments[-1][0] != 0xDA:
-        return None
-    _, start, at = segments[-1]
-    if at <= start or at > len(data) or data[start] != channels:
-        return None
-    scan = bytes(data[at:])
-    found = _MARKER_IN_SCAN.search(scan)
-    if found is None or scan[found.end() - 1] == 0xD9:
-        return None
-    return at + len(scan[: found.start()].rstrip(b"\xff"))
 
 
 def has_adobe_marker(data: bytes | bytearray | memoryview) -> bool:
     """Whether a JPEG has Adobe's segment, as libjpeg looks for it: then its CMYK is stored inverted."""
     return any(
         marker == 0xEE and end - start >= 12 and bytes(data[start : start + 5]) == b"Adobe"
-        for marker, start, end in _jpeg_segments(data)
+        for marker, start, end in jpeg_segments(data)
     )
 
 
@@ -316,7 +294,7 @@ def without_header_warnings(data: bytes | bytearray | memoryview) -> bytes | Non
     """
     changed = _without_gaps(data)
     data = data if changed is None else changed
-    for marker, start, end in _jpeg_segments(data):
+    for marker, start, end in jpeg_segments(data):
         place = value = -1
         if end > len(data):
             break
@@ -336,7 +314,7 @@ def without_header_warnings(data: bytes | bytearray | memoryview) -> bytes | Non
 
 def _without_gaps(data: bytes | bytearray | memoryview) -> bytearray | None:
     """A JPEG whose segments, those up to the first scan, follow one another; None if they do."""
-    segments = _jpeg_segments(data)
+    segments = jpeg_segments(data)
     starts = [start - 4 for _, start, _ in segments]
     ends = [2, *(end for _, _, end in segments)]
     # Fill bytes and markers without a segment are nothing to warn of, and may go where something else does.
@@ -359,7 +337,7 @@ def _exif_blocks(data: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
     """(start, end) of the EXIF blocks of a JPEG, behind their prefix."""
     return [
         (start + 6, end)
-        for marker, start, end in _jpeg_segments(data)
+        for marker, start, end in jpeg_segments(data)
         if marker == 0xE1 and bytes(data[start : start + 6]) == b"Exif\0\0"
     ]
 
@@ -403,7 +381,7 @@ def _png(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader
     channels = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}.get(colour)
     odd = bits not in _PNG_BITS.get(colour, ()) or compression or prediction or interlace > 1
     if kind != b"IHDR" or length != 13 or channels is None or odd or width >> 31 or height >> 31:
-        raise DecodeError("damaged PNG: it does not begin with a valid IHDR", stage=STAGE)
+        raise DecodeError("damaged PNG: it does not begin with a valid IHDR")
     turned = NORMAL
     if orientation:
         exif = [bytes(data[start:end]) for name, start, end in _png_chunks(data) if name == b"eXIf"]
@@ -420,12 +398,19 @@ def _bmp(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader
     (size,) = struct.unpack_from("<I", data, 14)
     if size == 12:
         width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
+        colours = 0
     elif size >= 40:
         width, height, _, bits = struct.unpack_from("<iiHH", data, 18)
         height = abs(height)  # negative: the first row is the top one
+        (colours,) = struct.unpack_from("<I", data, 46)
     else:
-        raise DecodeError(f"damaged BMP: its header says that it is {size} bytes long", stage=STAGE)
-    return _interned("bmp", height, width, 4 if bits == 32 else 3, NORMAL, False, 8)
+        raise DecodeError(f"damaged BMP: its header says that it is {size} bytes long")
+    channels = 4 if bits == 32 else 3
+    if bits <= 8:
+        entry, most = 3 if size == 12 else 4, 1 << bits
+        palette = _exactly(data, 14 + size, entry * min(colours or most, most))
+        channels = 1 if palette[0::entry] == palette[1::entry] == palette[2::entry] else 3
+    return _interned("bmp", height, width, channels, NORMAL, False, 8)
 
 
 def _webp(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeader:
@@ -434,12 +419,12 @@ def _webp(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeade
     if kind == b"WEBPVP8 ":
         start, width, height = struct.unpack_from("<3sHH", data, 23)
         if start != b"\x9d\x01\x2a":
-            raise DecodeError("damaged WebP: its frame does not begin with 9d 01 2a", stage=STAGE)
+            raise DecodeError("damaged WebP: its frame does not begin with 9d 01 2a")
         return _interned("webp", height & 0x3FFF, width & 0x3FFF, 3, turned, False, 8)
     if kind == b"WEBPVP8L":
         signature, packed = struct.unpack_from("<BI", data, 20)
         if signature != 0x2F:
-            raise DecodeError("damaged WebP: its lossless frame does not begin with 2f", stage=STAGE)
+            raise DecodeError("damaged WebP: its lossless frame does not begin with 2f")
         width, height = (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
         return _interned("webp", height, width, 4 if packed >> 28 & 1 else 3, turned, False, 8)
     if kind == b"WEBPVP8X":
@@ -451,7 +436,7 @@ def _webp(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeade
         return _interned("webp", height, width, 4 if flags & 16 else 3, turned, False, 8)
     if len(data) < 16:
         raise _cut(data)
-    raise DecodeError(f"not an image: a RIFF file of {kind[:4]!r}, not WebP", stage=STAGE)
+    raise DecodeError(f"not an image: a RIFF file of {kind[:4]!r}, not WebP")
 
 
 def _webp_orientation(data: bytes | bytearray | memoryview) -> int:
@@ -488,9 +473,9 @@ def _tiff(data: bytes | bytearray | memoryview, orientation: bool) -> ImageHeade
                 (place,) = struct.unpack_from(f"{order}I", data, place)
             (tags[tag],) = struct.unpack_from(f"{order}{form}", data, place)
     if 256 not in tags or 257 not in tags:
-        raise DecodeError("damaged TIFF: it does not say its size", stage=STAGE)
+        raise DecodeError("damaged TIFF: it does not say its size")
     if not tags.get(277, 1) or not tags.get(258, 1):
-        raise DecodeError("damaged TIFF: its pixels have no channels, or no bits", stage=STAGE)
+        raise DecodeError("damaged TIFF: its pixels have no channels, or no bits")
     turned = tags.get(274, NORMAL) if orientation else NORMAL
     turned = turned if 1 <= turned <= 8 else NORMAL
     channels = 3 if tags.get(262) == 3 else tags.get(277, 1)  # a palette

@@ -7,7 +7,8 @@ import io
 import os
 import struct
 import zlib
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from gpupipe.errors import PlanError, PlanTypeError
 from gpupipe.extract.compression import checked_compression
@@ -24,8 +25,16 @@ class _File(Protocol):
     def close(self) -> None: ...
 
 
+class _Records(Protocol):
+    """A Dataset, as far as it matters here."""
+
+    @property
+    def element_spec(self) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
 class TFRecordWriter:
-    """Writes records to a new file. A context manager: leaving it closes the file.
+    """Writes records, or a dataset of them, to a new file. A context manager: leaving it closes the file.
 
     Args:
         path: the file; one that exists is replaced.
@@ -36,8 +45,9 @@ class TFRecordWriter:
         OSError: the file cannot be written.
 
     Example:
-        >>> with TFRecordWriter("/tmp/one.tfrecord") as out:
+        >>> with TFRecordWriter("one.tfrecord") as out:
         ...     out.write(b"hello")
+        >>> TFRecordWriter("two.tfrecord").write(gp.Dataset.from_tensor_slices([b"a", b"b"]))
     """
 
     def __init__(self, path: str | os.PathLike[str], compression_type: str | None = None) -> None:
@@ -57,14 +67,28 @@ class TFRecordWriter:
         else:
             self._file = self._raw
 
-    def write(self, record: bytes | bytearray | memoryview) -> None:
-        """Append one record.
+    def write(self, record: bytes | bytearray | memoryview | _Records) -> None:
+        """Append one record; or those of a dataset, as `tf.data.experimental.TFRecordWriter` does, and close the file.
+
+        Args:
+            record: the bytes of a record, or a Dataset whose elements are.
 
         Raises:
-            PlanTypeError: `record` is not bytes.
+            PlanTypeError: `record` is neither.
         """
         if self._file is None:
             raise PlanError("a TFRecordWriter needs an open file to write to, this one is closed; make a new one")
+        spec = getattr(record, "element_spec", None)
+        if spec is not None and not isinstance(record, bytes | bytearray | memoryview):
+            if getattr(spec, "dtype", 0) not in (bytes, None) or spec.shape:
+                raise PlanTypeError(
+                    f"TFRecordWriter.write needs a dataset of bytes, one record each, got one of {spec}; "
+                    "map gp.io.encode_example over it first"
+                )
+            with self:
+                for one in record:
+                    self.write(one)
+            return
         if not isinstance(record, bytes | bytearray | memoryview):
             raise PlanTypeError(f"TFRecordWriter.write needs bytes, got {type(record).__name__}; encode it first")
         payload = bytes(record)

@@ -186,7 +186,7 @@ class DaliExecutor:
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
-        self._host = HostDecoder(program, threads, batch_size)
+        self._host = HostDecoder(program, threads, batch_size, libjpeg=device_id is None)
         self._closed = False
         self._pid = os.getpid()
 

@@ -4,8 +4,9 @@ Two decoders never agree about every damaged byte, so one of them judges: the ho
 graph takes encoded images alone; what the host has decoded enters as a BMP, or as a PNG if it is yet to be turned,
 which any decoder reads and none changes.
 Three kinds of images come here, and photographs are none of them: what DALI refuses gets a second opinion; what
-decoders read in several ways, TIFFs for example, is decoded by the host at once; and of others the doubtful part is
-taken away: what follows the frame of a WebP, and of an EXIF block all but the orientation.
+decoders read in several ways, TIFFs for example and progressive JPEGs that lack scans, is decoded by the host at once;
+and of others the doubtful part is taken away: what follows the frame of a WebP, and of an EXIF block all but the
+orientation.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..errors import DataError, DecodeError
 from ..extract.containers import read_in_several_ways, without_tail
 from ..extract.decode import as_plain
 from ..extract.headers import with_plain_orientation
+from ..extract.scans import jpeg_read_in_several_ways
 from ..graph import Apply, Const
 from ..log import logger
 from ..op import Array
@@ -38,10 +40,12 @@ class Reading:
     Attributes:
         gray: whether only its gray is wanted.
         exif_orientation: whether it is turned upright; None if it is in one place and is not in another.
+        cropped: whether only a window of it may be decoded, in one place at least.
     """
 
     gray: bool
     exif_orientation: bool | None
+    cropped: bool
 
 
 class HostDecoder:
@@ -51,10 +55,12 @@ class HostDecoder:
         program: says which of its inputs are images, and how they are decoded.
         threads: that decode.
         batch_size: the largest batch.
+        libjpeg: whether DALI decodes JPEGs with libjpeg, which it does on the CPU.
     """
 
-    def __init__(self, program: Program, threads: int, batch_size: int) -> None:
+    def __init__(self, program: Program, threads: int, batch_size: int, libjpeg: bool = True) -> None:
         self._threads = threads
+        self._libjpeg = libjpeg
         self._most_good = _BATCHES * batch_size
         self._pool: DaemonPool | None = None
         self._said = False
@@ -67,9 +73,10 @@ class HostDecoder:
         reading = self.readings.get(n)
         if reading is None:
             return rows
-        # Photographs are JPEGs, and all that is asked of one that is not turned is its first byte.
+        # Photographs are JPEGs, and all that is asked of one that is neither turned nor cropped is its first byte.
         turned = reading.exif_orientation is not False
-        odd = [i for i, row in enumerate(rows) if len(row) and (turned or row[0] != 0xFF)]
+        checked = turned or reading.cropped or not self._libjpeg
+        odd = [i for i, row in enumerate(rows) if len(row) and (checked or row[0] != 0xFF)]
         if not odd:
             return rows
         out = list(rows)
@@ -77,7 +84,10 @@ class HostDecoder:
         for i in odd:
             try:
                 if out[i][0] == 0xFF:
-                    out[i] = with_plain_orientation(out[i]) or out[i]
+                    if jpeg_read_in_several_ways(out[i]):
+                        waiting.append(i)
+                    elif turned:
+                        out[i] = with_plain_orientation(out[i]) or out[i]
                 elif read_in_several_ways(out[i], reading.gray, turned):
                     waiting.append(i)
                 elif out[i][0] == 0x52:
@@ -159,5 +169,6 @@ def _readings(program: Program) -> dict[int, Reading]:
         ways = {bool(getattr(op, "exif_orientation", False)) for op in ops}
         if ops and not isinstance(value, Const):
             gray = all(getattr(getattr(op, "decoder", op), "channels", 3) == 1 for op in ops)
-            out[n] = Reading(gray, ways.pop() if len(ways) == 1 else None)
+            cropped = any(hasattr(op, "decoder") for op in ops)
+            out[n] = Reading(gray, ways.pop() if len(ways) == 1 else None, cropped)
     return out

@@ -135,7 +135,7 @@ EXPERIMENTAL: dict[str, Name] = {
     "SHARD_HINT": Name(left_out="explicit: `shard(n, i)`"),
     "ServiceOptions": Name(left_out=_REMOTE),
     "SqlDataset": Name(left_out=_SQL),
-    "TFRecordWriter": Name(here="gp.io.TFRecordWriter"),
+    "TFRecordWriter": Name(here="gp.io.TFRecordWriter", better="takes single records, too; a context manager"),
     "assert_cardinality": Name(here="ds.assert_cardinality(n)"),
     "at": Name(here="ds[i]", better="also TFRecords, negative numbers and slices"),
     "bucket_by_sequence_length": Name(here="ds.bucket_by_sequence_length"),

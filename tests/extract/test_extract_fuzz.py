@@ -203,7 +203,7 @@ def test_damaged_images_have_a_header_or_give_a_decode_error(data: bytes, edits:
         assert 1 <= header.orientation <= 8
         check_complete(head, header)
     except DecodeError as error:
-        assert error.stage == "read_header"
+        assert not error.stage  # the decoder that asks puts its name there
 
 
 @FUZZ
@@ -215,7 +215,7 @@ def test_any_bytes_may_be_called_an_image(magic: bytes, data: bytes) -> None:
     try:
         assert read_header(magic + data, orientation=True).height > 0
     except DecodeError as error:
-        assert error.stage == "read_header"
+        assert not error.stage  # the decoder that asks puts its name there
 
 
 @FUZZ

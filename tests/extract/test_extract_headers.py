@@ -196,7 +196,7 @@ def test_an_image_cut_inside_its_header_is_an_error(kind: str, orientation: bool
         try:
             assert read_header(data[:n], orientation=orientation) == whole
         except DecodeError as error:
-            assert error.stage == "read_header"
+            assert not error.stage  # the decoder that asks puts its name there
             refused += 1
     assert refused >= 10
 

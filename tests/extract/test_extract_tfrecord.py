@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.crc import masked_crc32c
@@ -221,6 +222,38 @@ def test_an_unknown_compression_is_refused_and_the_legal_ones_listed(tmp_path: P
 def test_writer_refuses_what_is_not_bytes(tmp_path: Path) -> None:
     with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match="bytes, got str"):
         out.write("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP", "ZLIB"])
+def test_writing_a_dataset_finishes_the_file(tmp_path: Path, compression: str | None) -> None:
+    records = [b"", b"one", b"two" * 1000]
+    ds = gp.Dataset.from_tensor_slices(records)
+    out = TFRecordWriter(tmp_path / "x", compression)
+
+    out.write(ds.map(lambda record: bytes(record) + b"!", traced=False))
+
+    assert [record for _, record in read(str(tmp_path / "x"), compression=compression)] == [
+        b"!",
+        b"one!",
+        records[2] + b"!",
+    ]
+    with pytest.raises(PlanError, match="this one is closed"):
+        out.write(ds)
+
+
+@pytest.mark.parametrize(
+    ("ds", "got"),
+    [
+        (lambda: gp.Dataset.range(3), "int64"),
+        (lambda: gp.Dataset.from_tensor_slices([b"a"]).batch(1), r"bytes\[\?\]"),
+        (lambda: gp.Dataset.from_tensor_slices({"x": [b"a"]}), "'x'"),
+    ],
+)
+def test_writer_refuses_a_dataset_of_what_is_no_record(tmp_path: Path, ds: Any, got: str) -> None:
+    needs = f"TFRecordWriter.write needs a dataset of bytes, one record each, got .*{got}.*encode_example"
+
+    with TFRecordWriter(tmp_path / "x") as out, pytest.raises(PlanTypeError, match=needs):
+        out.write(ds())
 
 
 def test_writer_refuses_to_write_after_close(tmp_path: Path) -> None:

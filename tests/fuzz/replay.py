@@ -32,7 +32,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "example": ("gpupipe.extract.example", "gpupipe.extract.wire"),
     "columns": ("gpupipe.extract.columns",),
-    "headers": ("gpupipe.extract.headers", "gpupipe.extract.containers", "gpupipe.extract.exif"),
+    "headers": (
+        "gpupipe.extract.headers",
+        "gpupipe.extract.containers",
+        "gpupipe.extract.exif",
+        "gpupipe.extract.scans",
+    ),
 }
 """Name of a target -> the modules that it is about."""
 
@@ -43,7 +48,7 @@ PARSERS: dict[str, dict[str, tuple[str, ...]]] = {
         "wire": ("varint", "fields", "varints", "_decoded"),
         "columns": ("Cursor.*", "read_column", "_numbers", "_dtype", "_shape"),
     },
-    "headers": {"headers": (), "containers": (), "exif": ()},
+    "headers": {"headers": (), "containers": (), "exif": (), "scans": ()},
 }
 """Parser -> its modules and the functions of each that bytes of a file reach; () are all.
 

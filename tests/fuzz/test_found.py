@@ -16,8 +16,9 @@ from gpupipe.extract.columns import Cursor, read_column
 from gpupipe.extract.containers import without_tail
 from gpupipe.extract.element_json import Malformed
 from gpupipe.extract.example import ExampleParser, FixedLenFeature, VarLenFeature
-from gpupipe.extract.headers import check_complete, first_marker_in_scan, read_header, with_plain_orientation
+from gpupipe.extract.headers import check_complete, read_header, with_plain_orientation
 from gpupipe.extract.index import Bad, walk_headers
+from gpupipe.extract.scans import first_marker_in_scan
 from gpupipe.extract.storage import LocalStorage
 from gpupipe.extract.tfrecord import RecordReader
 from gpupipe.extract.wire import encode_varint, varints

@@ -58,9 +58,9 @@ def test_transparency_is_dropped_not_blended() -> None:
 
 
 @pytest.mark.parametrize("channels", [0, 1, 3, 4])
-def test_sixteen_bits_are_scaled(channels: int) -> None:
+def test_of_sixteen_bits_the_upper_eight_are_taken(channels: int) -> None:
     deep = np.array([[0, 128, 129, 257], [32767, 32896, 65406, 65535]], np.uint16)
-    expected = np.array([[0, 0, 1, 1], [127, 128, 254, 255]], np.uint8)  # round(x * 255 / 65535)
+    expected = np.array([[0, 0, 0, 1], [127, 128, 255, 255]], np.uint8)
 
     image = ops.decode_png(encoded(deep[:, :, None], "PNG"), channels=channels)
 

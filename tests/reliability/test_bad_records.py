@@ -17,7 +17,8 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import BadRecord, TooManyBadError
-from gpupipe.extract.headers import first_marker_in_scan, has_adobe_marker
+from gpupipe.extract.headers import has_adobe_marker
+from gpupipe.extract.scans import first_marker_in_scan
 from gpupipe.flow import bad_records as module
 from gpupipe.transform.choose import gpu_count, has_dali
 from tests.chains.damage import decoded, events, segments
