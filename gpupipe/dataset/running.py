@@ -211,8 +211,8 @@ class Running(Chain):
             epoch: a number >= 0.
 
         Example:
-            >>> from gpupipe import Dataset
-            >>> ds = Dataset.range(9).shuffle(gp.ALL)
+            >>> from gpupipe import ALL, Dataset
+            >>> ds = Dataset.range(9).shuffle(ALL)
             >>> [ds.epoch(3)[i] for i in range(9)] == list(ds.iterator(epoch=3))
             True
         """
