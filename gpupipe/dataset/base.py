@@ -9,9 +9,9 @@ from ..arguments import arity, checked_function
 from ..candidate import name_of
 from ..errors import PlanError, PlanTypeError
 from ..plan.indexed import ENDLESS, Order, Select, blocker, why_not
-from ..plan.node import INFINITE, Node
+from ..plan.node import Node
 from ..plan.sources import Param
-from ..plan.steps import refuse_options
+from ..plan.steps import never_ends, refuse_options
 from ..spec import Compound, DatasetSpec
 from ..trace import Traced, active_trace, require_no_symbols, trace, trace_inner
 
@@ -56,7 +56,7 @@ class Chain(Compound):
         step = blocker(self.plan)
         if step is not None:
             raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}")
-        if self.plan.cardinality == INFINITE:
+        if never_ends(self.plan):
             raise PlanError(f"{who} needs a dataset that ends, got an infinite one; use it before repeat")
         if self.plan.cardinality >= ENDLESS:
             raise PlanError(f"{who} needs fewer than 2**62 elements, got {self.plan.cardinality}")

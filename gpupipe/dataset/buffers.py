@@ -12,9 +12,9 @@ from ..extract.patterns import is_url
 from ..options import AUTOTUNE, All
 from ..plan.files import FileCache
 from ..plan.indexed import Everything
-from ..plan.node import INFINITE, epoch_key, walk
+from ..plan.node import epoch_key, walk
 from ..plan.sources import Param
-from ..plan.steps import Cache, Prefetch, Shuffle, options_of
+from ..plan.steps import Cache, Prefetch, Shuffle, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 
@@ -159,7 +159,7 @@ class Buffers(Chain):
         if shard_func is not None:
             checked_function("save", shard_func)
             arity("save", shard_func, self.plan.element)
-        if self.plan.cardinality == INFINITE:
+        if never_ends(self.plan):
             raise PlanError("save needs a dataset that ends, got an infinite one; use take(n)")
         from ..load.save import save
 

@@ -11,7 +11,7 @@ from ..errors import PlanError, PlanTypeError
 from ..options import Options
 from ..plan.indexed import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, epoch_key
-from ..plan.steps import WithOptions, options_of
+from ..plan.steps import WithOptions, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 
@@ -73,6 +73,8 @@ class Running(Chain):
         count = self._length()
         if count == INFINITE:
             raise PlanTypeError("the dataset is infinite: it has no len()")
+        if count == UNKNOWN_CARDINALITY and never_ends(self.plan):
+            raise PlanTypeError("the dataset has no end, or no element, which only reading tells: it has no len()")
         if count == UNKNOWN_CARDINALITY:
             raise PlanTypeError("the length of the dataset is unknown before it is read: it has no len()")
         if count >= 2**63:

@@ -51,7 +51,9 @@ DATASET: dict[str, Name] = {
     "cache": Name(
         better="a file is keyed by the plan: it never serves another chain's data; a partial pass is no harm"
     ),
-    "cardinality": Name(better="known where tf.data says unknown, never wrong"),
+    "cardinality": Name(
+        better="known where tf.data says unknown, never wrong; `repeat()` of an unknown number is unknown: it may be none"
+    ),
     "choose_from_datasets": Name(better="never claims to be infinite when it is not"),
     "concatenate": Name(),
     "counter": Name(),
