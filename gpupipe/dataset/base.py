@@ -47,15 +47,21 @@ class Chain(Compound):
 
         return Dataset(plan, self._passes)
 
-    def _select(self, who: str, order: Order) -> Dataset:
+    def _select(self, who: str, order: Order, instead: str = "") -> Dataset:
         """The elements at some places.
+
+        Args:
+            who: the method.
+            order: says which.
+            instead: what does the same for a chain that ends and has no places.
 
         Raises:
             PlanError: some step has no places, or there is no end of them.
         """
         step = blocker(self.plan)
         if step is not None:
-            raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}")
+            hint = f"; or write {instead}" if instead and not never_ends(self.plan) else ""
+            raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}{hint}")
         if never_ends(self.plan):
             raise PlanError(f"{who} needs a dataset that ends, got an infinite one; use it before repeat")
         if self.plan.cardinality >= ENDLESS:

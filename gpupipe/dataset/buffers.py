@@ -12,9 +12,9 @@ from ..extract.patterns import is_url
 from ..options import AUTOTUNE, All
 from ..plan.files import FileCache
 from ..plan.indexed import Everything
-from ..plan.node import epoch_key, walk
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, epoch_key, walk
 from ..plan.sources import Param
-from ..plan.steps import Cache, Prefetch, Shuffle, never_ends, options_of
+from ..plan.steps import WHOLE, Cache, Prefetch, Shuffle, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 
@@ -36,16 +36,31 @@ class Buffers(Chain):
             buffer_size: output p holds an element of input index <= p + buffer_size - 1. Records of local files are
                 held as references of about 250 bytes, not as payloads. `gpupipe.ALL` shuffles the whole dataset by an
                 index: nothing is held and nothing is filled, and every order is as likely as any other. It needs steps
-                that can be indexed.
+                that can be indexed. `gpupipe.UNKNOWN_CARDINALITY`, as in ``shuffle(ds.cardinality())``, shuffles the
+                whole of any dataset that ends: all of it is held, and read before the first element leaves.
             seed: mixed with the chain's.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
         integer_or_none("shuffle", "seed", seed)
         if isinstance(buffer_size, All):
-            return self._select("shuffle(gp.ALL)", Everything(seed, reshuffle_each_iteration is not False))
+            return self._select(
+                "shuffle(gp.ALL)",
+                Everything(seed, reshuffle_each_iteration is not False),
+                "shuffle(gp.UNKNOWN_CARDINALITY), which holds all elements in memory",
+            )
         size = integer("shuffle", "buffer_size", buffer_size)
+        if size in (UNKNOWN_CARDINALITY, INFINITE) and never_ends(self.plan):
+            raise PlanError(
+                f"shuffle({size}), of a whole dataset, needs a dataset that ends, got an infinite one; shuffle before "
+                "repeat, or give a number of elements"
+            )
+        if size == UNKNOWN_CARDINALITY:
+            size = WHOLE
         if size < 1:
-            raise PlanError(f"shuffle needs buffer_size >= 1, got {size}; for the whole dataset use gpupipe.ALL")
+            raise PlanError(
+                f"shuffle needs buffer_size >= 1, got {size}; for the whole dataset use gpupipe.ALL, or "
+                "UNKNOWN_CARDINALITY where nothing can be indexed"
+            )
         return self._then(Shuffle(self.plan, size, seed, reshuffle_each_iteration is not False))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:

@@ -15,7 +15,7 @@ from ..graph import Input, topological
 from ..options import Settings
 from ..plan.files import FileCache
 from ..plan.node import Node, walk
-from ..plan.steps import Batch, Cache, Map, Prefetch, Shuffle, WithOptions
+from ..plan.steps import WHOLE, Batch, Cache, Map, Prefetch, Shuffle, WithOptions, buffer_name
 from ..spec import TensorSpec
 from .lower import AHEAD, Lowerer
 from .pending import Pending
@@ -145,7 +145,8 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
     match node:
         case Shuffle(size=size) | ShuffleRepeat(size=size):
             count = node.source.cardinality
-            return _buffer(f"shuffle({size})", node.line, size if count < 0 else min(size, count), _physical(source))
+            most = min(size, count) if count >= 0 else None if size == WHOLE else size
+            return _buffer(f"shuffle({buffer_name(size)})", node.line, most, _physical(source))
         case Prefetch(size=size) if source.batch is None or source.above:
             return _buffer(f"prefetch({size})", node.line, 2 if size < 0 else size, _physical(source))
         case Map(workers="process"):

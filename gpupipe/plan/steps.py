@@ -14,6 +14,7 @@ from ..trace import Traced
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node, walk
 
 __all__ = [
+    "WHOLE",
     "Batch",
     "Cache",
     "Enumerate",
@@ -30,6 +31,7 @@ __all__ = [
     "Take",
     "Unbatch",
     "WithOptions",
+    "buffer_name",
     "never_ends",
     "options_of",
     "refuse_options",
@@ -162,16 +164,26 @@ class Interleave(FlatMap):
         return f"interleave({name_of(self.fn)}, cycle_length={self.cycle}, block_length={self.block}{ahead})"
 
 
+WHOLE = 1 << 62
+"""The size of a shuffle's buffer that holds everything, however much it is."""
+
+
+def buffer_name(size: int) -> str:
+    """The size of a shuffle's buffer as the user wrote it."""
+    return "UNKNOWN_CARDINALITY" if size == WHOLE else str(size)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle(Step):
-    """A uniform choice from a buffer of `size` elements."""
+    """A uniform choice from a buffer of `size` elements; `WHOLE` holds them all."""
 
     size: int
     seed: int | None = None
     reshuffle: bool = True
 
     def describe(self) -> str:
-        return f"shuffle({self.size}, seed={self.seed}{'' if self.reshuffle else ', the same order every time'})"
+        same = "" if self.reshuffle else ", the same order every time"
+        return f"shuffle({buffer_name(self.size)}, seed={self.seed}{same})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

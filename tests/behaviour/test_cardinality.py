@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +113,9 @@ _STEPS: tuple[st.SearchStrategy[Callable[[Dataset], Dataset]], ...] = (
         st.one_of(st.integers(1, 3), st.lists(st.integers(1, 3), min_size=1, max_size=3)),
     ),
     st.builds(lambda n, drop: lambda d: d.window(n, 2, 2, drop), st.integers(1, 3), st.booleans()),
-    st.builds(lambda make, n: lambda d: d.concatenate(_numbered(make(n))), st.sampled_from(_SOURCES), st.integers(0, 2)),
+    st.builds(
+        lambda make, n: lambda d: d.concatenate(_numbered(make(n))), st.sampled_from(_SOURCES), st.integers(0, 2)
+    ),
     st.builds(lambda make, n: lambda d: Dataset.zip(d, make(n)), st.sampled_from(_SOURCES), st.integers(0, 3)),
     st.builds(
         lambda make, n, stop: lambda d: Dataset.sample_from_datasets(
