@@ -64,7 +64,12 @@ class Buffers(Chain):
         return self._then(Shuffle(self.plan, size, seed, reshuffle_each_iteration is not False))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
-        """Make up to `buffer_size` elements ahead, in the background; `AUTOTUNE` or None lets gpupipe choose."""
+        """Make up to `buffer_size` elements ahead, in the background; `AUTOTUNE` or None lets gpupipe choose.
+
+        So many elements wait at most, made and not taken. What steps before it work on is not among them: image ops run
+        on up to three batches at a time, whether there is a prefetch or not, and ``map(num_parallel_calls=n)`` on 2 n
+        elements.
+        """
         size = AUTOTUNE if buffer_size is None else integer("prefetch", "buffer_size", buffer_size)
         if size < AUTOTUNE:
             raise PlanError(f"prefetch needs buffer_size >= 0 or AUTOTUNE, got {size}")

@@ -17,8 +17,8 @@ from ..plan.files import FileCache
 from ..plan.node import Node, walk
 from ..plan.steps import WHOLE, Batch, Cache, Map, Prefetch, Shuffle, WithOptions, buffer_name
 from ..spec import TensorSpec
-from .lower import AHEAD, Lowerer
-from .pending import Pending
+from .lower import Lowerer
+from .pending import AHEAD, Pending
 from .place import Placer
 from .rules import ShuffleRepeat, disabled_rules, rewrite
 
@@ -156,9 +156,9 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
             pending = lowerer.done[id(node)]
             if not any(map(is_image, topological(pending.values))):
                 return None
-            finished = max(1, trailing, pending.ready)
+            finished = trailing or pending.ready or AHEAD
             one = _size_of(tuple(value.spec for value in pending.values))
-            count = finished + IN_FLIGHT + WAITING
+            count = finished + IN_FLIGHT - 1 + WAITING  # the oldest in flight waits for room among the finished
             return _buffer(f"batch({size})", node.line, count, None if one is None else one * size)
         case _:
             return None

@@ -97,7 +97,7 @@ def test_static_rows_hold_where_batches_are_lost() -> None:
 
     full = D.range(12).batch(2, drop_remainder=True).map(bad, spec=gp.TensorSpec((2,), "int64")).batch(2).unbatch()
     for on_error in ("skip", "raise"):
-        d = full.rebatch(1).with_options(gp.Options(on_error=on_error))  # type: ignore[arg-type]
+        d = full.rebatch(1).with_options(gp.Options(on_error=on_error))
 
         assert d.element_spec == gp.TensorSpec((1,), "int64")
         assert [x for x in outcomes(d) if x != "error"] == [[0], [1], [4], [5], [8], [9], [10], [11]]
