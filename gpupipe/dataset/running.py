@@ -152,7 +152,9 @@ class Running(Chain):
         return explain(self.plan, self.options().resolve())
 
     def check(self) -> tuple[Finding, ...]:
-        """Look for slips: repeat before shuffle, cache after shuffle, a missing prefetch, ... Runs nothing.
+        """Look for slips: repeat before shuffle, a mean for 0..1 on bytes, {CHW} taken for {HWC}, ... Runs nothing.
+
+        What Python functions draw from, and whether they handle images, is read off their code.
 
         Each finding has the user's line and says what to write instead; `explain()` shows them too. None of them is an
         error: a finding may be what you want.
