@@ -21,13 +21,29 @@ from .spec import TensorSpec
 
 __all__ = ["OPERATORS", "Arithmetic"]
 
+
+def _dividing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`//` or `%` that raises where an integer is divided by the integer 0, for which NumPy warns and gives 0."""
+
+    def divide(a: Any, b: Any) -> Any:
+        if not (b.all() if isinstance(b, np.ndarray) else b) and _whole(a) and _whole(b):
+            raise ZeroDivisionError("integer division or modulo by zero")
+        return function(a, b)
+
+    return divide
+
+
+def _whole(x: Any) -> bool:
+    return np.asarray(x).dtype.kind in "biu"
+
+
 OPERATORS: dict[str, Any] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
     "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
+    "floordiv": _dividing(operator.floordiv),
+    "mod": _dividing(operator.mod),
     "pow": operator.pow,
     "and": operator.and_,
     "or": operator.or_,
@@ -43,6 +59,9 @@ OPERATORS: dict[str, Any] = {
     "abs": operator.abs,
     "getitem": operator.getitem,
 }
+UNCHECKED = {"floordiv": operator.floordiv, "mod": operator.mod}
+"""What is left of them where the divisor is known not to be zero, or the result does not matter."""
+
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}
 
 
@@ -80,7 +99,7 @@ class Arithmetic(Op):
         samples = [np.ones([1 if n is None else n for n in x.shape or ()], x.dtype)[()] for x in xs]
         try:
             with np.errstate(all="ignore"):
-                result = np.asarray(self._run(samples))
+                result = np.asarray(self._run(samples, function=UNCHECKED.get(self.operator)))
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             raise SpecError(f"{self.operator!r} is not defined for {', '.join(map(str, xs))}: {error}") from error
         if self.operator == "getitem":
@@ -118,6 +137,8 @@ class Arithmetic(Op):
 
     def compiled(self) -> Callable[..., Any]:
         function, left, right = OPERATORS[self.operator], self.left, self.right
+        if self.operator in UNCHECKED and right is not None and np.all(right):
+            function = UNCHECKED[self.operator]
         if self.image or (left is not None and right is not None):
             return self.reference
         if left is not None:
@@ -127,13 +148,13 @@ class Arithmetic(Op):
     def dali(self, d: Any, *xs: Any) -> Any:
         return self._run([d.fn.cast(x, dtype=d.dtype(np.float32)) if hasattr(x, "name") else x for x in xs], d)
 
-    def _run(self, xs: list[Any], d: Any = None) -> Any:
-        function = OPERATORS[self.operator]
+    def _run(self, xs: list[Any], d: Any = None, function: Callable[..., Any] | None = None) -> Any:
+        call: Callable[..., Any] = OPERATORS[self.operator] if function is None else function
         if self.left is not None:
             xs = [np.float32(self.left) if self.image and d is None else self._number(self.left), *xs]
         if self.right is not None:
             xs = [*xs, np.float32(self.right) if self.image and d is None else self._number(self.right)]
-        return function(*xs)
+        return call(*xs)
 
     def _number(self, value: Any) -> Any:
         return float(value) if self.image else value

@@ -9,9 +9,9 @@ from ..arguments import arity, checked_function
 from ..candidate import name_of
 from ..errors import PlanError, PlanTypeError
 from ..plan.indexed import ENDLESS, Order, Select, blocker, why_not
-from ..plan.node import INFINITE, Node
+from ..plan.node import Node
 from ..plan.sources import Param
-from ..plan.steps import refuse_options
+from ..plan.steps import never_ends, refuse_options
 from ..spec import Compound, DatasetSpec
 from ..trace import Traced, active_trace, require_no_symbols, trace, trace_inner
 from .epochs import EpochCounter, Visits
@@ -67,16 +67,22 @@ class Chain(Compound):
                 f"{who} needs datasets of no fixed epoch, got one of epoch({self._epoch}); put epoch() last"
             )
 
-    def _select(self, who: str, order: Order) -> Dataset:
+    def _select(self, who: str, order: Order, instead: str = "") -> Dataset:
         """The elements at some places.
+
+        Args:
+            who: the method.
+            order: says which.
+            instead: what does the same for a chain that ends and has no places.
 
         Raises:
             PlanError: some step has no places, or there is no end of them.
         """
         step = blocker(self.plan)
         if step is not None:
-            raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}")
-        if self.plan.cardinality == INFINITE:
+            hint = f"; or write {instead}" if instead and not never_ends(self.plan) else ""
+            raise PlanError(f"{who} needs steps that can be indexed, and {why_not(step)}{hint}")
+        if never_ends(self.plan):
             raise PlanError(f"{who} needs a dataset that ends, got an infinite one; use it before repeat")
         if self.plan.cardinality >= ENDLESS:
             raise PlanError(f"{who} needs fewer than 2**62 elements, got {self.plan.cardinality}")

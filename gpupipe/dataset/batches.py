@@ -56,8 +56,8 @@ class Batches(Chain):
         Args:
             batch_size: rows of a batch.
             padded_shapes: a structure of shapes like the element; None or -1 in a shape is the largest of the batch.
-                Without it unknown dimensions are padded.
-            padding_values: one value, or a structure of them; 0, False or b"" unless given.
+                Without it unknown dimensions are padded; None in the place of a part does the same for that part.
+            padding_values: one value, or a structure of them; 0, False or b"" unless given, and where None stands.
             drop_remainder: leave out a short last batch.
         """
         size = rows_of_a_batch("padded_batch", batch_size)

@@ -12,9 +12,9 @@ from ..extract.patterns import is_url
 from ..options import AUTOTUNE, All
 from ..plan.files import FileCache
 from ..plan.indexed import Everything
-from ..plan.node import INFINITE, walk
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, walk
 from ..plan.sources import Param
-from ..plan.steps import Cache, Prefetch, Shuffle, options_of
+from ..plan.steps import WHOLE, Cache, Prefetch, Shuffle, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 
@@ -36,20 +36,40 @@ class Buffers(Chain):
             buffer_size: output p holds an element of input index <= p + buffer_size - 1. Records of local files are
                 held as references of about 250 bytes, not as payloads. `gpupipe.ALL` shuffles the whole dataset by an
                 index: nothing is held and nothing is filled, and every order is as likely as any other. It needs steps
-                that can be indexed.
+                that can be indexed. `gpupipe.UNKNOWN_CARDINALITY`, as in ``shuffle(ds.cardinality())``, shuffles the
+                whole of any dataset that ends: all of it is held, and read before the first element leaves.
             seed: mixed with the chain's.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
         integer_or_none("shuffle", "seed", seed)
         if isinstance(buffer_size, All):
-            return self._select("shuffle(gp.ALL)", Everything(seed, reshuffle_each_iteration is not False))
+            return self._select(
+                "shuffle(gp.ALL)",
+                Everything(seed, reshuffle_each_iteration is not False),
+                "shuffle(gp.UNKNOWN_CARDINALITY), which holds all elements in memory",
+            )
         size = integer("shuffle", "buffer_size", buffer_size)
+        if size in (UNKNOWN_CARDINALITY, INFINITE) and never_ends(self.plan):
+            raise PlanError(
+                f"shuffle({size}), of a whole dataset, needs a dataset that ends, got an infinite one; shuffle before "
+                "repeat, or give a number of elements"
+            )
+        if size == UNKNOWN_CARDINALITY:
+            size = WHOLE
         if size < 1:
-            raise PlanError(f"shuffle needs buffer_size >= 1, got {size}; for the whole dataset use gpupipe.ALL")
+            raise PlanError(
+                f"shuffle needs buffer_size >= 1, got {size}; for the whole dataset use gpupipe.ALL, or "
+                "UNKNOWN_CARDINALITY where nothing can be indexed"
+            )
         return self._then(Shuffle(self.plan, size, seed, reshuffle_each_iteration is not False))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
-        """Make up to `buffer_size` elements ahead, in the background; `AUTOTUNE` or None lets gpupipe choose."""
+        """Make up to `buffer_size` elements ahead, in the background; `AUTOTUNE` or None lets gpupipe choose.
+
+        So many elements wait at most, made and not taken. What steps before it work on is not among them: image ops run
+        on up to three batches at a time, whether there is a prefetch or not, and ``map(num_parallel_calls=n)`` on 2 n
+        elements.
+        """
         size = AUTOTUNE if buffer_size is None else integer("prefetch", "buffer_size", buffer_size)
         if size < AUTOTUNE:
             raise PlanError(f"prefetch needs buffer_size >= 0 or AUTOTUNE, got {size}")
@@ -160,7 +180,7 @@ class Buffers(Chain):
         if shard_func is not None:
             checked_function("save", shard_func)
             arity("save", shard_func, self.plan.element)
-        if self.plan.cardinality == INFINITE:
+        if never_ends(self.plan):
             raise PlanError("save needs a dataset that ends, got an infinite one; use take(n)")
         from ..load.save import save
 

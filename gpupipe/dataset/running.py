@@ -10,7 +10,7 @@ from ..errors import PlanError, PlanTypeError
 from ..options import Options
 from ..plan.indexed import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
-from ..plan.steps import WithOptions, options_of
+from ..plan.steps import WithOptions, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 from .epochs import Counted
@@ -74,6 +74,8 @@ class Running(Chain):
         count = self._length()
         if count == INFINITE:
             raise PlanTypeError("the dataset is infinite: it has no len()")
+        if count == UNKNOWN_CARDINALITY and never_ends(self.plan):
+            raise PlanTypeError("the dataset has no end, or no element, which only reading tells: it has no len()")
         if count == UNKNOWN_CARDINALITY:
             raise PlanTypeError("the length of the dataset is unknown before it is read: it has no len()")
         if count >= 2**63:
@@ -156,7 +158,9 @@ class Running(Chain):
         return explain(self.plan, self.options().resolve())
 
     def check(self) -> tuple[Finding, ...]:
-        """Look for slips: repeat before shuffle, cache after shuffle, a missing prefetch, ... Runs nothing.
+        """Look for slips: repeat before shuffle, a mean for 0..1 on bytes, {CHW} taken for {HWC}, ... Runs nothing.
+
+        What Python functions draw from, and whether they handle images, is read off their code.
 
         Each finding has the user's line and says what to write instead; `explain()` shows them too. None of them is an
         error: a finding may be what you want.

@@ -21,6 +21,7 @@ from ..plan.scanning import (
     TakeWhile,
     Unique,
 )
+from ..plan.steps import never_ends
 from ..ragged import RaggedSpec
 from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
 from ..trace import Traced, require_no_symbols
@@ -193,7 +194,7 @@ class Scanning(Chain):
         if count < 0:
             raise PlanError(f"pad_to_cardinality needs a cardinality >= 0, got {count}")
         known, element = self.plan.cardinality, self.plan.element
-        if known == INFINITE:
+        if never_ends(self.plan):
             raise PlanError("pad_to_cardinality needs a finite dataset, got an infinite one; use take first")
         if known != UNKNOWN_CARDINALITY and known > count:
             raise PlanError(f"pad_to_cardinality needs at most {count} elements, got {known}")

@@ -33,7 +33,7 @@ class Channel(Generic[T]):
         self._failure: BaseException | None = None
 
     def put(self, item: T, size: int = 0) -> None:
-        """Wait for room and append.
+        """Wait for room, append, and wait for room for another: what that is made of is not touched before.
 
         Raises:
             Closed: nobody will take it.
@@ -50,6 +50,10 @@ class Channel(Generic[T]):
             self._items.append((item, size))
             self._bytes += size
             self._room.notify_all()
+            while not self._closed and len(self._items) >= self._most:
+                self._room.wait()
+            if self._closed:
+                raise Closed
 
     def get(self) -> T:
         """Wait for the oldest item and take it. What was put before the end is delivered first.

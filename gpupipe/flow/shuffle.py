@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import StateError
+from ..plan.steps import buffer_name
 from ..random import BatchRng, hash64, mix64
 from .base import Context, Element, Flow, Hole
 from .choices import Begins
@@ -321,7 +322,7 @@ class Shuffled:
             self._any = bool(below(state, "any"))
             self._pass = None if now is None else self._next_pass(now)
             self._ahead = None if ahead is None else self._next_pass(ahead)
-        at.run.holds(self, f"shuffle({flow.size})")
+        at.run.holds(self, f"shuffle({buffer_name(flow.size)})")
 
     def _next_pass(self, state: State = None) -> Pass | None:
         if self._opened == self._flow.repeat:

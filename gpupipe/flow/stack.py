@@ -84,12 +84,15 @@ def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who
         )
 
 
-def mismatch(leaf: str, first: Any, other: Any, one: Element, another: Element, who: str) -> ShapeError:
+def mismatch(
+    leaf: str, first: Any, other: Any, one: Element, another: Element, who: str, what: str = "shape"
+) -> ShapeError:
     """The error of elements that do not stack."""
     name = f" for {leaf}" if leaf else ""
+    hint = "resize or crop them to one size, or use padded_batch" if what == "shape" else "reshape them in a map before"
     return ShapeError(
-        f"needs elements of one shape{name}, got {tuple(other)} after {tuple(first)} "
-        f"({one[1].name} at {one[1].unit} {one[2]}); resize or crop them to one size, or use padded_batch",
+        f"needs elements of one {what}{name}, got {tuple(other)} after {tuple(first)} "
+        f"({one[1].name} at {one[1].unit} {one[2]}); {hint}",
         file=another[1].name,
         offset=another[2],
         stage=who,
@@ -124,19 +127,39 @@ def pad_rows(
     one_dtype(column, elements, leaf, "padded_batch")
     rows = [byte_scalar(row) if isinstance(row, (bytes, memoryview)) else np.asarray(row) for row in column]
     rank = rows[0].ndim
+    if shape is not None and len(shape) != rank:
+        wanted, hint = (
+            f"needs elements of rank {len(shape)}, as the padded shape {{}} has",
+            "give a shape of their rank",
+        )
+        raise unfit(wanted, hint, leaf, shape, rows[0], elements[0])
     for row, element in zip(rows, elements, strict=True):
-        if row.ndim != rank or (shape is not None and len(shape) != rank):
-            want = (-1,) * rank if shape is None else shape
-            raise mismatch(leaf, want, row.shape, elements[0], element, "padded_batch")
+        if row.ndim != rank:
+            raise mismatch(leaf, rows[0].shape, row.shape, elements[0], element, "padded_batch", "rank")
     largest = [max(row.shape[i] for row in rows) for i in range(rank)]
     target = largest if shape is None else [largest[i] if n < 0 else n for i, n in enumerate(shape)]
     out = np.full((len(rows), *target), value, rows[0].dtype)
     for i, (row, element) in enumerate(zip(rows, elements, strict=True)):
-        if any(n > m for n, m in zip(row.shape, target, strict=True)):
-            raise mismatch(leaf, target, row.shape, elements[0], element, "padded_batch")
+        if shape is not None and any(n > m for n, m in zip(row.shape, target, strict=True)):
+            hint = "crop them, or give a larger shape, with None where the largest of a batch decides"
+            raise unfit("needs elements no larger than the padded shape {}", hint, leaf, shape, row, element)
         inside: tuple[Any, ...] = (i, *(slice(n) for n in row.shape))
         out[inside] = row[()]  # the byte string of an array of rank 0, else the array
     return out
+
+
+def unfit(wanted: str, hint: str, leaf: str, shape: tuple[int, ...], row: Array, element: Element) -> ShapeError:
+    """The error of a row that cannot be padded to a shape, which stands in `wanted` for ``{}``."""
+    wanted = wanted.format([None if n < 0 else n for n in shape])
+    name = f" for {leaf}" if leaf else ""
+    _, stream, position = element
+    return ShapeError(
+        f"{wanted}{name}, got {row.shape}; {hint}",
+        file=stream.name,
+        offset=position,
+        stage="padded_batch",
+        unit=stream.unit,
+    )
 
 
 def byte_scalar(value: Any) -> Array:

@@ -97,7 +97,7 @@ class _Threaded:
         self._before = self._after = forming.point()
         self._given = 0
         self._whole = True
-        self._out: Channel[Finished] = Channel(max(1, flow.ready), settings.host_memory)
+        self._out: Channel[Finished] = Channel(flow.ready, settings.host_memory)
         at.run.holds(self._out, f"{flow.label}({flow.size})")
         self._work = Work(flow, at, forming, self._out)
         self._run = at.run

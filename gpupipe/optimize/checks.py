@@ -15,6 +15,9 @@ from ..graph import Draw, topological
 from ..plan.indexed import Everything, Select, Sliced
 from ..plan.node import Node, walk
 from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shuffle, Skip, Take, Unbatch
+from .check_functions import random_in_python, serial_python_map
+from .check_images import channels_first, normalize_of_another_range
+from .check_shuffles import shuffle_holds_all
 
 __all__ = ["CHECKS", "Finding", "check"]
 
@@ -200,9 +203,14 @@ CHECKS: tuple[Check, ...] = (
     repeat_before_shuffle,
     batch_before_shuffle,
     small_shuffle,
+    shuffle_holds_all,
     cache_after_shuffle,
     random_before_cache,
     split_of_a_shuffle,
+    normalize_of_another_range,
+    channels_first,
+    serial_python_map,
+    random_in_python,
     no_prefetch,
 )
 """Every check, in the order in which they are asked."""

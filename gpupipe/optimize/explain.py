@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..options import Settings
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node
+from ..plan.steps import never_ends
 from ..spec import describe
 from .checks import check
 from .lower import lower
@@ -65,7 +66,8 @@ def _tree(root: Node) -> list[tuple[int, str]]:
     stack = [(root, 0)]
     while stack:
         node, depth = stack.pop()
-        count = {INFINITE: "endless", UNKNOWN_CARDINALITY: "?"}.get(node.cardinality, str(node.cardinality))
+        unknown = "endless or none" if never_ends(node) else "?"
+        count = {INFINITE: "endless", UNKNOWN_CARDINALITY: unknown}.get(node.cardinality, str(node.cardinality))
         lines.append((depth, f"{node.describe()}  ->  {count} x {describe(node.element.nested)}"))
         below = depth + (len(node.sources) > 1)
         stack.extend((source, below) for source in reversed(node.sources))

@@ -52,7 +52,7 @@ from . import lower_files, lower_indexed, lower_mixing, lower_scanning, lower_wi
 from .alike import common, in_one_order
 from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
-from .pending import Pending, renumber
+from .pending import AHEAD, Pending, renumber
 from .place import Placer
 from .registry import LOWERINGS
 from .rules import PLAN_RULES, ShuffleRepeat, disabled_rules, rewrite
@@ -60,10 +60,6 @@ from .transparent import held, transparent_step
 from .watching import watched, where
 
 __all__ = ["Lowered", "Lowerer", "lower"]
-
-AHEAD = 1
-"""Finished batches that AUTOTUNE lets wait beside the two in work: each is 38 MB for 64 images of 224 x 224."""
-
 
 READS_ALL = IgnoreErrors | PadToCardinality | Scan | Unique
 """Small steps that need the payloads themselves, like a batch: no reference comes through."""
@@ -119,7 +115,7 @@ def lower(
     pending = lowerer.run(root)
     threaded = pending.batch is not None or pending.unstack or any(map(is_image, topological(pending.values)))
     if trailing and threaded:
-        pending = replace(pending, ready=max(1, trailing))
+        pending = replace(pending, ready=trailing)
     placed = lowerer.placer.place(pending, deliver=True, label="delivery")
     flow = placed.flow
     if trailing and not lowerer.placer.notes:

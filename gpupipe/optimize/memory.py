@@ -15,14 +15,14 @@ from ..graph import Input, topological
 from ..options import Settings
 from ..plan.files import FileCache
 from ..plan.node import Node, walk
-from ..plan.steps import Batch, Cache, Map, Prefetch, Shuffle, WithOptions
+from ..plan.steps import WHOLE, Batch, Cache, Map, Prefetch, Shuffle, WithOptions, buffer_name
 from ..spec import TensorSpec
-from .lower import AHEAD, Lowerer
-from .pending import Pending
+from .lower import Lowerer
+from .pending import AHEAD, Pending
 from .place import Placer
 from .rules import ShuffleRepeat, disabled_rules, rewrite
 
-__all__ = ["MemoryReport", "StepMemory", "memory_report"]
+__all__ = ["MemoryReport", "StepMemory", "memory_report", "size_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _planned(root: Node, settings: Settings) -> list[StepMemory]:
         if made is not None:
             steps.append(made)
     if trailing and not any(map(is_image, topological(last.values))):
-        steps.append(_buffer(f"prefetch({trailing})", line, trailing, _size_of(last.element.specs)))
+        steps.append(_buffer(f"prefetch({trailing})", line, trailing, size_of(last.element.specs)))
     return steps
 
 
@@ -137,7 +137,7 @@ def _cached(node: Cache) -> StepMemory | None:
         return None
     held = [bytes_of_all(filled.elements) for filled in list(node.store.filled.values())]
     count = node.source.cardinality
-    most = _buffer("cache()", node.line, None if count < 0 else count, _size_of(node.element.specs))
+    most = _buffer("cache()", node.line, None if count < 0 else count, size_of(node.element.specs))
     return replace(most, elements=sum(n for n, _ in held), bytes=sum(size for _, size in held))
 
 
@@ -145,7 +145,8 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
     match node:
         case Shuffle(size=size) | ShuffleRepeat(size=size):
             count = node.source.cardinality
-            return _buffer(f"shuffle({size})", node.line, size if count < 0 else min(size, count), _physical(source))
+            most = min(size, count) if count >= 0 else None if size == WHOLE else size
+            return _buffer(f"shuffle({buffer_name(size)})", node.line, most, _physical(source))
         case Prefetch(size=size) if source.batch is None or source.above:
             return _buffer(f"prefetch({size})", node.line, 2 if size < 0 else size, _physical(source))
         case Map(workers="process"):
@@ -155,9 +156,9 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
             pending = lowerer.done[id(node)]
             if not any(map(is_image, topological(pending.values))):
                 return None
-            finished = max(1, trailing, pending.ready)
-            one = _size_of(tuple(value.spec for value in pending.values))
-            count = finished + IN_FLIGHT + WAITING
+            finished = trailing or pending.ready or AHEAD
+            one = size_of(tuple(value.spec for value in pending.values))
+            count = finished + IN_FLIGHT - 1 + WAITING  # the oldest in flight waits for room among the finished
             return _buffer(f"batch({size})", node.line, count, None if one is None else one * size)
         case _:
             return None
@@ -173,12 +174,13 @@ def _physical(source: Pending) -> int | None:
     if source.references:
         return REFERENCE
     if source.batch is not None or source.unstack:
-        return _size_of(source.element.specs)
+        return size_of(source.element.specs)
     inputs = {value.index: value.spec for value in topological(source.values) if isinstance(value, Input)}
-    return _size_of(tuple(inputs.values())) if len(inputs) == source.columns else None
+    return size_of(tuple(inputs.values())) if len(inputs) == source.columns else None
 
 
-def _size_of(specs: Sequence[TensorSpec]) -> int | None:
+def size_of(specs: Sequence[TensorSpec]) -> int | None:
+    """Bytes of an element of these specs; None where nobody knows."""
     total = 0
     for spec in specs:
         dtype: Any = spec.dtype

@@ -53,7 +53,7 @@ class StageNote:
         sizes = [_bytes(value) for value in given]
         held = "unknown sizes"
         if None not in sizes:
-            held = f"{size * sum(n or 0 for n in sizes) * (ready + 1):,} bytes in {ready + 1} finished batches"
+            held = f"{size * sum(n or 0 for n in sizes) * ready:,} bytes in {ready} finished batches"
         return cls(
             choice.label,
             choice.why,

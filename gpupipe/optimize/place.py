@@ -20,7 +20,7 @@ from ..transform.program import Program
 from .batchwise import array_calls, behind, executed
 from .graph_rules import optimize_values
 from .notes import StageNote
-from .pending import Pending
+from .pending import AHEAD, Pending
 from .prepare import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
 
 __all__ = ["MICRO_BATCH", "Placer"]
@@ -181,7 +181,7 @@ class Placer:
             ignores=pending.ignores,
             executor=make,
             headers=prepared.headers,
-            ready=pending.ready,
+            ready=pending.ready or AHEAD,
             label=label,
             to_device=to_device,
             to_host=program is not None and choice is not None and choice.device_id is not None and to_device is None,
@@ -190,7 +190,7 @@ class Placer:
         )
         steps = pending.steps
         if program is not None and choice is not None:
-            self.notes.append(StageNote.of(choice, program, how, size, pending.ready, prepared.values))
+            self.notes.append(StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values))
             steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
         elif arrays := array_calls(prepared.values):
             steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..errors import GpupipeError
 from ..options import Settings
 from ..plan.node import Element, Node, walk
-from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Step, Take
+from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Step, Take, buffer_name
 from .select_rules import choose_rows, sink_selects
 
 __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
@@ -38,7 +38,7 @@ class ShuffleRepeat(Step):
         return "shuffle_and_repeat"
 
     def describe(self) -> str:
-        return f"shuffle_and_repeat({self.size}, {'endlessly' if self.count < 0 else self.count})"
+        return f"shuffle_and_repeat({buffer_name(self.size)}, {'endlessly' if self.count < 0 else self.count})"
 
 
 def drop_no_ops(node: Node) -> Node | None:

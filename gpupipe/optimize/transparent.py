@@ -9,7 +9,7 @@ from ..flow.indexed import shards_of, skipping
 from ..flow.memory import REFERENCE
 from ..flow.shuffle import ShuffleFlow
 from ..plan.node import Node
-from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from ..plan.steps import WHOLE, Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from .pending import Pending, Step
 from .rules import ShuffleRepeat
 from .watching import where
@@ -48,8 +48,13 @@ def held(node: Node, source: Pending) -> str:
     """What the buffer of a shuffle holds, for `explain()`; nothing for other nodes."""
     if not isinstance(node, Shuffle | ShuffleRepeat):
         return ""
+    size, most = node.size, node.source.cardinality
+    if size == WHOLE and most < 0:
+        each = f" as references, about {REFERENCE} bytes each" if source.references else ""
+        return f" holding all {'batches' if source.batch is not None or source.unstack else 'elements'}{each}"
+    count = f"all {most}" if size == WHOLE else f"{size}"
     if source.batch is not None or source.unstack:
-        return f" holding {node.size} batches"
+        return f" holding {count} batches"
     if source.references:
-        return f" holding {node.size} references, about {node.size * REFERENCE:,} bytes"
-    return f" holding {node.size} elements"
+        return f" holding {count} references, about {min(size, most if size == WHOLE else size) * REFERENCE:,} bytes"
+    return f" holding {count} elements"

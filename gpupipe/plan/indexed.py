@@ -24,6 +24,7 @@ from .steps import (
     Step,
     Take,
     WithOptions,
+    never_ends,
 )
 
 __all__ = [
@@ -276,7 +277,7 @@ def _once(outer: Node) -> Node | None:
 def _endless(node: Node) -> bool:
     """Whether there is no end of outer elements, as far as anybody can tell."""
     outer = node.sources[0]
-    return outer.cardinality < 0 and any(below.cardinality == INFINITE for below in walk(outer))
+    return outer.cardinality < 0 and any(map(never_ends, walk(outer)))
 
 
 def _remote(node: Node) -> bool:

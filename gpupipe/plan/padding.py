@@ -58,6 +58,9 @@ def padded_shapes(given: Any, element: Element) -> tuple[Shape, ...]:
 
 
 def _shapes(given: Any, structure: Structure, out: list[Shape]) -> None:
+    if given is None:  # the defaults of this part, as in tf.data
+        out.extend([None] * structure.count)
+        return
     if structure.kind is None:
         out.append(_shape(given))
         return
@@ -85,8 +88,6 @@ def _children(who: str, given: Any, structure: Structure) -> list[Any]:
 
 
 def _shape(given: Any) -> Shape:
-    if given is None:
-        return None
     if isinstance(given, np.ndarray) and given.ndim == 1:
         given = given.tolist()
     if not isinstance(given, (list, tuple)):
@@ -127,7 +128,9 @@ def padding_values(given: Any, element: Element) -> tuple[Any, ...]:
 
 
 def _values(given: Any, structure: Structure, out: list[Any]) -> None:
-    if structure.kind is None:
+    if given is None:
+        out.extend([None] * structure.count)
+    elif structure.kind is None:
         out.append(given)
     elif structure.kind is not type(None):
         for part, child in zip(_children("padding_values", given, structure), structure.children, strict=True):

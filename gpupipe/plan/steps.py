@@ -14,6 +14,7 @@ from ..trace import Traced
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node, walk
 
 __all__ = [
+    "WHOLE",
     "Batch",
     "Cache",
     "Enumerate",
@@ -30,6 +31,10 @@ __all__ = [
     "Take",
     "Unbatch",
     "WithOptions",
+    "buffer_name",
+    "never_ends",
+    "options_of",
+    "refuse_options",
 ]
 
 
@@ -159,16 +164,26 @@ class Interleave(FlatMap):
         return f"interleave({name_of(self.fn)}, cycle_length={self.cycle}, block_length={self.block}{ahead})"
 
 
+WHOLE = 1 << 62
+"""The size of a shuffle's buffer that holds everything, however much it is."""
+
+
+def buffer_name(size: int) -> str:
+    """The size of a shuffle's buffer as the user wrote it."""
+    return "UNKNOWN_CARDINALITY" if size == WHOLE else str(size)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle(Step):
-    """A uniform choice from a buffer of `size` elements."""
+    """A uniform choice from a buffer of `size` elements; `WHOLE` holds them all."""
 
     size: int
     seed: int | None = None
     reshuffle: bool = True
 
     def describe(self) -> str:
-        return f"shuffle({self.size}, seed={self.seed}{'' if self.reshuffle else ', the same order every time'})"
+        same = "" if self.reshuffle else ", the same order every time"
+        return f"shuffle({buffer_name(self.size)}, seed={self.seed}{same})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,9 +199,9 @@ class Repeat(Step):
         n = self.source.cardinality
         if self.count == 0 or n == 0:
             return 0
-        if self.count < 0 or n == INFINITE:
-            return INFINITE
-        return UNKNOWN_CARDINALITY if n == UNKNOWN_CARDINALITY else n * self.count
+        if n == UNKNOWN_CARDINALITY:  # it may be empty, and nothing for ever is no endless dataset: see `never_ends`
+            return UNKNOWN_CARDINALITY
+        return INFINITE if self.count < 0 or n == INFINITE else n * self.count
 
     def describe(self) -> str:
         return f"repeat({'' if self.count < 0 else self.count})"
@@ -328,9 +343,9 @@ class Skip(Step):
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
-        if n < 0:
-            return n
-        return 0 if self.count < 0 else max(0, n - self.count)
+        if self.count < 0:
+            return 0
+        return n if n < 0 else max(0, n - self.count)
 
     def describe(self) -> str:
         return f"skip({self.count})"
@@ -387,6 +402,17 @@ class WithOptions(Step):
             f"{f}={getattr(self.options, f)!r}" for f in Options.__slots__ if getattr(self.options, f) is not None
         )
         return f"with_options({given})"
+
+
+def never_ends(node: Node) -> bool:
+    """Whether a chain has no end, or no element at all: where only reading tells which, its cardinality is unknown."""
+    while node.cardinality == UNKNOWN_CARDINALITY and isinstance(node, _AS_LONG):
+        node = node.source
+    return node.cardinality == INFINITE or (isinstance(node, Repeat) and node.count < 0 and node.cardinality != 0)
+
+
+_AS_LONG = (Map, Shuffle, Batch, PaddedBatch, Prefetch, Cache, Skip, Shard, Enumerate, WithOptions)
+"""Steps that have an end only if their input has one."""
 
 
 def refuse_options(who: str, inner: Node) -> None:

@@ -176,9 +176,9 @@ class Bucketed(Step):
         return f"bucket_by_sequence_length({name_of(self.length)}, {list(self.boundaries)}, {list(self.sizes)})"
 
 
-def _rows(sizes: tuple[int, ...], drop: bool) -> int | None:
-    """The static number of rows of batches whose sizes are cycled."""
-    return sizes[0] if drop and len(set(sizes)) == 1 else None
+def _rows(sizes: tuple[int, ...], full: bool) -> int | None:
+    """The static number of rows of batches whose sizes are cycled, where none of them is short."""
+    return sizes[0] if full and len(set(sizes)) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,13 +240,14 @@ class Rebatch(Step):
 
     def batched(self, inner: Element) -> Element:
         """The type of the new batches, for batches of type `inner`."""
+        known = [spec.shape[0] for spec in inner.specs if spec.shape and spec.shape[0] is not None]
+        size = _rows(self.sizes, self.drop or (bool(known) and known[0] % self.sizes[0] == 0))
         specs = []
         for spec in inner.specs:
             row = spec.row() if spec.shape else spec
-            new = row.batched(_rows(self.sizes, self.drop))
+            new = row.batched(size)
             if isinstance(spec, RaggedSpec) and spec.shape is not None:
-                shape = (_rows(self.sizes, self.drop), *spec.shape[1:])
-                new = replace(spec, shape=shape)
+                new = replace(spec, shape=(size, *spec.shape[1:]))
             specs.append(new)
         return Element(inner.structure or LEAF, tuple(specs), batched=True)
 

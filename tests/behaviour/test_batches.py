@@ -134,10 +134,56 @@ def test_rows_larger_than_the_padded_shape_cost_their_batch() -> None:
     assert outcomes(_ragged(1, 3, 2, 1).padded_batch(2, padded_shapes=[2])) == ["error", [[1, 2], [1, 0]]]
 
 
-def test_ranks_that_differ_cost_their_batch() -> None:
-    dataset = Dataset.from_tensors([1, 2]).concatenate(Dataset.from_tensors(1)).padded_batch(2)
+def test_a_row_larger_than_the_padded_shape_is_named_with_that_shape_and_one_place() -> None:
+    rows = Dataset.range(1, 9).map(lambda n: np.zeros(n), traced=False)
 
-    assert outcomes(dataset) == ["error"]
+    with pytest.raises(ShapeError, match=r"no larger than the padded shape \[5\], got \(6,\); crop them, or") as caught:
+        list(rows.padded_batch(1, [5]))
+    assert caught.value.offset == 5
+    assert str(caught.value).count("index") == 1
+    named = rows.map(lambda x: {"x": np.stack([x, x])}).padded_batch(2, {"x": [None, 4]})
+    with pytest.raises(ShapeError, match=r"no larger than the padded shape \[None, 4\] for .*x.*, got \(2, 5\)"):
+        list(named)
+
+
+def test_ranks_that_differ_cost_their_batch() -> None:
+    dataset = Dataset.from_tensors([1, 2]).concatenate(Dataset.from_tensors(1))
+
+    assert outcomes(dataset.padded_batch(2)) == ["error"]
+    with pytest.raises(ShapeError, match=r"needs elements of one rank, got \(\) after \(2,\) \(.* at index 0\)"):
+        list(dataset.padded_batch(2))
+
+
+def test_a_row_of_another_rank_than_the_padded_shape_is_named_with_that_shape() -> None:
+    rows = Dataset.from_tensors([1, 2]).concatenate(Dataset.from_tensors([[1, 2], [3, 4]]))
+
+    with pytest.raises(ShapeError, match=r"needs elements of rank 1, as the padded shape \[5\] has, got \(2, 2\)"):
+        list(rows.padded_batch(1, [5]))
+
+
+def test_none_stands_for_the_defaults_of_a_part() -> None:
+    pair = Dataset.from_tensors(([1, 2], {"s": np.ones(1), "t": b"x"}))
+
+    values = run(pair.padded_batch(1, ([3], {"s": [3], "t": []}), (-1, None)))
+    shapes = run(pair.padded_batch(1, ([3], None), (None, {"s": 7.0, "t": None})))
+    late = run(pair.map(lambda x, y: (x, y), traced=False).padded_batch(1, ([3], None), (-1, None)))
+
+    assert values == [([[1, 2, -1]], {"s": [[1.0, 0.0, 0.0]], "t": [b"x"]})]
+    assert shapes == [([[1, 2, 0]], {"s": [[1.0]], "t": [b"x"]})]
+    assert late == [([[1, 2, -1]], {"s": [[1.0]], "t": [b"x"]})]
+    with pytest.raises(TypeError, match="padded_batch needs padding_values as a dict with the keys"):
+        pair.padded_batch(1, None, (-1, 0))
+    with pytest.raises(TypeError, match="padded_batch needs padding_values as a tuple of 2"):
+        pair.padded_batch(1, None, (-1, None, None))
+
+
+def test_none_stands_for_the_defaults_of_a_part_in_buckets() -> None:
+    pair = Dataset.from_tensors(([1, 2], {"s": np.ones(1)}))
+
+    (batch,) = pair.bucket_by_sequence_length(
+        lambda x, y: 2, [4], [1, 1], padded_shapes=([3], None), padding_values=(-1, None)
+    )
+    assert batch[0].tolist() == [[1, 2, -1]]
 
 
 # ---- unbatch

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
+from gpupipe.compare.chain import training_chain
+from gpupipe.compare.source import Source
 from gpupipe.optimize.checks import CHECKS
 
 IMAGES = np.zeros((8, 6, 6, 3), np.uint8)
+CHW = np.zeros((8, 3, 6, 7), np.uint8)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def _images() -> Dataset:
@@ -21,6 +29,30 @@ def _images() -> Dataset:
 
 def _flipped(image: object) -> object:
     return ops.random_flip_left_right(image)
+
+
+def _chw() -> Dataset:
+    return Dataset.from_tensor_slices(CHW)
+
+
+def _jpegs() -> Dataset:
+    return Dataset.from_tensor_slices([b"\xff\xd8 never looked at"])
+
+
+def _paths() -> Dataset:
+    return Dataset.from_tensor_slices(["1/a.png", "2/b.png"])
+
+
+def _opened(path: bytes) -> Any:
+    return np.asarray(Image.open(path.decode()))
+
+
+def _opened_and_turned(path: bytes, rng: np.random.Generator) -> Any:
+    return np.rot90(_opened(path), int(rng.integers(4)))
+
+
+def _array(x: Any) -> Any:
+    return np.zeros((300, 300), np.float32)
 
 
 SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
@@ -71,6 +103,150 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
         lambda: Dataset.range(900).repeat().batch(2).shuffle(1).take(3),
         ["repeat_before_shuffle", "batch_before_shuffle", "small_shuffle", "split_of_a_shuffle"],
     ),
+    "torchvision's mean of bytes": (
+        lambda: _images().map(lambda x: ops.normalize(x, MEAN, STD)).prefetch(1),
+        ["normalize_of_another_range"],
+    ),
+    "its mean of resized bytes, in two maps": (
+        lambda: (
+            _images()
+            .map(lambda x: ops.resize(ops.random_crop(x, (4, 4)), (3, 3)))
+            .shuffle(2)
+            .batch(2)
+            .map(lambda x: ops.transpose(ops.normalize(x, MEAN, STD), "CHW"))
+            .prefetch(1)
+        ),
+        ["normalize_of_another_range"],
+    ),
+    "its mean of decoded images": (
+        lambda: _jpegs().map(lambda x: ops.normalize(ops.decode_jpeg(x, channels=3), MEAN, STD)).prefetch(1),
+        ["normalize_of_another_range"],
+    ),
+    "one number for 0..1 of bytes as floats": (
+        lambda: _images().map(lambda x: ops.normalize(ops.cast(x, "float32"), 0.5, 0.5)).prefetch(1),
+        ["normalize_of_another_range"],
+    ),
+    "the mean of bytes of 0..1": (
+        lambda: (
+            _images()
+            .map(lambda x: ops.normalize(ops.convert_image_dtype(x, "float32"), ops.IMAGENET_MEAN, ops.IMAGENET_STD))
+            .prefetch(1)
+        ),
+        ["normalize_of_another_range"],
+    ),
+    "the mean of bytes": (
+        lambda: _images().map(lambda x: ops.normalize(x, ops.IMAGENET_MEAN, ops.IMAGENET_STD)).prefetch(1),
+        [],
+    ),
+    "torchvision's mean of 0..1": (
+        lambda: (
+            _images()
+            .map(lambda x: ops.normalize(ops.convert_image_dtype(x, "float32"), MEAN, STD))
+            .map(lambda x: ops.normalize(ops.rot90(x) / 255, MEAN, STD))
+            .prefetch(1)
+        ),
+        [],
+    ),
+    "torchvision's mean of bytes / 255": (
+        lambda: _images().map(lambda x: ops.normalize(ops.rot90(x) / 255, MEAN, STD)).prefetch(1),
+        [],
+    ),
+    "torchvision's mean of floats of any range": (
+        lambda: (
+            Dataset.from_tensor_slices(IMAGES.astype(np.float32)).map(lambda x: ops.normalize(x, MEAN, STD)).prefetch(1)
+        ),
+        [],
+    ),
+    "a normalize that changes nothing": (lambda: _images().map(lambda x: ops.normalize(x, 0, 1)).prefetch(1), []),
+    "a crop of CHW": (lambda: _chw().map(lambda x: ops.random_crop(x, (2, 2))).prefetch(1), ["channels_first"]),
+    "a flip of CHW and a label": (
+        lambda: (
+            Dataset.from_tensor_slices((CHW, np.arange(8)))
+            .batch(2)
+            .map(lambda x, y: (ops.random_flip_left_right(x), y))
+            .prefetch(1)
+        ),
+        ["channels_first"],
+    ),
+    "CHW to CHW": (lambda: _chw().map(lambda x: ops.transpose(x, "CHW")).prefetch(1), ["channels_first"]),
+    "CHW normalized as HWC": (
+        lambda: (
+            Dataset.from_tensor_slices(np.zeros((8, 3, 6, 3 + 2), np.uint8))
+            .map(lambda x: ops.normalize(x, (1.0,) * 5, (9.0,) * 5))
+            .prefetch(1)
+        ),
+        ["channels_first"],
+    ),
+    "CHW, moved first": (
+        lambda: _chw().map(lambda x: ops.resize(ops.transpose(x, "HWC"), (2, 2))).prefetch(1),
+        [],
+    ),
+    "CHW normalized": (
+        lambda: (
+            _chw()
+            .map(
+                lambda x: (ops.normalize(x, ops.IMAGENET_MEAN, ops.IMAGENET_STD, layout="CHW"), ops.normalize(x, 9, 9))
+            )
+            .prefetch(1)
+        ),
+        [],
+    ),
+    "a few rows of an image": (
+        lambda: Dataset.from_tensor_slices(np.zeros((8, 3, 9, 3), np.uint8)).map(_flipped).prefetch(1),
+        [],
+    ),
+    "an op behind NumPy": (
+        lambda: _images().map(lambda x: ops.resize(np.rot90(x), (3, 3)), num_parallel_calls=2).prefetch(1),
+        ["serial_python_map"],
+    ),
+    "an op in a map with a spec": (
+        lambda: _images().map(_flipped, spec=gp.TensorSpec((6, 6, 3), "uint8")).prefetch(1),
+        ["serial_python_map"],
+    ),
+    "NumPy of images on one thread": (lambda: _images().map(np.rot90).batch(2), ["serial_python_map"]),
+    "NumPy of images, in parallel": (lambda: _images().map(np.rot90, num_parallel_calls=gp.AUTOTUNE).batch(2), []),
+    "NumPy of batches": (lambda: _images().batch(2).map(lambda x: np.rot90(x, axes=(1, 2))), []),
+    "Pillow on one thread": (lambda: _paths().map(_opened).batch(2), ["serial_python_map"]),
+    "Pillow in parallel": (lambda: _paths().map(_opened, num_parallel_calls=2).batch(2), []),
+    "Pillow with rng": (lambda: _paths().map(_opened_and_turned, rng=True).batch(2), ["serial_python_map"]),
+    "a label of a path": (lambda: _paths().map(lambda p: (p, int(p.decode().split("/")[0]))).batch(2), []),
+    "random numbers in Python": (lambda: _paths().map(lambda p: (p, random.random())).batch(2), ["random_in_python"]),
+    "random numbers in a predicate": (
+        lambda: Dataset.range(9).filter(lambda x: np.random.rand() < 0.5),
+        ["random_in_python"],
+    ),
+    "random numbers in py_function": (
+        lambda: (
+            _images()
+            .map(
+                lambda x: ops.py_function(lambda v: v * random.random(), [x], spec=gp.TensorSpec((6, 6, 3), "float32"))
+            )
+            .map(lambda x: ops.flip_left_right(x))
+            .prefetch(1)
+        ),
+        ["random_in_python"],
+    ),
+    "random numbers that are handed in": (lambda: _paths().map(lambda p, rng: (p, rng.random()), rng=True), []),
+    "a full shuffle by a large buffer": (lambda: Dataset.range(50_000).shuffle(50_000), ["shuffle_holds_all"]),
+    "a full shuffle of large elements": (
+        lambda: Dataset.range(200).map(_array, spec=gp.TensorSpec((300, 300), "float32")).shuffle(200),
+        ["shuffle_holds_all"],
+    ),
+    "a full shuffle of a few that are in memory": (
+        lambda: Dataset.from_tensor_slices(np.zeros((20, 500, 500), np.float32)).cache().shuffle(20),
+        [],
+    ),
+    "nearly a full shuffle": (lambda: Dataset.range(50_000).shuffle(49_999), []),
+    "a full shuffle of what has no index": (
+        lambda: Dataset.range(50_000).batch(2).unbatch().assert_cardinality(50_000).shuffle(50_000),
+        [],
+    ),
+    "all shuffled by an index": (lambda: Dataset.range(50_000).shuffle(gp.ALL), []),
+    "everything, whatever it is": (
+        lambda: Dataset.range(9).filter(lambda x: x > 3).shuffle(gp.UNKNOWN_CARDINALITY),
+        ["shuffle_holds_all"],
+    ),
+    "everything, though there is an index": (lambda: Dataset.range(9).shuffle(-2), ["shuffle_holds_all"]),
     "a zip hides what is below": (lambda: Dataset.zip(Dataset.range(9).repeat(), Dataset.range(9)).shuffle(9), []),
 }
 
@@ -108,3 +284,68 @@ def test_a_finding_is_neither_warned_of_nor_logged(caplog: pytest.LogCaptureFixt
     assert len(chain.check()) == 2
     assert list(chain) == [0, 1, 2, 3] * 2
     assert not caplog.records
+
+
+def _finding(chain: Dataset) -> str:
+    (finding,) = chain.check()
+    assert finding.line.startswith(f"{__file__}:")
+    return finding.text
+
+
+def test_the_numbers_for_bytes_are_said() -> None:
+    chain = _images().map(lambda x: ops.normalize(x, MEAN, STD)).prefetch(1)
+
+    assert "mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)" in _finding(chain)
+    assert f"normalize at {__file__}:" in _finding(chain)
+
+
+def test_the_wrong_axes_are_said_with_the_op() -> None:
+    text = _finding(_chw().map(lambda x: ops.random_crop(x, (2, 2))).prefetch(1))
+
+    assert text.startswith(f"random_crop at {__file__}:")
+    assert "shape [3, 6, 7] for an image {HWC} of height 3 with 7 channels" in text
+    assert "ops.transpose(x, 'HWC')" in text
+
+
+def test_a_python_map_is_told_how_to_be_faster_and_repeatable() -> None:
+    serial = _finding(_images().map(np.rot90).batch(2))
+    behind = _finding(_images().map(lambda x: ops.resize(np.rot90(x), (3, 3))).prefetch(1))
+    drawing = _finding(_paths().map(lambda p: (p, random.random())))
+
+    assert "on one thread" in serial and "num_parallel_calls=gp.AUTOTUNE" in serial
+    assert "calls ops.resize in the lambda and yet runs as ordinary Python" in behind
+    assert "map(fn, traced=True) says why" in behind
+    assert "draws from random.random in the lambda" in drawing and "map(fn, rng=True)" in drawing
+    with pytest.raises(gp.TraceError, match="a traced function needs NumPy"):
+        _images().map(lambda x: ops.resize(np.rot90(x), (3, 3)), traced=True)
+
+
+def test_the_cost_of_a_full_buffer_is_said(tmp_path: Path) -> None:
+    with gp.io.TFRecordWriter(tmp_path / "records") as writer:
+        writer.write(b"record")
+    records = gp.TFRecordDataset(tmp_path / "records").filter(lambda x: x != b"")
+
+    assert "holds all 50,000 elements in memory, 400,000 bytes," in _finding(Dataset.range(50_000).shuffle(50_000))
+    assert "shuffle(gp.ALL) gives a uniform order too" in _finding(Dataset.range(50_000).shuffle(50_000))
+    assert "holds every element in memory, 250 bytes each," in _finding(records.prefetch(2).shuffle(-2))
+    assert "as many bytes as they have" in _finding(records.map(lambda x: str(x), num_parallel_calls=2).shuffle(-2))
+
+
+def test_the_chain_of_the_readme_has_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gp.io.TFRecordWriter(tmp_path / "train-0.tfrecord") as writer:
+        writer.write(b"never read")
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    (code,) = [part for part in text.split("```python\n")[1:] if "def train_example" in part]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code.split("\nfor ")[0], names)
+
+    assert names["ds"].check() == ()
+    assert "worth a look" not in names["ds"].explain()
+
+
+def test_the_chain_of_the_demo_has_no_finding(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{i}.jpg") for i in range(300)]
+    photographs = Source("photographs", paths=tuple(paths), labels=tuple(range(300)))
+
+    assert training_chain(photographs, 300, 8, 224).check() == ()

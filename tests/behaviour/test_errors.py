@@ -129,7 +129,7 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ),
     ("shuffle 0", lambda: R.shuffle(0), V, "shuffle needs buffer_size >= 1, got 0"),
     ("shuffle -1", lambda: R.shuffle(-1), V, "shuffle needs buffer_size >= 1, got -1"),
-    ("shuffle -2", lambda: R.shuffle(-2), V, "shuffle needs buffer_size >= 1, got -2"),
+    ("shuffle -3", lambda: R.shuffle(-3), V, "shuffle needs buffer_size >= 1, got -3"),
     ("shuffle 1.5", lambda: R.shuffle(1.5), T, "shuffle needs an integer for buffer_size, got 1.5"),
     ("shuffle seed", lambda: R.shuffle(2, seed="x"), T, "shuffle needs an integer for seed, got 'x'"),
     ("batch 0", lambda: R.batch(0), V, "batch needs batch_size >= 1, got 0"),

@@ -274,8 +274,8 @@ def test_all_is_one_thing_with_a_name() -> None:
     assert copy.deepcopy(gp.ALL) is gp.ALL
     with pytest.raises(TypeError, match="shuffle needs an integer for buffer_size"):
         Range(3).shuffle("ALL")  # type: ignore[arg-type]
-    with pytest.raises(gp.PlanError, match=r"shuffle needs buffer_size >= 1, got -2; for the whole dataset use gp"):
-        Range(3).shuffle(-2)
+    with pytest.raises(gp.PlanError, match=r"shuffle needs buffer_size >= 1, got -3; for the whole dataset use gp"):
+        Range(3).shuffle(-3)
 
 
 def test_equal_chains_have_equal_fingerprints() -> None:

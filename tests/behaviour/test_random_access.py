@@ -281,6 +281,8 @@ def test_a_step_without_places_is_named(chain: Callable[[Path], gp.Dataset], ste
             use()
     with pytest.raises(gp.PlanError, match=rf"shuffle\(gp.ALL\) needs steps that can be indexed, and {step}"):
         ds.shuffle(gp.ALL)
+    with pytest.raises(gp.PlanError, match=r"; or write shuffle\(gp.UNKNOWN_CARDINALITY\), which holds all elements"):
+        ds.shuffle(gp.ALL)
     with pytest.raises(gp.PlanError, match="split needs steps that can be indexed"):
         ds.split([0.5, 0.5])
 

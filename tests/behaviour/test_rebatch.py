@@ -71,6 +71,38 @@ def test_the_number_of_rows_is_known_if_it_is_always_the_same(sizes: Any, drop: 
     assert d.element_spec == gp.TensorSpec((rows, 5), "float32")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "rows"), [(4, 4), (2, 2), (1, 1), ([2, 2], 2), (3, None), (8, None), ([2, 1], None)], ids=str
+)
+def test_batches_that_divide_have_no_short_one(sizes: Any, rows: int | None) -> None:
+    full = D.from_tensor_slices({"x": np.zeros((12, 5), np.float32), "y": np.arange(12)}).batch(4, drop_remainder=True)
+    d = full.rebatch(sizes)
+
+    assert d.element_spec == {"x": gp.TensorSpec((rows, 5), "float32"), "y": gp.TensorSpec((rows,), "int64")}
+    assert rows is None or {len(batch["y"]) for batch in d} == {rows}
+    assert len(d) == d.cardinality() == len(list(d))
+    less = full.map(
+        lambda x: (x["x"], x["y"]), spec=(gp.TensorSpec((None, 5), "float32"), gp.TensorSpec((4,), "int64"))
+    )
+    assert less.rebatch(sizes).element_spec == tuple(d.element_spec.values())
+    assert full.filter(lambda x: True).rebatch(sizes).element_spec == d.element_spec
+    assert d.map(lambda x: x["y"] + 1).element_spec == gp.TensorSpec((rows,), "int64")
+
+
+def test_static_rows_hold_where_batches_are_lost() -> None:
+    def bad(x: Any) -> Any:
+        if x[0] in (2, 6):
+            raise ValueError("bad")
+        return x
+
+    full = D.range(12).batch(2, drop_remainder=True).map(bad, spec=gp.TensorSpec((2,), "int64")).batch(2).unbatch()
+    for on_error in ("skip", "raise"):
+        d = full.rebatch(1).with_options(gp.Options(on_error=on_error))
+
+        assert d.element_spec == gp.TensorSpec((1,), "int64")
+        assert [x for x in outcomes(d) if x != "error"] == [[0], [1], [4], [5], [8], [9], [10], [11]]
+
+
 def test_rows_keep_their_identities() -> None:
     expected = run(D.range(10).map(drawn, rng=True))
 

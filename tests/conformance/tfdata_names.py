@@ -51,7 +51,9 @@ DATASET: dict[str, Name] = {
     "cache": Name(
         better="a file is keyed by the plan: it never serves another chain's data; a partial pass is no harm"
     ),
-    "cardinality": Name(better="known where tf.data says unknown, never wrong"),
+    "cardinality": Name(
+        better="known where tf.data says unknown, never wrong; `repeat()` of what may be empty is unknown, not endless"
+    ),
     "choose_from_datasets": Name(better="never claims to be infinite when it is not"),
     "concatenate": Name(),
     "counter": Name(),
@@ -90,7 +92,9 @@ DATASET: dict[str, Name] = {
     ),
     "scan": Name(better="`spec=` says what a Python function gives"),
     "shard": Name(better="a wrong number is an error on the user's line"),
-    "shuffle": Name(better="holds references, not payloads; `shuffle(gp.ALL)` is uniform over the whole data set"),
+    "shuffle": Name(
+        better="holds references, not payloads; `shuffle(gp.ALL)` is uniform over the whole data set, without a buffer"
+    ),
     "skip": Name(better="O(1) on indexed sources"),
     "snapshot": Name(better="partial passes and other writers do no harm", tested="tests/behaviour/test_save_load.py"),
     "sparse_batch": Name(left_out="there is no sparse type; `ragged_batch` and `padded_batch` serve variable lengths"),

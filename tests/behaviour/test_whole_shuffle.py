@@ -1,0 +1,86 @@
+"""shuffle(gp.UNKNOWN_CARDINALITY): a buffer that holds everything, for what has no index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, compat
+from tests.behaviour.model import run
+
+ODD = Dataset.range(40).filter(lambda x: x % 2 == 1)
+ARRAYS = np.zeros((20, 4), np.float64)
+
+
+def test_a_shuffle_by_an_unknown_cardinality_is_one_of_everything() -> None:
+    shuffled = ODD.shuffle(ODD.cardinality(), seed=1)
+
+    assert run(shuffled.iterator(epoch=0)) == run(ODD.shuffle(1000, seed=1).iterator(epoch=0)) != run(ODD)
+    assert sorted(run(shuffled)) == run(ODD)
+    assert shuffled.cardinality() == gp.UNKNOWN_CARDINALITY
+
+
+@pytest.mark.parametrize("source", [Dataset.range(9), Dataset.range(0), Dataset.range(1), ODD.batch(3)])
+def test_it_takes_any_input_that_ends(source: Dataset) -> None:
+    assert sorted(map(str, run(source.shuffle(gp.UNKNOWN_CARDINALITY)))) == sorted(map(str, run(source)))
+
+
+def test_passes_never_mix_and_each_has_its_own_order() -> None:
+    twice = run(ODD.shuffle(-2, seed=1).repeat(2).iterator(epoch=0))
+
+    assert sorted(twice[:20]) == sorted(twice[20:]) == run(ODD)
+    assert twice[:20] != twice[20:]
+    assert run(ODD.apply(compat.shuffle_and_repeat(-2, 2, seed=1)).iterator(epoch=0)) == twice
+
+
+def test_it_goes_on_behind_a_state() -> None:
+    shuffled = ODD.shuffle(-2, seed=1).repeat(2)
+    whole = run(shuffled.iterator(epoch=0))
+    for done in (0, 7, 20, 33):
+        items = shuffled.iterator(epoch=0)
+        for _ in range(done):
+            next(items)
+        again = shuffled.iterator(epoch=0)
+        again.load_state_dict(json.loads(json.dumps(items.state_dict())))
+
+        assert run(again) == whole[done:]
+
+
+@pytest.mark.parametrize("endless", [ODD.repeat(), Dataset.range(3).repeat().batch(2), Dataset.counter()])
+@pytest.mark.parametrize("size", [gp.UNKNOWN_CARDINALITY, gp.INFINITE_CARDINALITY])
+def test_what_has_no_end_is_refused(endless: Dataset, size: int) -> None:
+    with pytest.raises(gp.PlanError, match="needs a dataset that ends, got an infinite one; shuffle before repeat"):
+        endless.shuffle(size)
+
+
+def test_any_other_negative_number_is_refused() -> None:
+    for size in (0, -1, -3):
+        with pytest.raises(gp.PlanError, match=r"buffer_size >= 1, .*use gpupipe.ALL, or UNKNOWN_CARDINALITY where"):
+            ODD.shuffle(size)
+
+
+def test_its_cost_is_said_by_the_report_and_by_explain(tmp_path: Path) -> None:
+    with gp.io.TFRecordWriter(tmp_path / "records") as writer:
+        for _ in range(3):
+            writer.write(b"x" * 1000)
+    records = gp.TFRecordDataset(tmp_path / "records").shuffle(-2)
+    arrays = Dataset.from_tensor_slices(ARRAYS).shuffle(-2)
+    label = "shuffle(UNKNOWN_CARDINALITY)"
+
+    def rows(report: object) -> dict[str, tuple[object, ...]]:
+        steps = report.steps  # type: ignore[attr-defined]
+        return {s.step: (s.elements, s.bytes, s.most_elements, s.most_bytes) for s in steps}
+
+    assert rows(arrays.memory_report())[label] == (0, 0, 20, 640)
+    assert rows(records.memory_report())[label] == (0, 0, None, None)
+    with iter(arrays) as items:
+        next(items)
+        assert rows(items.memory_report())[label] == (19, 19 * 32, 20, 640)
+    assert f"{label[:-1]}, seed=None) holding all elements as references, about 250 bytes each" in records.explain()
+    assert f"{label[:-1]}, seed=None) holding all 20 elements" in arrays.explain()
+    assert "4611686018427387904" not in arrays.repeat(2).explain() + str(arrays.repeat(2).memory_report())
+    assert "holding 7 elements" in arrays.shuffle(7).explain()
