@@ -243,7 +243,7 @@ def test_elements_of_all_places_draw_differently() -> None:
         "branches": d.concatenate(d.repeat(2)).concatenate(d.concatenate(d)).repeat(2).repeat(2),
         "outer elements": Dataset.range(3).repeat(2).flat_map(lambda i: d.concatenate(d).repeat(2)),
         "mixtures": Dataset.choose_from_datasets(
-            [d.concatenate(d), Dataset.zip((d, d)).map(lambda a, b: b), d], Dataset.range(3).repeat(9)
+            [d.concatenate(d), Dataset.zip((d, d)).map(lambda a, b: b), d], Dataset.range(3).repeat(9), False
         ),
     }
     for dataset in chains.values():
