@@ -21,6 +21,7 @@ from .candidate import call_site, decide, generator_states, mistake_of, name_of
 from .eager import run
 from .errors import PlanError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value, digest_of
+from .integers import is_integer, plain
 from .log import logger
 from .op import Arg, Op
 from .spec import Structure, TensorSpec, as_leaf, flatten
@@ -52,6 +53,8 @@ class Trace:
         self.counts[name] = count + 1
         return count
 
+
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 
 _ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
 
@@ -282,9 +285,11 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     Returns:
         One result, or a tuple for an op with several.
     """
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {seed!r}")
+    given, seed = seed, plain(seed)
+    if seed is not None and not is_integer(seed):
+        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
     _check_parameters(op)
+    op = _with_plain_integers(op)
     if _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
         return _record(op, xs, seed)
     return run(op, xs, seed)
@@ -300,6 +305,16 @@ def _check_parameters(op: Op) -> None:
                     f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
                     f"a number for each element has to be a part of the element"
                 )
+
+
+def _with_plain_integers(op: Op) -> Op:
+    """The op with Python's integers in the place of NumPy's, so that equal calls are equal."""
+    changed = {}
+    for name in op.__dataclass_fields__:  # eager calls come through here, and `fields` is slow
+        value = getattr(op, name)
+        if type(value) not in _PLAIN and (number := plain(value)) is not value:
+            changed[name] = number
+    return replace(op, **changed) if changed else op
 
 
 def _symbols(op: Op) -> list[Any]:

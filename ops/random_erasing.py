@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.integers import plain
 from gpupipe.op import Array, Case, Op, check_number
 from gpupipe.ops.geometry import column, layout_of, pair
 from gpupipe.ops.samples import noise
@@ -178,6 +179,7 @@ def random_erasing(
     """
     if isinstance(value, str):
         raise SpecError(f"random_erasing needs a number for value, or one per channel, got {value!r}")
+    value = plain(value)
     values: Any = value if isinstance(value, (tuple, list, np.ndarray)) else (value,)
     try:
         filling = tuple(float(number) for number in values)

@@ -40,7 +40,7 @@ class Buffers(Chain):
             seed: mixed with the chain's.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
-        integer_or_none("shuffle", "seed", seed)
+        seed = integer_or_none("shuffle", "seed", seed)
         if isinstance(buffer_size, All):
             return self._select("shuffle(gp.ALL)", Everything(seed, reshuffle_each_iteration is not False))
         size = integer("shuffle", "buffer_size", buffer_size)

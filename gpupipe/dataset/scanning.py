@@ -257,7 +257,7 @@ class Scanning(Chain):
         """
         checked_function("rejection_resample", class_func)
         arity("rejection_resample", class_func, self.plan.element)
-        integer_or_none("rejection_resample", "seed", seed)
+        seed = integer_or_none("rejection_resample", "seed", seed)
         target = _distribution("target_dist", target_dist)
         initial = None if initial_dist is None else _distribution("initial_dist", initial_dist)
         if initial is not None:

@@ -159,6 +159,8 @@ class Context:
     Attributes:
         run: the run it belongs to.
         epoch: number of the iterator.
+        key: mixes in all of the numbers below.
+        alike: all but `zipped`, so it is equal in all inputs of a zip.
         outer: key of the outer element.
         outer_alike: the same without the inputs of zips.
         branch: number of the input of a concatenation or mixture.
@@ -166,12 +168,12 @@ class Context:
         zipped: inputs of zips, mixed.
         mixtures: how many of them this is an input of, one inside the other.
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
-        key: mixes in all of these numbers.
-        alike: all but `zipped`, so it is equal in all inputs of a zip.
     """
 
     run: Run
     epoch: int = 0
+    key: int = ROOT
+    alike: int = ROOT
     outer: int = ROOT
     outer_alike: int = ROOT
     branch: int = 0
@@ -179,38 +181,42 @@ class Context:
     zipped: int = 0
     mixtures: int = 0
     params: tuple[Any, ...] = ()
-    key: int = field(init=False)
-    alike: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", place_key(self.outer, self.branch, self.passes, self.zipped))
-        object.__setattr__(self, "alike", place_key(self.outer_alike, self.branch, self.passes))
 
     def in_pass(self, index: int, count: int) -> Context:
         """The context of pass `index` of `count`, which is negative for endless."""
         passes = pass_number(self.passes, index, count)
-        return self if passes == self.passes else replace(self, passes=passes)
+        return self if passes == self.passes else self._at(passes=passes)
 
     def in_branch(self, first: int) -> Context:
         """The context of an input of a concatenation, in front of which there are `first` branches."""
-        return self if first == 0 else replace(self, branch=self.branch + first)
+        return self if first == 0 else self._at(branch=self.branch + first)
 
     def in_mixture(self, first: int) -> Context:
         """The context of an input of a mixture, in front of which there are `first` branches."""
-        return replace(self, branch=self.branch + first, mixtures=self.mixtures + 1)
+        return self._at(branch=self.branch + first, mixtures=self.mixtures + 1)
 
     def in_zip(self, number: int, index: int) -> Context:
         """The context of input `index` of the zip with this number; that of number 0 is this one."""
-        return self if index == 0 else replace(self, zipped=mix64(mix64(self.zipped, number), index))
+        return self if index == 0 else self._at(zipped=mix64(mix64(self.zipped, number), index))
+
+    def _at(self, **numbers: int) -> Context:
+        at = replace(self, **numbers)
+        key = place_key(at.outer, at.branch, at.passes, at.zipped)
+        return replace(at, key=key, alike=place_key(at.outer_alike, at.branch, at.passes))
+
+    # Both are called for every outer element: `replace` would cost as much as all the rest.
 
     def inside(self, stream: Stream, position: int) -> Context:
         """The context of a dataset made from the element at this position."""
-        outer, alike = mix64(stream.key, position), mix64(stream.alike, position)
-        return Context(self.run, self.epoch, outer, alike, params=self.params)
+        key = mix64(stream.key, position)
+        alike = key if stream.alike == stream.key else mix64(stream.alike, position)
+        return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params)
 
     def with_param(self, columns: Any) -> Context:
         """The context of the traced plan of a function, applied to these columns."""
-        return replace(self, params=(*self.params, columns))
+        numbers = (self.branch, self.passes, self.zipped, self.mixtures)
+        keys = (self.key, self.alike, self.outer, self.outer_alike)
+        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns))
 
     def neutral(self) -> Context:
         """The context of a cache's input: its contents depend on the seed and on identity only."""
@@ -225,7 +231,8 @@ class Context:
             unit: of positions.
         """
         mixed = hash64(kind)
-        return Stream(mix64(self.key, mixed), name, unit, mix64(self.alike, mixed))
+        key = mix64(self.key, mixed)
+        return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed))
 
     def draws(self, seed: int | None, anew: bool) -> tuple[int, int, int]:
         """Seed, epoch and key of what a step draws that is opened here.

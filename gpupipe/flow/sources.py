@@ -93,9 +93,7 @@ def named_stream(at: Context, shown: str, name: str, seen: dict[str, int]) -> St
     seen[name] = count + 1
     mixed = hash64(name)
     key = mix64(mix64(at.key, mixed), count)
-    if at.alike == at.key:
-        return Stream(key, shown)
-    return Stream(key, shown, alike=mix64(mix64(at.alike, mixed), count))
+    return Stream(key, shown, alike=key if at.alike == at.key else mix64(mix64(at.alike, mixed), count))
 
 
 @dataclass(frozen=True, slots=True)
