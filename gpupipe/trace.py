@@ -289,8 +289,8 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     if seed is not None and not is_integer(seed):
         raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
     _check_parameters(op)
-    op = _with_plain_integers(op)
-    if _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
+    op, traced = _looked_at(op)
+    if traced or _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
         return _record(op, xs, seed)
     return run(op, xs, seed)
 
@@ -307,22 +307,20 @@ def _check_parameters(op: Op) -> None:
                 )
 
 
-def _with_plain_integers(op: Op) -> Op:
-    """The op with Python's integers in the place of NumPy's, so that equal calls are equal."""
-    changed = {}
-    for name in op.__dataclass_fields__:  # eager calls come through here, and `fields` is slow
+def _looked_at(op: Op) -> tuple[Op, bool]:
+    """The op with Python's integers in the place of NumPy's, and whether it holds a traced value.
+
+    So equal calls are equal, and no number overflows that an op computes with its parameters.
+    """
+    traced, changed = False, {}
+    for name in op.__dataclass_fields__:
         value = getattr(op, name)
-        if type(value) not in _PLAIN and (number := plain(value)) is not value:
+        if type(value) in _PLAIN:
+            continue
+        if (number := plain(value)) is not value:
             changed[name] = number
-    return replace(op, **changed) if changed else op
-
-
-def _symbols(op: Op) -> list[Any]:
-    found: list[Any] = []
-    for f in fields(op):
-        value = getattr(op, f.name)
-        found.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Symbol))
-    return found
+        traced = traced or any(isinstance(item, Symbol) for item in (value if isinstance(value, tuple) else (value,)))
+    return replace(op, **changed) if changed else op, traced
 
 
 def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
