@@ -240,7 +240,8 @@ def color_jitter(
         contrast: the same.
         saturation: the same.
         hue: h, 0..0.5, for a turn of the hue from -h to h, or its two bounds.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     The steps follow each other in random order. After each, values are clamped, and integers cut off toward zero.
     Floats have to be finite: of others NumPy makes 0, 1 or NaN, DALI NaN.

@@ -166,7 +166,8 @@ def random_erasing(
         value: a number, or one per channel, in the units of the image. (torchvision's "random" is left out: a number
             per pixel is not drawn on the host.)
         layout: of the image, where it is not known: an array of rank 3 is taken for HWC.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or CHW
 

@@ -37,7 +37,8 @@ class Buffers(Chain):
                 held as references of about 250 bytes, not as payloads. `gpupipe.ALL` shuffles the whole dataset by an
                 index: nothing is held and nothing is filled, and every order is as likely as any other. It needs steps
                 that can be indexed.
-            seed: mixed with the chain's.
+            seed: mixed with the chain's. Inputs of a `zip` that are shuffled with equal seeds, alike and over equal
+                numbers of elements, stay in step, in every epoch; without seeds each has an order of its own.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
         seed = integer_or_none("shuffle", "seed", seed)

@@ -121,7 +121,7 @@ class Mixing(Chain):
             datasets: of one structure and one dtype each.
             weights: one number per dataset, in any scale; those <= 0 leave theirs out. Or a dataset of such vectors,
                 one for each draw. Equal unless given.
-            seed: of the draws, mixed with the chain's.
+            seed: of the draws, mixed with the chain's; equal ones draw equally in all inputs of a `zip`.
             stop_on_empty_dataset: end when a dataset is drawn that has no more; otherwise the others go on.
             rerandomize_each_iteration: True draws anew in every epoch and pass; otherwise the order of the datasets is
                 the same each time.

@@ -249,7 +249,8 @@ class Scanning(Chain):
             target_dist: one number per class, >= 0.
             initial_dist: that of the input. Unless given it is estimated on the way, from ten elements of each class
                 that count as seen, and those that came.
-            seed: tells this step's draws from another's; such steps draw differently without one, too.
+            seed: tells this step's draws from another's; such steps draw differently without one, too. In inputs of a
+                `zip` equal ones draw equally for elements at equal places of their sources.
 
         Raises:
             PlanError: distributions that do not fit each other, or a wanted class that the input has not.

@@ -164,7 +164,8 @@ class Sources(Chain):
         Args:
             file_pattern: one pattern or a list: ``*``, ``?``, ``[ab]`` within a folder, ``**`` below it, ``{a,b}``.
             shuffle: a new order in each epoch; True unless set.
-            seed: of that order; the chain's seed if None.
+            seed: of that order, mixed with the chain's. Inputs of a `zip` that are listed with equal seeds stay in
+                step; without seeds each has an order of its own.
 
         Raises:
             PlanError: nothing matches.
@@ -242,6 +243,10 @@ class Sources(Chain):
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset:
         """Put the elements of several datasets side by side; the shortest ends it.
+
+        What belongs together is best zipped first: one shuffle behind the zip moves pairs, and one call of a random op,
+        such as ``ops.random_crop((image, mask), size)``, treats a pair alike. Inputs that are shuffled or listed with
+        equal explicit seeds stay in step; random ops of the inputs draw apart, whatever their seeds.
 
         Args:
             args: datasets, or one structure (tuple, dict) of datasets.

@@ -15,6 +15,7 @@ from ..graph import Draw, topological
 from ..plan.indexed import Everything, Select, Sliced
 from ..plan.node import Node, walk
 from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shuffle, Skip, Take, Unbatch
+from .zip_checks import zip_of_random_ops, zip_of_shuffles
 
 __all__ = ["CHECKS", "Finding", "check"]
 
@@ -203,6 +204,8 @@ CHECKS: tuple[Check, ...] = (
     cache_after_shuffle,
     random_before_cache,
     split_of_a_shuffle,
+    zip_of_shuffles,
+    zip_of_random_ops,
     no_prefetch,
 )
 """Every check, in the order in which they are asked."""
