@@ -216,7 +216,7 @@ class Elements(Chain):
                 dataset = dataset.map(in_the_order_of(mine))
         first, second = self.plan, dataset.plan
         if isinstance(first, Concatenate) and second.number < first.number:
-            # `ds = ds.concatenate(d)` in a loop is one node; its number, and so every key before, stays.
+            # `ds = ds.concatenate(d)` in a loop is one node; its number, and so that of every zip behind it, stays.
             return self._then(Concatenate((*first.inputs, second), number=first.number))
         return self._then(Concatenate((first, second)))
 

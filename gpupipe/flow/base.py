@@ -199,7 +199,7 @@ class Context:
         """The context of input `index` of the zip with this number; that of number 0 is this one."""
         return self if index == 0 else self._at(zipped=mix64(mix64(self.zipped, number), index))
 
-    def _at(self, **numbers: int) -> Context:
+    def _at(self, **numbers: Any) -> Context:
         at = replace(self, **numbers)
         key = place_key(at.outer, at.branch, at.passes, at.zipped)
         return replace(at, key=key, alike=place_key(at.outer_alike, at.branch, at.passes))

@@ -160,7 +160,9 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
 
 def _random(node: Node, source: Node, seed: int | None, anew: bool, *terms: Any) -> _Random:
     """A step that draws an order; one that draws it once and for all does so alike in all inputs."""
-    return _Random(node, node.describe(), source, (*terms, seed, anew) if seed is not None or not anew else None)
+    listed = isinstance(source, Files) and source.line == node.line  # shuffled by `list_files` itself
+    text = f"list_files(seed={seed})" if listed else node.describe()
+    return _Random(node, text, source, (*terms, seed, anew) if seed is not None or not anew else None)
 
 
 def _names(base: Node) -> Any:

@@ -78,7 +78,7 @@ class Node:
     def __post_init__(self) -> None:
         put = object.__setattr__
         sources = self.sources
-        if self.number < 0:  # a rewrite keeps the number that the user's chain had: keys depend on it
+        if self.number < 0:  # a rewrite keeps the number that the user's chain had: keys in a zip depend on it
             put(self, "number", self._number(max((source.number for source in sources), default=0)))
         put(self, "branches", self._branches([source.branches for source in sources]))
         put(self, "counts", self._counts(_most(sources)))

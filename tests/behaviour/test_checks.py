@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -230,6 +232,20 @@ def test_a_zip_of_shuffles_names_both_and_the_line_of_the_zip() -> None:
         f"shuffle(9, seed=2) at {__file__}:{line - 7}): the parts of a pair do not belong together; zip first, then "
         "shuffle: Dataset.zip((a, b)).shuffle(n), or write equal seeds and buffer sizes into both inputs"
     )
+
+
+def test_a_zip_of_files_that_are_listed_apart_names_list_files(tmp_path: Path) -> None:
+    for name in ("img", "mask"):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            (tmp_path / name / str(i)).touch()
+
+    def texts(**named: Any) -> list[str]:
+        listed = [Dataset.list_files(str(tmp_path / name / "*"), **named) for name in ("img", "mask")]
+        return [finding.text for finding in Dataset.zip(tuple(listed)).check()]
+
+    assert texts(seed=1) == texts(shuffle=False) == []
+    assert texts()[0].count("list_files(seed=None) at ") == 2
 
 
 def test_a_zip_of_random_ops_names_both_and_the_joint_form() -> None:
