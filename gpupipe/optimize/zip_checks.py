@@ -72,6 +72,11 @@ def zip_of_shuffles(node: Node, above: tuple[Node, ...]) -> str | None:
         a, b = one.orders, other.orders
         if not a and not b:
             continue
+        if one.node == other.node and _alike(a, b) and not one.draws and not any(map(_is_python, walk(one.node))):
+            return (
+                f"two inputs are one dataset in one order ({a[-1]}): every element is paired with itself; give the "
+                "inputs different seeds, or none"
+            )
         if bool(a) != bool(b):
             (shuffled, still) = (one, other) if a else (other, one)
             source = shuffled.orders[0].source
@@ -186,6 +191,11 @@ def _draws_of(node: Node) -> Iterator[_Random]:
                     yield _Random(below, step.text, node.source, step.terms)
         case _:
             return
+
+
+def _is_python(node: Node) -> bool:
+    """Whether a step is an ordinary function, which may draw for itself."""
+    return isinstance(node, Map) and node.traced is None
 
 
 def _alike(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> bool:

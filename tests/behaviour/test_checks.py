@@ -121,6 +121,9 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
             "inner datasets of other names": lambda: Dataset.zip(
                 tuple(_inner(Dataset.from_tensor_slices([f"{x}{i}.{x}" for i in range(9)])) for x in "ab")
             ),
+            "a dataset and itself in one order": lambda: Dataset.zip(
+                (_paths("a").shuffle(9, 1), _paths("a").shuffle(9, 1))
+            ),
             "kept by class": lambda: _both(lambda x: x.rejection_resample(lambda p: 0, [1.0])),
         }.items()
     },
@@ -158,6 +161,9 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
             "other sizes": lambda: Dataset.zip((_paths("a").shuffle(9), _paths("b", 30).shuffle(30).repeat())),
             "one shuffled, other sizes": lambda: Dataset.zip((_paths("a").shuffle(9), _paths("b", 30))),
             "a dataset and itself": lambda: Dataset.zip((_paths("a"), _paths("a").shuffle(9))),
+            "two views of one order": lambda: Dataset.zip(
+                tuple(_paths("a").shuffle(9, 1).map(_noise, rng=True) for _ in range(2))
+            ),
             "a dataset in two orders": lambda: Dataset.zip((_paths("a").shuffle(9), _paths("a").shuffle(9))),
             "shuffled behind": lambda: _both(lambda x: x).shuffle(9),
             "noise of numbers": lambda: Dataset.zip(
