@@ -206,7 +206,7 @@ def _gray(rgb: tuple[Any, Any, Any]) -> Any:
 def _range(name: str, value: Any, centre: float, low: float, high: float | None) -> Range:
     """The reading of a number (a spread about the centre) or a pair of bounds; None where nothing changes."""
     value = plain(value)
-    if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) and len(value) == 2:
+    if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         bounds = tuple(value)
     elif isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         check_number("color_jitter", name, value, 0, high)

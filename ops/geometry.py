@@ -65,7 +65,7 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     value = plain(value)
     if is_integer(value):
         return value, value
-    if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) and len(value) == 2:
+    if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         first, second = (item.item() if isinstance(item, np.generic) else item for item in value)
         return first, second
     if isinstance(value, Symbol):
