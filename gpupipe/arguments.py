@@ -14,6 +14,7 @@ from .candidate import name_of
 from .errors import PlanError, PlanTypeError
 from .extract.patterns import may_be_path, stable_names
 from .graph import CONST_LIMIT
+from .integers import is_integer, plain
 from .options import AUTOTUNE
 from .plan.node import Element
 from .spec import TensorSpec, flatten, is_dataclass_type, own, read_only
@@ -34,7 +35,7 @@ def kept(leaf: Any) -> Any:
 
 
 def integer(who: str, name: str, value: Any) -> int:
-    """An integer of 64 bits, NumPy's too; no boolean."""
+    """An integer of 64 bits; no boolean."""
     number = any_integer(who, name, value)
     if not -(2**63) <= number < 2**63:
         raise PlanError(f"{who} needs an integer of 64 bits for {name}, got {digits(number)}")
@@ -42,16 +43,16 @@ def integer(who: str, name: str, value: Any) -> int:
 
 
 def any_integer(who: str, name: str, value: Any) -> int:
-    """An integer however large: a seed, of which 64 bits are used."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    """An integer however large: a seed, of which 64 bits are used. NumPy's are, arrays without axes too."""
+    number = plain(value)
+    if not is_integer(number):
         raise PlanTypeError(f"{who} needs an integer for {name}, got {value!r}")
-    return int(value)
+    return int(number)
 
 
-def integer_or_none(who: str, name: str, value: Any) -> None:
+def integer_or_none(who: str, name: str, value: Any) -> int | None:
     """The same, or None."""
-    if value is not None:
-        any_integer(who, name, value)
+    return None if value is None else any_integer(who, name, value)
 
 
 def digits(number: int) -> str:

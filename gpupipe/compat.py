@@ -148,7 +148,7 @@ def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | N
     Args:
         buffer_size: elements of the buffer.
         count: passes; None or a negative number for ever.
-        seed: mixed with the chain's.
+        seed: mixed with the chain's, as for `Dataset.shuffle`.
     """
     integer("shuffle_and_repeat", "buffer_size", buffer_size)
     integer_or_none("shuffle_and_repeat", "count", count)

@@ -183,6 +183,8 @@ def check_number(
     """
     if isinstance(value, Arg):
         return
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
     if isinstance(value, np.ndarray):
         _check_rows(who, name, value, low, high, integer)
         return

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from .errors import PlanError, PlanTypeError
+from .integers import is_integer, plain
 
 __all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
@@ -38,6 +39,7 @@ _LITERALS: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "dali", "numpy"),
     "on_error": ("raise", "skip", "replace"),
 }
+_INTEGERS = ("threads", "seed", "max_pixels", "host_memory", "device_memory")
 _SEED: list[int] = [0]
 
 
@@ -47,9 +49,10 @@ def set_seed(seed: int) -> None:
     Args:
         seed: any integer; its low 64 bits are folded into 32.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int):
+    number = plain(seed)
+    if not is_integer(number):
         raise PlanTypeError(f"set_seed needs an integer, got {seed!r}")
-    _SEED[0] = seed & 0xFFFF_FFFF_FFFF_FFFF
+    _SEED[0] = number & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def global_seed() -> int:
@@ -116,13 +119,14 @@ class Options:
             value = getattr(self, name)
             if value is not None and value not in legal:
                 raise PlanError(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {value!r}")
-        for name in ("threads", "max_pixels", "host_memory", "device_memory"):
-            value = getattr(self, name)
-            if value is None:
+        for name in ("max_bad", "read_timeout", *_INTEGERS):
+            value = plain(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if value is None or name not in _INTEGERS:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int):
+            if not is_integer(value):
                 raise PlanTypeError(f"Options.{name} needs an integer, got {value!r}")
-            if value < 1:
+            if value < 1 and name != "seed":
                 raise PlanError(f"Options.{name} needs an integer >= 1, got {value}")
         timeout = self.read_timeout
         if timeout is not None:
@@ -132,8 +136,6 @@ class Options:
                 raise PlanError(
                     f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {timeout!r}"
                 )
-        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise PlanTypeError(f"Options.seed needs an integer, got {self.seed!r}")
         if self.deterministic is not None and not isinstance(self.deterministic, bool):
             raise PlanTypeError(f"Options.deterministic needs True or False, got {self.deterministic!r}")
         if self.device is not None:

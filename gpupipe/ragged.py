@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import PlanError, PlanTypeError, SpecError
+from .integers import is_integer, plain
 from .spec import UNKNOWN, Compound, TensorSpec, as_dtype, as_leaf, read_only, spec_of
 
 __all__ = ["Ragged", "RaggedSpec", "splits_dtype", "stack_arrays", "stack_ragged"]
@@ -215,6 +216,9 @@ class RaggedSpec(TensorSpec):
         object.__setattr__(self, "row_splits_dtype", splits_dtype("RaggedSpec", self.row_splits_dtype))
         shape = None if self.shape is None else tuple(None if n is None else int(n) for n in self.shape)
         object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "ragged_rank", plain(self.ragged_rank))
+        if not is_integer(self.ragged_rank):
+            raise PlanTypeError(f"RaggedSpec needs an integer for ragged_rank, got {self.ragged_rank!r}")
         if self.ragged_rank < 1 or (shape is not None and self.ragged_rank >= len(shape)):
             rank = "unknown" if shape is None else len(shape)
             raise PlanError(f"RaggedSpec needs 1 <= ragged_rank < rank ({rank}), got {self.ragged_rank}")

@@ -7,6 +7,11 @@ Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 
 
 so a value depends neither on batch size, threads, order of arrival, shard layout nor device. One vectorised call
 draws for a whole batch. Draws are added at the end, never re-ordered: changing any of this changes `LAW`.
+
+Keys come from the place in the chain where a dataset is opened (`place_key`): the outer element that it belongs to,
+which input of a concatenation or mixture it is, which pass of a repeat, and which input of a zip. A step of the host
+that is given a seed of its own draws without the last: inputs of a zip that shuffle with equal seeds shuffle alike.
+Random ops, those with a seed too, draw by the identity of the element, in which the input of the zip counts.
 """
 
 from __future__ import annotations
@@ -17,9 +22,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LAW", "ROOT", "BatchRng", "hash64", "mix64", "mix64_array", "philox"]
+__all__ = [
+    "LAW",
+    "ROOT",
+    "BatchRng",
+    "hash64",
+    "mix64",
+    "mix64_array",
+    "pass_number",
+    "philox",
+    "place_key",
+    "step_seed",
+]
 
-LAW = 1
+LAW = 2
 """Version of the law, stored wherever a stream is."""
 
 _MASK = (1 << 64) - 1
@@ -56,6 +72,43 @@ def mix64_array(a: Array, b: Array) -> Array:
 
 ROOT = hash64("gpupipe identity 1")
 """Key of the context in which a chain is opened."""
+
+_BRANCH, _PASS = hash64("branch"), hash64("pass")
+
+
+def place_key(outer: int, branch: int = 0, passes: int = 0, zipped: int = 0) -> int:
+    """The key of a place in a chain. Where all numbers are 0 it is that of the outer element.
+
+    Args:
+        outer: key of the outer element of `flat_map` and `interleave`; `ROOT` where there is none.
+        branch: number of the input of a concatenation or mixture, counted through nested ones.
+        passes: number of the pass, see `pass_number`.
+        zipped: inputs of zips, mixed; 0 for first inputs, and where a seed takes their place.
+    """
+    key = outer
+    if branch:
+        key = mix64(mix64(key, _BRANCH), branch)
+    if passes:
+        key = mix64(mix64(key, _PASS), passes)
+    return mix64(key, zipped) if zipped else key
+
+
+def pass_number(before: int, index: int, count: int) -> int:
+    """The number of a pass, counted through the repeats around it: those of ``repeat(2).repeat(3)`` are 0 to 5.
+
+    Args:
+        before: number of the pass of the repeats around this one.
+        index: of the pass of this one.
+        count: passes of this one, negative for endless; then a later `before` is mixed in.
+    """
+    if count < 0:
+        return mix64(before, index) if before else index
+    return before * count + index
+
+
+def step_seed(chain: int, own: int | None) -> int:
+    """The seed of a step: the chain's, mixed with its own (64 bits are used) where it has one."""
+    return chain if own is None else mix64(chain, own & _MASK)
 
 
 def philox(counter: Array, key: tuple[int, int]) -> Array:

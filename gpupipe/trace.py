@@ -21,6 +21,7 @@ from .candidate import call_site, decide, generator_states, mistake_of, name_of
 from .eager import run
 from .errors import PlanError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value, digest_of
+from .integers import is_integer, plain
 from .log import logger
 from .op import Arg, Op
 from .spec import Structure, TensorSpec, as_leaf, flatten
@@ -52,6 +53,8 @@ class Trace:
         self.counts[name] = count + 1
         return count
 
+
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 
 _ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
 
@@ -277,15 +280,18 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     Args:
         op: the op with its parameters; a field named in its `traceable` may hold a traced host value.
         xs: its inputs: symbols, arrays, scalars or bytes.
-        seed: draws with this number instead of the count of such calls along the chain; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Returns:
         One result, or a tuple for an op with several.
     """
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {seed!r}")
+    given, seed = seed, plain(seed)
+    if seed is not None and not is_integer(seed):
+        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
     _check_parameters(op)
-    if _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
+    op, traced = _looked_at(op)
+    if traced or _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
         return _record(op, xs, seed)
     return run(op, xs, seed)
 
@@ -302,12 +308,20 @@ def _check_parameters(op: Op) -> None:
                 )
 
 
-def _symbols(op: Op) -> list[Any]:
-    found: list[Any] = []
-    for f in fields(op):
-        value = getattr(op, f.name)
-        found.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Symbol))
-    return found
+def _looked_at(op: Op) -> tuple[Op, bool]:
+    """The op with Python's integers in the place of NumPy's, and whether it holds a traced value.
+
+    So equal calls are equal, and no number overflows that an op computes with its parameters.
+    """
+    traced, changed = False, {}
+    for name in op.__dataclass_fields__:
+        value = getattr(op, name)
+        if type(value) in _PLAIN:
+            continue
+        if (number := plain(value)) is not value:
+            changed[name] = number
+        traced = traced or any(isinstance(item, Symbol) for item in (value if isinstance(value, tuple) else (value,)))
+    return replace(op, **changed) if changed else op, traced
 
 
 def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:

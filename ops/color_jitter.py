@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.integers import plain
 from gpupipe.op import Array, Case, check_number
 from gpupipe.ops.colour import Colour, planes, planes_dali, turn_hue, turn_hue_dali
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
@@ -204,7 +205,8 @@ def _gray(rgb: tuple[Any, Any, Any]) -> Any:
 
 def _range(name: str, value: Any, centre: float, low: float, high: float | None) -> Range:
     """The reading of a number (a spread about the centre) or a pair of bounds; None where nothing changes."""
-    if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 2:
+    value = plain(value)
+    if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         bounds = tuple(value)
     elif isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         check_number("color_jitter", name, value, 0, high)
@@ -238,7 +240,8 @@ def color_jitter(
         contrast: the same.
         saturation: the same.
         hue: h, 0..0.5, for a turn of the hue from -h to h, or its two bounds.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     The steps follow each other in random order. After each, values are clamped, and integers cut off toward zero.
     Floats have to be finite: of others NumPy makes 0, 1 or NaN, DALI NaN.

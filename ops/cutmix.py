@@ -74,7 +74,8 @@ def cutmix(
         alpha: above 0; 1 makes every share equally likely.
         num_classes: length of the vectors; needed for class numbers.
         layout: of one image, where it is not known: an array of rank 3 is taken for HWC.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Returns:
         Images as float32, in the units that they had, and labels as vectors of float32.

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.integers import is_integer, plain
 from gpupipe.op import Arg, Array
 from gpupipe.spec import TensorSpec
 from gpupipe.trace import Symbol, part_of
@@ -61,9 +62,10 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
     Raises:
         PlanTypeError: for anything else.
     """
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return int(value), int(value)
-    if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 2:
+    value = plain(value)
+    if is_integer(value):
+        return value, value
+    if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         first, second = (item.item() if isinstance(item, np.generic) else item for item in value)
         return first, second
     if isinstance(value, Symbol):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.integers import plain
 from gpupipe.op import Case, Op, check_number
 from gpupipe.spec import TensorSpec, as_dtype
 from gpupipe.trace import apply
@@ -41,10 +42,10 @@ class OneHot(Op):
         dtype = as_dtype(self.dtype)
         if dtype is None or dtype is bytes:
             raise SpecError(f"one_hot needs a type of numbers for dtype, got {self.dtype!r}")
-        object.__setattr__(self, "depth", int(self.depth))
+        object.__setattr__(self, "depth", plain(self.depth))
         object.__setattr__(self, "dtype", np.dtype(dtype).name)
         for name in ("on_value", "off_value"):
-            value = getattr(self, name)
+            value = plain(getattr(self, name))
             if not isinstance(value, (bool, int, float, np.generic)):
                 raise PlanTypeError(f"one_hot needs a number for {name}, got {value!r}")
             if np.dtype(dtype).kind in "iu" and np.array(value).astype(dtype) != value:

@@ -55,7 +55,8 @@ def random_brightness(image: T, max_delta: Any, seed: int | None = None) -> T:
     Args:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         max_delta: at least 0; 1 is the whole range of integers; floats are taken in their own units. May be traced.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 

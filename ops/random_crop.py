@@ -89,7 +89,8 @@ def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
     Args:
         image: one image, or a tuple of images of equal size, which get the same window.
         size: (height, width) in pixels; TensorFlow's (height, width, channels) is taken if it names all channels.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.integers import plain
 from gpupipe.op import Array, Case, Op, check_number
 from gpupipe.ops.geometry import column, layout_of, pair
 from gpupipe.ops.samples import noise
@@ -165,7 +166,8 @@ def random_erasing(
         value: a number, or one per channel, in the units of the image. (torchvision's "random" is left out: a number
             per pixel is not drawn on the host.)
         layout: of the image, where it is not known: an array of rank 3 is taken for HWC.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or CHW
 
@@ -178,6 +180,7 @@ def random_erasing(
     """
     if isinstance(value, str):
         raise SpecError(f"random_erasing needs a number for value, or one per channel, got {value!r}")
+    value = plain(value)
     values: Any = value if isinstance(value, (tuple, list, np.ndarray)) else (value,)
     try:
         filling = tuple(float(number) for number in values)

@@ -61,7 +61,8 @@ def random_flip_up_down(image: T, p: Any = 0.5, *, seed: int | None = None) -> T
     Args:
         image: one image, or a tuple of images of equal size, which are mirrored together.
         p: probability, 0..1.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 

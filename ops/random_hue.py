@@ -58,7 +58,8 @@ def random_hue(image: T, max_delta: Any, seed: int | None = None) -> T:
     Args:
         image: RGB, of uint8, uint16, float16 or float32.
         max_delta: in turns, 0..0.5. May be traced.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 

@@ -65,7 +65,8 @@ def random_jpeg_quality(image: T, min_jpeg_quality: Any, max_jpeg_quality: Any, 
         image: gray or RGB, of uint8, uint16, float16 or float32. It goes through 8 bits: floats are clipped to 0..1.
         min_jpeg_quality: an integer, at least 0. May be traced.
         max_jpeg_quality: an integer above it, at most 100; not drawn itself, as in tf.image. May be traced.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
 

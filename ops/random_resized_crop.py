@@ -139,7 +139,8 @@ def random_resized_crop(
         ratio: bounds of the window's width / height.
         interpolation: "bilinear", "bicubic", "lanczos3" or "nearest"; for several images it may be one per image.
         antialias: average over all source pixels when shrinking.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``; integers are rounded.
 

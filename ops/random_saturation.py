@@ -63,7 +63,8 @@ def random_saturation(image: T, lower: Any, upper: Any, seed: int | None = None)
         image: RGB, of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         lower: at least 0. May be traced.
         upper: above `lower`. May be traced.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 

@@ -193,7 +193,8 @@ def sample_distorted_bounding_box(
         area_range: bounds of the window's share of the image's area.
         max_attempts: then the window is the whole image.
         use_image_if_no_bounding_boxes: take the whole image for the one object where there is no box.
-        seed: draws with this number instead of the count of such calls; equal seeds draw equally.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
 
     Returns:
         begin (row, column, 0) and size (rows, columns, -1), which `slice` takes and whose parts `crop_to_bounding_box`

@@ -38,10 +38,11 @@ class Buffers(Chain):
                 index: nothing is held and nothing is filled, and every order is as likely as any other. It needs steps
                 that can be indexed. `gpupipe.UNKNOWN_CARDINALITY`, as in ``shuffle(ds.cardinality())``, shuffles the
                 whole of any dataset that ends: all of it is held, and read before the first element leaves.
-            seed: mixed with the chain's.
+            seed: mixed with the chain's. Inputs of a `zip` that are shuffled with equal seeds, alike and over equal
+                numbers of elements, stay in step, in every epoch; without seeds each has an order of its own.
             reshuffle_each_iteration: False gives the same order in every epoch and pass.
         """
-        integer_or_none("shuffle", "seed", seed)
+        seed = integer_or_none("shuffle", "seed", seed)
         if isinstance(buffer_size, All):
             return self._select(
                 "shuffle(gp.ALL)",

@@ -185,7 +185,7 @@ class Elements(Chain):
         Raises:
             PlanError: fractions that are negative or do not add up; a step that cannot be indexed.
         """
-        any_integer("split", "seed", seed)
+        seed = any_integer("split", "seed", seed)
         if not isinstance(fractions, (Sequence, np.ndarray)) or isinstance(fractions, (str, bytes)):
             raise PlanTypeError(f"split needs a list of fractions, e.g. [0.8, 0.2], got {fractions!r}")
         weights = []
@@ -197,7 +197,7 @@ class Elements(Chain):
             weights.append(round(float(fraction) * 1e9))  # integers: the sizes are exact
         if abs(sum(weights) - 1e9) > 1e4:
             raise PlanError(f"split needs fractions whose sum is 1, got {list(fractions)} with {sum(weights) / 1e9:g}")
-        return tuple(self._select("split", Part(tuple(weights), i, int(seed))) for i in range(len(weights)))
+        return tuple(self._select("split", Part(tuple(weights), i, seed)) for i in range(len(weights)))
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """Append the elements of another dataset of the same structure and dtypes."""
@@ -216,7 +216,7 @@ class Elements(Chain):
                 dataset = dataset.map(in_the_order_of(mine))
         first, second = self.plan, dataset.plan
         if isinstance(first, Concatenate) and second.number < first.number:
-            # `ds = ds.concatenate(d)` in a loop is one node; its number, and so every key before, stays.
+            # `ds = ds.concatenate(d)` in a loop is one node; its number, and so that of every zip behind it, stays.
             joined = Concatenate((*first.inputs, second), number=first.number)
         else:
             joined = Concatenate((first, second))

@@ -19,6 +19,7 @@ from ..arguments import (
     same_structure,
 )
 from ..errors import PlanError, PlanTypeError
+from ..integers import is_integer, plain
 from ..plan.mixing import ChooseFrom, Counter, Listed, RandomNumbers, SampleFrom
 from ..plan.sources import Slices
 from ..spec import TensorSpec, as_leaf, byte_array, describe, flatten, spec_of
@@ -103,7 +104,7 @@ class Mixing(Chain):
             rerandomize_each_iteration: True gives other numbers in every epoch and pass; otherwise they are the same
                 each time.
         """
-        integer_or_none("random", "seed", seed)
+        seed = integer_or_none("random", "seed", seed)
         return new(RandomNumbers(seed, _flag("random", rerandomize_each_iteration)))
 
     @staticmethod
@@ -120,7 +121,7 @@ class Mixing(Chain):
             datasets: of one structure and one dtype each.
             weights: one number per dataset, in any scale; those <= 0 leave theirs out. Or a dataset of such vectors,
                 one for each draw. Equal unless given.
-            seed: of the draws, mixed with the chain's.
+            seed: of the draws, mixed with the chain's; equal ones draw equally in all inputs of a `zip`.
             stop_on_empty_dataset: end when a dataset is drawn that has no more; otherwise the others go on.
             rerandomize_each_iteration: True draws anew in every epoch and pass; otherwise the order of the datasets is
                 the same each time.
@@ -131,7 +132,7 @@ class Mixing(Chain):
         """
         who = "sample_from_datasets"
         given = _alike(who, datasets)
-        integer_or_none(who, "seed", seed)
+        seed = integer_or_none(who, "seed", seed)
         anew, stop = _flag(who, rerandomize_each_iteration), bool(stop_on_empty_dataset)
         if isinstance(weights, Chain):
             _weights_of(weights, len(given))
@@ -244,13 +245,13 @@ def _flag(who: str, value: Any) -> bool:
 
 def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
     """A number as one of this dtype."""
-    legal = (int, np.integer, float, np.floating) if dtype.kind == "f" else (int, np.integer)
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, legal):
+    value = plain(value)
+    whole = is_integer(value)
+    if not whole and not (dtype.kind == "f" and isinstance(value, (float, np.floating))):
         raise PlanTypeError(
             f"counter needs {'a number' if dtype.kind == 'f' else 'an integer'} for {name}, got {value!r}"
         )
     limits = np.iinfo(dtype) if dtype.kind != "f" else np.finfo(dtype)
-    whole = isinstance(value, (int, np.integer))
     # Floats that are infinite already are held as they are.
     if (whole or math.isfinite(value)) and not int(limits.min) <= value <= int(limits.max):
         raise PlanError(f"counter needs a {name} that {dtype} can hold, got {digits(int(value)) if whole else value}")

@@ -250,7 +250,8 @@ class Scanning(Chain):
             target_dist: one number per class, >= 0.
             initial_dist: that of the input. Unless given it is estimated on the way, from ten elements of each class
                 that count as seen, and those that came.
-            seed: tells this step's draws from another's; such steps draw differently without one, too.
+            seed: tells this step's draws from another's; such steps draw differently without one, too. In inputs of a
+                `zip` equal ones draw equally for elements at equal places of their sources.
 
         Raises:
             PlanError: distributions that do not fit each other, or a wanted class that the input has not.
@@ -258,7 +259,7 @@ class Scanning(Chain):
         """
         checked_function("rejection_resample", class_func)
         arity("rejection_resample", class_func, self.plan.element)
-        integer_or_none("rejection_resample", "seed", seed)
+        seed = integer_or_none("rejection_resample", "seed", seed)
         target = _distribution("target_dist", target_dist)
         initial = None if initial_dist is None else _distribution("initial_dist", initial_dist)
         if initial is not None:

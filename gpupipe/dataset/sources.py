@@ -21,6 +21,7 @@ from ..arguments import (
 )
 from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.patterns import expand, is_url, stable_names
+from ..integers import is_integer, plain
 from ..plan.files import SavedFiles
 from ..plan.indexed import FromIndexable
 from ..plan.joins import Zip
@@ -137,10 +138,10 @@ class Sources(Chain):
         """
         if not 1 <= len(args) <= 3:
             raise PlanError(f"range needs 1 to 3 arguments, got {len(args)}")
-        for arg in args:
-            if isinstance(arg, bool) or not isinstance(arg, (int, np.integer)):
+        numbers = [plain(arg) for arg in args]
+        for arg, number in zip(args, numbers, strict=True):
+            if not is_integer(number):
                 raise PlanTypeError(f"range needs integers, got {arg!r}")
-        numbers = [int(arg) for arg in args]
         start, stop, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
         if step == 0:
             raise PlanError("range needs a step other than 0")
@@ -163,7 +164,8 @@ class Sources(Chain):
         Args:
             file_pattern: one pattern or a list: ``*``, ``?``, ``[ab]`` within a folder, ``**`` below it, ``{a,b}``.
             shuffle: a new order in each epoch; True unless set.
-            seed: of that order; the chain's seed if None.
+            seed: of that order, mixed with the chain's. Inputs of a `zip` that are listed with equal seeds stay in
+                step; without seeds each has an order of its own.
 
         Raises:
             PlanError: nothing matches.
@@ -183,7 +185,7 @@ class Sources(Chain):
         found = sorted([*found, *zip(plain, stable_names(plain), strict=True)])
         if not found:
             raise PlanError(f"list_files needs files, and none match {', '.join(map(shown_name, patterns))}")
-        integer_or_none("list_files", "seed", seed)
+        seed = integer_or_none("list_files", "seed", seed)
         plan: Node = Files(tuple(path for path, _ in found), tuple(name for _, name in found))
         if shuffle is None or shuffle:
             plan = Shuffle(plan, len(found), seed)
@@ -241,6 +243,10 @@ class Sources(Chain):
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset:
         """Put the elements of several datasets side by side; the shortest ends it.
+
+        What belongs together is best zipped first: one shuffle behind the zip moves pairs, and one call of a random op,
+        such as ``ops.random_crop((image, mask), size)``, treats a pair alike. Inputs that are shuffled or listed with
+        equal explicit seeds stay in step; random ops of the inputs draw apart, whatever their seeds.
 
         Args:
             args: datasets, or one structure (tuple, dict) of datasets.

@@ -14,6 +14,8 @@ import numpy as np
 
 from gpupipe.errors import PlanError, PlanTypeError
 
+from ..integers import is_integer, plain
+
 __all__ = ["DType", "Feature", "FixedLenFeature", "FixedLenSequenceFeature", "RaggedFeature", "VarLenFeature"]
 
 DType = Literal["bytes", "int64", "float32"]
@@ -133,17 +135,20 @@ def _set(feature: Any, name: str, value: Any) -> None:
 
 
 def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
-    dims = (shape,) if isinstance(shape, int | np.integer) else shape
-    if not isinstance(dims, Sequence) or isinstance(dims, str | bytes):
+    given = plain(shape)
+    if is_integer(given):
+        given = (given,)
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise PlanTypeError(f"{name} needs a shape of whole numbers, got {shape!r}")
+    dims = tuple(map(plain, given))
     for dim in dims:
-        if dim is None or (isinstance(dim, int | np.integer) and dim < 0):
+        if dim is None or (is_integer(dim) and dim < 0):
             raise PlanError(
                 f"{name} needs known dimensions, got shape {shape!r}; VarLenFeature takes any number of values"
             )
-        if isinstance(dim, bool) or not isinstance(dim, int | np.integer):
+        if not is_integer(dim):
             raise PlanTypeError(f"{name} needs a shape of whole numbers, got {shape!r}")
-    return tuple(int(dim) for dim in dims)
+    return dims
 
 
 def _checked_dtype(name: str, dtype: Any) -> DType:

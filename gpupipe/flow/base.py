@@ -18,7 +18,7 @@ from ..extract.waiting import LIMITS, Limits
 from ..log import logger
 from ..op import Array
 from ..options import Settings, cpu_count
-from ..random import ROOT, mix64, mix64_array
+from ..random import ROOT, hash64, mix64, mix64_array, pass_number, place_key, step_seed
 from ..threads import DaemonPool
 from .bad_records import REASON, Action, BadRecords, KnownBad
 
@@ -43,14 +43,22 @@ REMOTE_READERS = 16
 
 
 class Stream:
-    """One opened source: a file, an array, a generator. Its key and a position are the identity of an element."""
+    """One opened source: a file, an array, a generator. Its key and a position are the identity of an element.
 
-    __slots__ = ("key", "name", "unit")
+    Attributes:
+        key: mixes in the place where it was opened.
+        name: for people.
+        unit: of positions.
+        alike: the key without the inputs of zips: what steps with a seed of their own go by.
+    """
 
-    def __init__(self, key: int, name: str, unit: str = "index") -> None:
+    __slots__ = ("alike", "key", "name", "unit")
+
+    def __init__(self, key: int, name: str, unit: str = "index", alike: int | None = None) -> None:
         self.key = key
         self.name = name
         self.unit = unit
+        self.alike = key if alike is None else alike
 
 
 class BatchStream(Stream):
@@ -68,7 +76,7 @@ class BatchStream(Stream):
 
     def _keep(self, streams: list[Stream], positions: list[int]) -> None:
         first = streams[0]
-        super().__init__(first.key, first.name, first.unit)
+        super().__init__(first.key, first.name, first.unit, first.alike)
         self.streams = streams
         self.positions = positions
 
@@ -102,7 +110,7 @@ def stand_in(element: Any, hole: Element) -> Element:
 def _standing_in(stream: Stream) -> Stream:
     if isinstance(stream, BatchStream):
         return BatchStream([(_standing_in(row), position) for row, position in stream.rows])
-    return StandIn(stream.key, stream.name, stream.unit)
+    return StandIn(stream.key, stream.name, stream.unit, stream.alike)
 
 
 def stands_in(stream: Stream) -> bool:
@@ -146,37 +154,96 @@ class Flow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a source is opened in. Keys come from here, top-down.
+    """What a source is opened in. Keys come from here, top-down (`random.place_key`).
 
     Attributes:
         run: the run it belongs to.
         epoch: number of the iterator.
-        key: mixes in which pass of a repeat, input of a zip and outer element this is.
-        outer: the same without passes: what `reshuffle_each_iteration=False` goes by.
+        key: mixes in all of the numbers below.
+        alike: all but `zipped`, so it is equal in all inputs of a zip.
+        outer: key of the outer element.
+        outer_alike: the same without the inputs of zips.
+        branch: number of the input of a concatenation or mixture.
+        passes: number of the pass.
+        zipped: inputs of zips, mixed.
+        mixtures: how many of them this is an input of, one inside the other.
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
     """
 
     run: Run
     epoch: int = 0
     key: int = ROOT
+    alike: int = ROOT
     outer: int = ROOT
+    outer_alike: int = ROOT
+    branch: int = 0
+    passes: int = 0
+    zipped: int = 0
+    mixtures: int = 0
     params: tuple[Any, ...] = ()
 
-    def under(self, number: int, index: int) -> Context:
-        """The context of pass or input `index` of node `number`; that of number 0 is this one."""
-        return self if index == 0 else replace(self, key=mix64(mix64(self.key, number), index))
+    def in_pass(self, index: int, count: int) -> Context:
+        """The context of pass `index` of `count`, which is negative for endless."""
+        passes = pass_number(self.passes, index, count)
+        return self if passes == self.passes else self._at(passes=passes)
 
-    def inside(self, key: int) -> Context:
-        """The context of a dataset made from the element of this key."""
-        return replace(self, key=key, outer=key)
+    def in_branch(self, first: int) -> Context:
+        """The context of an input of a concatenation, in front of which there are `first` branches."""
+        return self if first == 0 else self._at(branch=self.branch + first)
+
+    def in_mixture(self, first: int) -> Context:
+        """The context of an input of a mixture, in front of which there are `first` branches."""
+        return self._at(branch=self.branch + first, mixtures=self.mixtures + 1)
+
+    def in_zip(self, number: int, index: int) -> Context:
+        """The context of input `index` of the zip with this number; that of number 0 is this one."""
+        return self if index == 0 else self._at(zipped=mix64(mix64(self.zipped, number), index))
+
+    def _at(self, **numbers: Any) -> Context:
+        at = replace(self, **numbers)
+        key = place_key(at.outer, at.branch, at.passes, at.zipped)
+        return replace(at, key=key, alike=place_key(at.outer_alike, at.branch, at.passes))
+
+    # Both are called for every outer element: `replace` would cost as much as all the rest.
+
+    def inside(self, stream: Stream, position: int) -> Context:
+        """The context of a dataset made from the element at this position."""
+        key = mix64(stream.key, position)
+        alike = key if stream.alike == stream.key else mix64(stream.alike, position)
+        return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params)
 
     def with_param(self, columns: Any) -> Context:
         """The context of the traced plan of a function, applied to these columns."""
-        return replace(self, params=(*self.params, columns))
+        numbers = (self.branch, self.passes, self.zipped, self.mixtures)
+        keys = (self.key, self.alike, self.outer, self.outer_alike)
+        return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns))
 
     def neutral(self) -> Context:
         """The context of a cache's input: its contents depend on the seed and on identity only."""
         return Context(self.run)
+
+    def stream(self, kind: str, name: str, unit: str = "index") -> Stream:
+        """The stream of a source that is opened here.
+
+        Args:
+            kind: tells sources of one place apart.
+            name: for people.
+            unit: of positions.
+        """
+        mixed = hash64(kind)
+        key = mix64(self.key, mixed)
+        return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed))
+
+    def draws(self, seed: int | None, anew: bool) -> tuple[int, int, int]:
+        """Seed, epoch and key of what a step draws that is opened here.
+
+        Args:
+            seed: of the step. One that is given takes the place of the inputs of zips.
+            anew: other draws in every epoch, pass and branch; otherwise the outer element alone counts.
+        """
+        here, outer = (self.key, self.outer) if seed is None else (self.alike, self.outer_alike)
+        epoch, key = (self.epoch, here) if anew else (0, outer)
+        return step_seed(self.run.settings.seed, seed), epoch, key
 
 
 @dataclass(slots=True)

@@ -107,7 +107,7 @@ class FilledFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         done = 0 if state is None else number(state, "n")
-        return _Replaying(self.store.filled[cache_key(at.run.settings)], Rekey(at.key), done)
+        return _Replaying(self.store.filled[cache_key(at.run.settings)], Rekey(at), done)
 
 
 class _Replaying(Iterator[Element]):

@@ -12,7 +12,6 @@ from ..errors import DataError
 from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..plan.node import INFINITE
 from ..ragged import Ragged, RaggedSpec
-from ..random import hash64, mix64
 from ..spec import TensorSpec, byte_array, own, spec_of
 from .base import Context, Element, Flow, Hole, Stream
 from .elements import Cell, Wrapped, close, counts
@@ -56,7 +55,7 @@ class AssertCardinalityFlow:
 
     def _wrong(self, found: str, at: Context) -> Element:
         wanted = "an infinite number of" if self.count == INFINITE else str(self.count)
-        stream = Stream(at.key, "assert_cardinality")
+        stream = Stream(at.key, "assert_cardinality", alike=at.alike)
         hole = Hole(DataError(f"was promised {wanted} elements, got {found}", stage="assert_cardinality"))
         hole.raised = True
         return hole, stream, 0
@@ -131,7 +130,7 @@ class _Padded(Iterator[Element]):
     def _padded(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         flow = self._flow
         real, fake = np.True_, np.False_
-        stream = Stream(mix64(at.key, hash64("pad_to_cardinality")), "pad_to_cardinality")
+        stream = at.stream("pad_to_cardinality", "pad_to_cardinality")
         last = None
         for element in sifted(inner, at.run) if not self._fakes and not self._told else ():
             value, source, position = element

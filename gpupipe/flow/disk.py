@@ -42,13 +42,13 @@ from ..plan.node import Node, walk
 from ..plan.order import Arrival
 from ..plan.portable import Portable, portable
 from ..plan.steps import Map
-from ..random import LAW, hash64, mix64
+from ..random import LAW
 from ..spec import LEAF
 from ..transform.choose import resolve_device
 from .base import BatchStream, Context, Element, Flow, Hole, Stream
 from .buffers import cache_key
 from .choices import Full
-from .filling import Filling, key_in
+from .filling import Filling, stream_in
 from .interleave import Inner, InterleaveFlow
 from .state import Counted, State, below, drop, number, replayed
 
@@ -467,7 +467,7 @@ def read_elements(
         spoil: told of damage, and sees to it that the next iterator computes the file again; None where nobody can.
         who: the method, for messages.
     """
-    place = Stream(at.key, path, "offset")
+    place = Stream(at.key, path, "offset", at.alike)
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
@@ -475,7 +475,7 @@ def read_elements(
         return
 
     def stream(key: int, name: str, unit: str) -> Stream:
-        return Stream(key_in(at.key, key), name, unit)
+        return stream_in(at, key, name, unit)
 
     def damaged() -> None:
         if spoil is not None:
@@ -535,7 +535,7 @@ class _Paths:
     paths: tuple[str, ...]
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        stream = Stream(at.key, "load")
+        stream = Stream(at.key, "load", alike=at.alike)
         return replayed(lambda: (((path,), stream, i) for i, path in enumerate(self.paths)), at, state)
 
 
@@ -547,5 +547,5 @@ class SavedFilesFlow:
     make: Callable[[Node], Any]
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        stream = Stream(mix64(at.key, hash64("load")), "load")
+        stream = at.stream("load", "load")
         return replayed(lambda: (((self.make(file),), stream, i) for i, file in enumerate(self.files)), at, state)

@@ -208,7 +208,6 @@ class RepeatFlow:
 
     source: Flow
     count: int
-    number: int
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         passes = Passes(self, at, state)
@@ -253,7 +252,7 @@ class Passes:
         self._inner: Iterator[Element] | None = None
         self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
         if self._again:
-            self._inner = flow.source.open(at.under(flow.number, self._done - 1), below(state, "source"))
+            self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), below(state, "source"))
 
     def __iter__(self) -> Iterator[Iterator[Element]]:
         return self
@@ -266,7 +265,8 @@ class Passes:
         if self._done == self._flow.count or not self._seen or self._at.run.stopped.is_set():
             raise StopIteration
         self._seen = False
-        self._inner = self._flow.source.open(self._at.under(self._flow.number, self._done), self._begins.next())
+        at = self._at.in_pass(self._done, self._flow.count)
+        self._inner = self._flow.source.open(at, self._begins.next())
         self._begins.opened(self._inner)
         self._done += 1
         return self._noted(self._inner)
@@ -291,10 +291,14 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenateFlow:
-    """One input after the other."""
+    """One input after the other.
+
+    Attributes:
+        branches: in which of the node's branches each input begins.
+    """
 
     inputs: Sequence[Flow]
-    number: int
+    branches: Sequence[int]
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Concatenated(self, at, state)
@@ -312,7 +316,7 @@ class _Concatenated:
                 raise StateError(
                     f"load_state_dict needs a state of {len(flow.inputs)} inputs, got one in number {self._number}"
                 )
-            self._inner = flow.inputs[self._number].open(at.under(flow.number, self._number), below(state))
+            self._inner = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), below(state))
         self._items = self._in_turn()
 
     def __iter__(self) -> Iterator[Element]:
@@ -326,7 +330,7 @@ class _Concatenated:
         while self._number < len(inputs):
             inner = self._inner
             if inner is None:
-                at = self._at.under(self._flow.number, self._number)
+                at = self._at.in_branch(self._flow.branches[self._number])
                 inner = self._inner = inputs[self._number].open(at, self._begins.next())
                 self._begins.opened(inner)
             try:
@@ -363,7 +367,7 @@ class ZipFlow:
         states = [None] * len(self.inputs) if state is None else parts_of(state, "inputs", len(self.inputs))
         return _Zipped(
             [
-                Tape(source, at.under(self.number, i), part)
+                Tape(source, at.in_zip(self.number, i), part)
                 for i, (source, part) in enumerate(zip(self.inputs, states, strict=True))
             ]
         )

@@ -12,7 +12,6 @@ from ..extract.fixed import FixedReader
 from ..extract.lines import LineReader
 from ..extract.patterns import is_url
 from ..extract.reading import BLOCK, BlockReader, Pool
-from ..random import hash64, mix64
 from .base import Context, Element, Hole, Stream
 from .closing import close
 from .state import Counted, State, drop, number, start_of
@@ -34,7 +33,7 @@ def opened(at: Context, source: Any, column: int, kind: str) -> Iterator[tuple[s
     """The path that the one outer element names, and the stream of what that file holds."""
     for value, _, _ in source.open(at):
         path = value[column].decode(errors="surrogateescape")
-        yield path, Stream(mix64(at.key, hash64(kind)), path, "offset")
+        yield path, at.stream(kind, path, "offset")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,23 +15,28 @@ from .elements import close
 from .shuffle import keep
 from .state import State, below, drop, number, snapshot
 
-__all__ = ["Filling", "Rekey", "key_in"]
+__all__ = ["Filling", "Rekey", "stream_in"]
 
 
-def key_in(context: int, key: int) -> int:
-    """The key of a kept stream in a context.
+def stream_in(at: Context, key: int, name: str, unit: str, kind: type[Stream] = Stream) -> Stream:
+    """A kept stream in a context.
 
     What is kept has the keys of the root context. There it keeps them: random ops behind a cache draw what they draw
     without it. In any other (a later pass of `repeat`, a later input of `zip`) elements are others, as without a cache.
     """
+    return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key))
+
+
+def _key_in(context: int, key: int) -> int:
     return key if context == ROOT else mix64(context, key)
 
 
 class Rekey:
     """Gives cached elements the keys of the pass they are replayed in."""
 
-    def __init__(self, key: int) -> None:
-        self._key = key
+    def __init__(self, at: Context) -> None:
+        self._at = at
+        self._same = at.key == ROOT
         self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, and what has it: an id is used again
 
     def __call__(self, element: Element) -> Element:
@@ -44,13 +49,13 @@ class Rekey:
         return value, self._stream(stream), position
 
     def _stream(self, stream: Stream) -> Stream:
-        if self._key == ROOT:
+        if self._same:
             return stream
         if isinstance(stream, BatchStream):
             return BatchStream([(self._stream(row), position) for row, position in stream.rows])
         found = self._streams.get(id(stream))
         if found is None:
-            found = stream, type(stream)(key_in(self._key, stream.key), stream.name, stream.unit)
+            found = stream, stream_in(self._at, stream.key, stream.name, stream.unit, type(stream))
             self._streams[id(stream)] = found
         return found[1]
 
@@ -70,7 +75,7 @@ class Filling(Iterator[Element]):
 
     def __init__(self, source: Flow, at: Context, state: State) -> None:
         self._stopped = at.run.stopped
-        self._rekey = Rekey(at.key)
+        self._rekey = Rekey(at)
         self._given = 0
         place = below(state)
         self._inner = source.open(at.neutral()) if place is None else source.open(at.neutral(), place)

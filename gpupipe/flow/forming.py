@@ -317,7 +317,7 @@ def row_identities(stream: Stream, position: int, size: int) -> list[tuple[Strea
     """The identities of the rows of a batch."""
     if isinstance(stream, BatchStream) and len(stream.rows) == size:
         return stream.rows
-    inner = Stream(mix64(stream.key, position), stream.name, stream.unit)
+    inner = Stream(mix64(stream.key, position), stream.name, stream.unit, mix64(stream.alike, position))
     return [(inner, i) for i in range(size)]
 
 

@@ -52,7 +52,7 @@ def place_of(element: Element) -> tuple[Stream, int]:
     """The identity of what begins with this element: its own, without the rows of a batch."""
     _, stream, position = element
     if isinstance(stream, BatchStream):
-        return Stream(stream.key, stream.name, stream.unit), position
+        return Stream(stream.key, stream.name, stream.unit, stream.alike), position
     return stream, position
 
 

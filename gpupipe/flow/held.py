@@ -42,6 +42,7 @@ def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> Stat
         "folder": common,
         "names": [name[len(common) :] for name in names],
         "keys": integers_json([stream.key for stream in table]),
+        "alike": integers_json([stream.alike for stream in table]),
         "which": integers_json(which),
         "offsets": integers_json(offsets),
         "slots": integers_json(slots),
@@ -92,15 +93,20 @@ class Held:
                 "folder": str(folder),
                 "names": list(names),
                 "keys": keys,
+                "alike": alike,
                 "which": which,
                 "offsets": offsets,
                 "slots": slots,
                 "numbers": numbers,
             }:
-                keys, which, offsets, slots, numbers = map(these_integers, (keys, which, offsets, slots, numbers))
-                if len(keys) != len(names) or not all(isinstance(name, str) for name in names):
+                integers = map(these_integers, (keys, alike, which, offsets, slots, numbers))
+                keys, alike, which, offsets, slots, numbers = integers
+                if not len(keys) == len(alike) == len(names) or not all(isinstance(name, str) for name in names):
                     raise damaged()
-                streams = [Stream(key, folder + name, "offset") for key, name in zip(keys, names, strict=True)]
+                streams = [
+                    Stream(key, folder + name, "offset", same)
+                    for key, same, name in zip(keys, alike, names, strict=True)
+                ]
                 whole = len(which) == len(offsets) and len(slots) == len(numbers) == len(set(slots))
                 size = len(which) + len(slots)
                 if not whole or any(i >= len(streams) for i in which) or any(slot >= size for slot in slots):

@@ -108,9 +108,7 @@ def _places(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
         case Sliced(start=start, step=step):
             return lambda places: start + places * step
         case Everything(seed=seed, reshuffle=reshuffle):
-            settings = at.run.settings
-            own = settings.seed if seed is None else mix64(settings.seed, seed & (1 << 64) - 1)
-            epoch, key = (at.epoch, at.key) if reshuffle else (0, at.outer)
+            own, epoch, key = at.draws(seed, reshuffle)
             return Permutation(n, mix64(mix64(mix64(own, epoch), key), hash64("shuffle all")))
         case Part(seed=seed, part=part):
             before = sum(order.sizes(n)[:part])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..errors import DataError, StateError
-from ..random import mix64
 from .base import Context, Element, Flow, Hole
 from .choices import Begins, Choices
 from .elements import close
@@ -45,7 +44,7 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
     if type(value) is Hole:
         return alone(outer, state)
     try:
-        return inner.open(at.inside(mix64(stream.key, position)), outer, state)
+        return inner.open(at.inside(stream, position), outer, state)
     except DataError as error:
         hole = Hole(error.at(stream.name, position, "interleave", stream.unit))
         return alone((hole, stream, position), state)
@@ -54,7 +53,7 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
 def inside(at: Context, outer: Element) -> Context:
     """Where the flow of a traced function is opened for an outer element, which is its parameter."""
     value, stream, position = outer
-    return at.inside(mix64(stream.key, position)).with_param(value)
+    return at.inside(stream, position).with_param(value)
 
 
 def alone(element: Element, state: State) -> Iterator[Element]:

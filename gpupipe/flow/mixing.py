@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import DataError, FunctionError
 from ..random import BatchRng, hash64, mix64
 from ..spec import spec_of
-from .base import Context, Element, Flow, Hole, Stream, locate
+from .base import Context, Element, Flow, Hole, locate
 from .elements import close, counts
 from .state import Numbered, State, as_number, below, number, parts_of, snapshot
 from .watch import Watch, Where
@@ -35,10 +35,7 @@ class Numbers:
     """
 
     def __init__(self, at: Context, seed: int | None, anew: bool, site: str) -> None:
-        chain = at.run.settings.seed
-        self._seed = chain if seed is None else mix64(chain, seed & (1 << 64) - 1)
-        self._epoch = at.epoch if anew else 0
-        self._key = at.key if anew else at.outer
+        self._seed, self._epoch, self._key = at.draws(seed, anew)
         self._site = hash64(site)
         self._at = 0
         self._left: list[int] = []
@@ -76,8 +73,9 @@ class SampleFlow:
     """The next input is drawn by weight.
 
     Attributes:
-        inputs: opened with the contexts of inputs 0, 1, ... of the node.
-        number: of the node.
+        inputs: the datasets.
+        branches: in which of the node's branches each of them begins, and behind them `by`.
+        number: of the node: tells its draws from those of another that has no seed either.
         stop: end where an empty one is drawn; else it is drawn no more.
         weights: one per input, > 0; None where `by` gives them.
         by: a flow of weights, an element of its own for each draw.
@@ -87,6 +85,7 @@ class SampleFlow:
     """
 
     inputs: tuple[Flow, ...]
+    branches: tuple[int, ...]
     number: int
     stop: bool
     weights: tuple[float, ...] | None
@@ -96,14 +95,16 @@ class SampleFlow:
     where: Where
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets#{self.number}")
+        # The number of the node depends on what is below, which may differ where a zip has two such nodes of one seed.
+        which = f"#{self.number}" if self.seed is None else f"@{at.mixtures}"
+        numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets{which}")
         picks = below(state, "picks")
         if picks is not None:
             numbers.resume(below(picks, "numbers"))
         if self.by is None:
             assert self.weights is not None
             return _Mixed(self, at, _ByWeight(self.weights, numbers), state)
-        by = self.by.open(at.under(self.number, len(self.inputs)), below(picks))
+        by = self.by.open(at.in_mixture(self.branches[-1]), below(picks))
         return _Mixed(self, at, _ByWeights(len(self.inputs), by, numbers), state)
 
 
@@ -112,21 +113,21 @@ class ChooseFlow:
     """A flow of numbers says which input is next.
 
     Attributes:
-        inputs: opened with the contexts of inputs 0, 1, ... of the node.
-        number: of the node.
+        inputs: the datasets.
+        branches: in which of the node's branches each of them begins, and behind them `choice`.
         stop: end where an empty one is chosen; else the choice is passed over.
         choice: gives the numbers.
         where: the step, for the log.
     """
 
     inputs: tuple[Flow, ...]
-    number: int
+    branches: tuple[int, ...]
     stop: bool
     choice: Flow
     where: Where
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        choice = self.choice.open(at.under(self.number, len(self.inputs)), below(below(state, "picks")))
+        choice = self.choice.open(at.in_mixture(self.branches[-1]), below(below(state, "picks")))
         return _Mixed(self, at, _ByChoice(len(self.inputs), choice), state)
 
 
@@ -250,7 +251,7 @@ class _Mixed:
                 self._inputs.append(None)
                 picks.ended(j)
             else:
-                self._inputs.append(source.open(at.under(flow.number, j), part[0]))
+                self._inputs.append(source.open(at.in_mixture(flow.branches[j]), part[0]))
         self._left = sum(inner is not None for inner in self._inputs)
         if state is not None:
             picked = below(state, "picked")
@@ -318,7 +319,7 @@ class CounterFlow:
         # Blocks of sums: a float is rounded in each, so those before are made again.
         blocks = islice(self._blocks(), done // _BLOCK, None)
         numbers = islice(zip(chain.from_iterable(blocks)), done % _BLOCK, None)
-        return Numbered(numbers, Stream(mix64(at.key, hash64("counter")), "counter"), done)
+        return Numbered(numbers, at.stream("counter", "counter"), done)
 
     def _blocks(self) -> Iterator[Any]:
         step = np.full(1, self.step, self.dtype)
@@ -344,7 +345,7 @@ class RandomFlow:
         words = Numbers(at, self.seed, self.anew, "random")
         words.skip(done // _BLOCK)
         numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % _BLOCK, None)
-        return Numbered(numbers, Stream(mix64(at.key, hash64("random")), "random"), done)
+        return Numbered(numbers, at.stream("random", "random"), done)
 
     def _blocks(self, words: Numbers) -> Iterator[Any]:
         while True:

@@ -28,6 +28,14 @@ class ResampleFlow:
 
     Whether one is kept depends on (seed, epoch, identity), not on what came before, apart from an estimated
     distribution.
+
+    Attributes:
+        source: the input.
+        classes: gives the class of an element.
+        target: how often each class is wanted.
+        initial: how often each one comes; None estimates it.
+        site: which step of the chain it is.
+        seeded: it has a seed of its own, which takes the place of the inputs of zips in an identity.
     """
 
     source: Flow
@@ -35,6 +43,7 @@ class ResampleFlow:
     target: tuple[float, ...]
     initial: tuple[float, ...] | None
     site: str
+    seeded: bool = False
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         inner = self.source.open(at, below(state))
@@ -50,6 +59,7 @@ class ResampleFlow:
     ) -> Iterator[Element]:
         chances = None if self.initial is None else acceptance(self.target, self.initial)
         draws = _Draws(at, self.site)
+        seeded = self.seeded
         for element in inner:
             value, stream, position = element
             if at.run.stopped.is_set():
@@ -66,7 +76,8 @@ class ResampleFlow:
             if now is None:
                 seen[at_class] += 1
                 now = acceptance(self.target, seen)
-            if now[at_class] >= 1 or draws.uniform(mix64(stream.key, position)) < now[at_class]:
+            key = stream.alike if seeded else stream.key
+            if now[at_class] >= 1 or draws.uniform(mix64(key, position)) < now[at_class]:
                 yield (answer, *value), stream, position
 
     def _class(self, answer: Any, stream: Stream, position: int) -> Any:

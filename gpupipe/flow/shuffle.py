@@ -1,7 +1,7 @@
 """shuffle: a uniform choice from a buffer, with tf.data's buffer semantics and gpupipe's own numbers.
 
 The buffer is full before the first element leaves; output p holds an element of input index <= p + size - 1. Draws
-depend on (seed, epoch, pass, node seed) and on how many elements left before, on nothing else.
+depend on (seed, epoch, place in the chain) and on how many elements left before, on nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class ShuffleFlow:
         seed: of this node, mixed with the chain's.
         reshuffle: False gives the same order in every epoch and pass.
         repeat: passes of the fused repeat, negative for endless, 1 where there is none.
-        number: of the fused repeat node.
     """
 
     source: Flow
@@ -57,7 +56,6 @@ class ShuffleFlow:
     seed: int | None
     reshuffle: bool = True
     repeat: int = 1
-    number: int = 0
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return Shuffled(self, at, state)
@@ -73,11 +71,7 @@ class Draws:
     __slots__ = ("_at", "_epoch", "_key", "_seed", "_words", "left")
 
     def __init__(self, flow: ShuffleFlow, at: Context) -> None:
-        self._seed = (
-            at.run.settings.seed if flow.seed is None else mix64(at.run.settings.seed, flow.seed & (1 << 64) - 1)
-        )
-        self._epoch = at.epoch if flow.reshuffle else 0
-        self._key = at.key if flow.reshuffle else at.outer
+        self._seed, self._epoch, self._key = at.draws(flow.seed, flow.reshuffle)
         self._at = 0
         self._words: list[int] = []
         self.left: list[int] = []
@@ -327,7 +321,7 @@ class Shuffled:
     def _next_pass(self, state: State = None) -> Pass | None:
         if self._opened == self._flow.repeat:
             return None
-        at = self._at.under(self._flow.number, self._opened)
+        at = self._at.in_pass(self._opened, self._flow.repeat)
         self._opened += 1
         if state is not None:
             return Pass(self._flow, at, state)

@@ -10,7 +10,6 @@ from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.patterns import is_url
 from ..extract.reference import Reference, indexed_elements
 from ..extract.storage import LOCAL
-from ..random import hash64, mix64
 from .base import Context, Element, Hole, Stream
 from .places import Access, Made, blocks_of, kept, opens, passes
 from .shuffle import ShuffleFlow
@@ -32,20 +31,20 @@ class ItemsFlow:
 
     def chosen(self, at: Context, places: range, state: State = None) -> Iterator[Element]:
         """The elements at some places."""
-        stream = Stream(mix64(at.key, hash64("indexable")), "from_indexable")
+        stream = at.stream("indexable", "from_indexable")
         done = 0 if state is None else number_of(state, "n")
         return Counted((((i,), stream, i) for i in places[done:]), done=done)
 
 
 @opens(ItemsFlow)
 def _items(flow: ItemsFlow, at: Context) -> Access:
-    stream = Stream(mix64(at.key, hash64("indexable")), "from_indexable")
+    stream = at.stream("indexable", "from_indexable")
     return Made(flow.count, lambda i: ((i,), stream, i))
 
 
 @opens(RangeFlow)
 def _range(flow: RangeFlow, at: Context) -> Access:
-    stream = Stream(mix64(at.key, hash64("range")), "range")
+    stream = at.stream("range", "range")
     numbers, kind = flow.numbers, flow.dtype.type
     return Made(len(numbers), lambda i: ((kind(numbers[i]),), stream, i))
 
@@ -64,7 +63,7 @@ def _slices(flow: SlicesFlow, at: Context) -> Access:
             return row, named_stream(at, shown, names[i], {names[i]: before.get(i, 0)}), 0
 
         return Made(len(names), made)
-    stream = Stream(mix64(at.key, hash64("slices")), "from_tensor_slices")
+    stream = at.stream("slices", "from_tensor_slices")
     return Made(len(leaves[0]), lambda i: (tuple([leaf[i] for leaf in leaves]), stream, i))
 
 
@@ -112,7 +111,7 @@ def _shuffled(flow: ShuffleFlow, at: Context) -> Access:
     if flow.repeat == 1:
         return kept(list(once.open(at)))
     first = kept(list(once.open(at)))
-    return passes(first, lambda j: kept(list(once.open(at.under(flow.number, j)))), flow.repeat)
+    return passes(first, lambda j: kept(list(once.open(at.in_pass(j, flow.repeat)))), flow.repeat)
 
 
 class Records(Access):
@@ -170,5 +169,5 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
             return None
         if at.run.uncounted is not None and index.failure is not None:
             at.run.uncounted.append(index.failure)
-        return Records(flow, path, index, Stream(mix64(at.key, hash64("records")), path, "offset"))
+        return Records(flow, path, index, at.stream("records", path, "offset"))
     return None

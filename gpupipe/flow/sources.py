@@ -33,7 +33,7 @@ class RangeFlow:
     dtype: np.dtype[Any]
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        stream = Stream(mix64(at.key, hash64("range")), "range")
+        stream = at.stream("range", "range")
         done = 0 if state is None else number(state, "n")
         starts = range(done, len(self.numbers), _BLOCK)
         scalars = chain.from_iterable(self._block(self.numbers[start : start + _BLOCK]) for start in starts)
@@ -71,7 +71,7 @@ class SlicesFlow:
     names: tuple[str, ...] | None = None
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        stream = Stream(mix64(at.key, hash64("slices")), "from_tensor_slices")
+        stream = at.stream("slices", "from_tensor_slices")
         if self.whole:
             return replayed(lambda: iter([(self.leaves, stream, 0)]), at, state)
         rows = zip(*self.leaves, strict=True)
@@ -91,7 +91,9 @@ def named_stream(at: Context, shown: str, name: str, seen: dict[str, int]) -> St
     """The stream of one listed file: keyed by its name and how often that name was listed before."""
     count = seen.get(name, 0)
     seen[name] = count + 1
-    return Stream(mix64(mix64(at.key, hash64(name)), count), shown)
+    mixed = hash64(name)
+    key = mix64(mix64(at.key, mixed), count)
+    return Stream(key, shown, alike=key if at.alike == at.key else mix64(mix64(at.alike, mixed), count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class ParamFlow:
     """The one outer element of an inner dataset."""
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element"), 0)]), at, state)
+        return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element", alike=at.alike), 0)]), at, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class GeneratorFlow:
         return replayed(lambda: self._elements(at), at, state)  # nobody knows how to begin in the middle
 
     def _elements(self, at: Context) -> Iterator[Element]:
-        stream = Stream(mix64(at.key, hash64("generator")), "from_generator")
+        stream = at.stream("generator", "from_generator")
         try:
             values = iter(self.generator(*self.args))
         except ENDING:
@@ -321,7 +323,7 @@ class RecordsFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         for value, _, _ in self.source.open(at):
             path = value[self.column].decode(errors="surrogateescape")
-            stream = Stream(mix64(at.key, hash64("records")), path, "offset")
+            stream = at.stream("records", path, "offset")
             remote = is_url(path)
             if self.references and not self.compression and not remote:
                 return _References(path, stream, self.index, state)

@@ -28,7 +28,7 @@ from .elements import (
     counts,
 )
 from .fetch import FetchFlow
-from .filling import Rekey, key_in
+from .filling import Rekey, stream_in
 from .host import HostFlow
 from .interleave import FlatMapFlow, Inner, InterleaveFlow, inside
 from .known_bad import KnownBadFlow
@@ -98,7 +98,7 @@ def _cached(flow: CacheFlow, at: Context) -> Access:
 
 @opens(FilledFlow)
 def _filled(flow: FilledFlow, at: Context) -> Access:
-    elements, rekey = flow.store.filled[cache_key(at.run.settings)].elements, Rekey(at.key)
+    elements, rekey = flow.store.filled[cache_key(at.run.settings)].elements, Rekey(at)
     return Made(len(elements), lambda place: rekey(elements[place]))
 
 
@@ -107,7 +107,7 @@ class _Rekeyed(Access):
 
     def __init__(self, flow: CacheFlow, at: Context) -> None:
         self._source = access(flow.source, at.neutral())
-        self._key = at.key
+        self._at = at
         self.size = self._source.size
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
@@ -117,7 +117,7 @@ class _Rekeyed(Access):
     def _stream(self, stream: Stream) -> Stream:
         if isinstance(stream, BatchStream):
             return BatchStream([(self._stream(row), position) for row, position in stream.rows])
-        return Stream(key_in(self._key, stream.key), stream.name, stream.unit)
+        return stream_in(self._at, stream.key, stream.name, stream.unit)
 
 
 # ---- steps that choose
@@ -145,12 +145,13 @@ def _shard(flow: ShardFlow, at: Context) -> Access:
 
 @opens(RepeatFlow)
 def _repeated(flow: RepeatFlow, at: Context) -> Access:
-    return passes(access(flow.source, at), lambda j: access(flow.source, at.under(flow.number, j)), flow.count)
+    return passes(access(flow.source, at), lambda j: access(flow.source, at.in_pass(j, flow.count)), flow.count)
 
 
 @opens(ConcatenateFlow)
 def _concatenated(flow: ConcatenateFlow, at: Context) -> Access:
-    return in_turn([access(source, at.under(flow.number, i)) for i, source in enumerate(flow.inputs)])
+    parts = zip(flow.inputs, flow.branches, strict=True)
+    return in_turn([access(source, at.in_branch(first)) for source, first in parts])
 
 
 @opens(ZipFlow)
@@ -164,7 +165,7 @@ class _Zipped(Access):
     def __init__(self, flow: ZipFlow, at: Context) -> None:
         self._flow = flow
         self._at = at
-        self._parts = [access(source, at.under(flow.number, i)) for i, source in enumerate(flow.inputs)]
+        self._parts = [access(source, at.in_zip(flow.number, i)) for i, source in enumerate(flow.inputs)]
         self.size = min(part.size for part in self._parts)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:

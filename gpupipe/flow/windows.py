@@ -86,7 +86,8 @@ class HeldFlow:
                 if isinstance(stream, BatchStream):
                     found = BatchStream([(rekeyed(row), position) for row, position in stream.rows])
                 else:
-                    found = Stream(mix64(at.key, stream.key), stream.name, stream.unit)
+                    alike = mix64(at.alike, stream.alike)
+                    found = Stream(mix64(at.key, stream.key), stream.name, stream.unit, alike)
                 streams[id(stream)] = found
             return found
 

@@ -18,6 +18,7 @@ from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shuff
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
 from .check_shuffles import shuffle_holds_all
+from .zip_checks import zip_of_random_ops, zip_of_shuffles
 
 __all__ = ["CHECKS", "Finding", "check"]
 
@@ -211,6 +212,8 @@ CHECKS: tuple[Check, ...] = (
     channels_first,
     serial_python_map,
     random_in_python,
+    zip_of_shuffles,
+    zip_of_random_ops,
     no_prefetch,
 )
 """Every check, in the order in which they are asked."""

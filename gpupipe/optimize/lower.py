@@ -170,10 +170,15 @@ class Lowerer:
         for node in reversed(order):
             at = self.contexts.get(id(node), self.at)
             for j, source in enumerate(node.sources):
+                below = at
                 if isinstance(node, Cache):
                     below = at.neutral()
-                else:
-                    below = at.under(node.number, j) if isinstance(node, Zip | Concatenate | Mixture) else at
+                elif isinstance(node, Zip):
+                    below = at.in_zip(node.number, j)
+                elif isinstance(node, Concatenate):
+                    below = at.in_branch(node.first_branches()[j])
+                elif isinstance(node, Mixture):
+                    below = at.in_mixture(node.first_branches()[j])
                 self.contexts.setdefault(id(source), below)
 
     def _filled(self, node: Node) -> bool:
@@ -515,7 +520,7 @@ class Lowerer:
         if not same or any(p.unstack for p in inputs) or len({p.references for p in inputs}) > 1:
             inputs = [self.placer.place(p, label="concatenate") for p in inputs]
             first = inputs[0]
-        flow = ConcatenateFlow(tuple(p.flow for p in inputs), node.number)
+        flow = ConcatenateFlow(tuple(p.flow for p in inputs), node.first_branches())
         element = node.element
         if element.structure is None:
             element = common("concatenate", node.line, [p.element for p in inputs])

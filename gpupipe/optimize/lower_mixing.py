@@ -64,9 +64,10 @@ def _mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom) -> Pending:
 
 
 def _flow(node: SampleFrom | ChooseFrom, inputs: tuple[Flow, ...], picks: Pending | None) -> Flow:
+    branches = node.first_branches()
     if isinstance(node, SampleFrom):
         by = None if picks is None else picks.flow
-        return SampleFlow(inputs, node.number, node.stop, node.weights, by, node.seed, node.anew, where(node))
+        return SampleFlow(inputs, branches, node.number, node.stop, node.weights, by, node.seed, node.anew, where(node))
     assert picks is not None
     element = picks.element
     (spec, *rest) = element.specs
@@ -75,7 +76,7 @@ def _flow(node: SampleFrom | ChooseFrom, inputs: tuple[Flow, ...], picks: Pendin
             f"choose_from_datasets needs choices that are one int64 each, got {element.structure} of "
             f"{', '.join(map(str, element.specs))} (in the choose_from_datasets at {node.line})"
         )
-    return ChooseFlow(inputs, node.number, node.stop, picks.flow, where(node))
+    return ChooseFlow(inputs, branches, node.stop, picks.flow, where(node))
 
 
 def _common(node: Mixture, inputs: Sequence[Pending]) -> Element:

@@ -68,7 +68,7 @@ def _rejection_resample(lowerer: Lowerer, node: RejectionResample) -> Pending:
     number = dict(node.source.counts).get("rejection_resample", 0)
     site = f"rejection_resample{f'#{number}' if node.seed is None else f'@{node.seed}'}"
     source, classes = question(lowerer, node, site)
-    flow = ResampleFlow(source.flow, classes, node.target, node.initial, site)
+    flow = ResampleFlow(source.flow, classes, node.target, node.initial, site, node.seed is not None)
     steps = (*source.steps, node.describe())
     inner = source.element.structure or LEAF
     structure = Structure(tuple, (), (LEAF, inner), 1 + inner.count)

@@ -32,12 +32,12 @@ def transparent_step(node: Node) -> Step:
             return lambda flow: skipping(flow, count, where(node))
         case Shard(shards=shards, index=index):
             return lambda flow: shards_of(flow, shards, index)
-        case Repeat(count=count, number=number):
-            return lambda flow: RepeatFlow(flow, count, number)
+        case Repeat(count=count):
+            return lambda flow: RepeatFlow(flow, count)
         case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
             return lambda flow: ShuffleFlow(flow, size, seed, reshuffle)
-        case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
-            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count, number)
+        case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count):
+            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count)
         case Prefetch(size=size):
             return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
         case _:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from ..spec import Structure
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
 
-__all__ = ["Concatenate", "Zip", "relaxed"]
+__all__ = ["Concatenate", "Zip", "first_branches", "relaxed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +79,11 @@ def relaxed(inputs: Sequence[Node]) -> Element:
     return first
 
 
+def first_branches(inputs: Sequence[Node]) -> tuple[int, ...]:
+    """For each of several inputs how many branches there are in front of it."""
+    return tuple(accumulate((node.branches for node in inputs[:-1]), initial=0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Concatenate(Node):
     """The elements of one input after those of another."""
@@ -102,6 +108,13 @@ class Concatenate(Node):
 
     def _number(self, below: int) -> int:
         return below + 1
+
+    def _branches(self, below: Sequence[int]) -> int:
+        return sum(below)
+
+    def first_branches(self) -> tuple[int, ...]:
+        """For each input how many branches there are in front of it."""
+        return first_branches(self.sources)
 
     def describe(self) -> str:
         return f"concatenate({len(self.inputs)} datasets)"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..spec import LEAF, Structure, TensorSpec
-from .joins import relaxed
+from .joins import first_branches, relaxed
 from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Node
 
 __all__ = ["ChooseFrom", "Counter", "Listed", "Mixture", "RandomNumbers", "SampleFrom"]
@@ -41,6 +41,13 @@ class Mixture(Node):
 
     def _number(self, below: int) -> int:
         return below + 1
+
+    def _branches(self, below: Sequence[int]) -> int:
+        return sum(below)
+
+    def first_branches(self) -> tuple[int, ...]:
+        """For each input how many branches there are in front of it."""
+        return first_branches(self.sources)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

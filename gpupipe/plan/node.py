@@ -49,7 +49,7 @@ class Element:
 ANYTHING = Element(None, ())
 
 
-DERIVED = {"line", "element", "cardinality", "number", "counts", "fingerprint"}
+DERIVED = {"line", "element", "cardinality", "number", "branches", "counts", "fingerprint"}
 """Fields that follow from the others, or say nothing about what the node does."""
 
 
@@ -62,6 +62,7 @@ class Node:
         element: the type of the elements.
         cardinality: how many there are, `INFINITE` or `UNKNOWN_CARDINALITY`.
         number: 1 + the largest number of a many-input node below, here or below; 0 if there is none.
+        branches: inputs of concatenations and mixtures that the elements come from, counted through nested ones.
         counts: how many random calls of each op the chain has so far.
         fingerprint: equal for equal chains.
     """
@@ -70,14 +71,16 @@ class Node:
     element: Element = field(init=False)
     cardinality: int = field(init=False)
     number: int = -1
+    branches: int = field(init=False)
     counts: tuple[tuple[str, int], ...] = field(init=False)
     fingerprint: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         sources = self.sources
-        if self.number < 0:  # a rewrite keeps the number that the user's chain had: keys depend on it
+        if self.number < 0:  # a rewrite keeps the number that the user's chain had: keys in a zip depend on it
             put(self, "number", self._number(max((source.number for source in sources), default=0)))
+        put(self, "branches", self._branches([source.branches for source in sources]))
         put(self, "counts", self._counts(_most(sources)))
         put(self, "element", self._element())
         put(self, "cardinality", self._cardinality())
@@ -114,6 +117,9 @@ class Node:
 
     def _number(self, below: int) -> int:
         return below
+
+    def _branches(self, below: Sequence[int]) -> int:
+        return max(below, default=1)
 
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return below

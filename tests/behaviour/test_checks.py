@@ -55,6 +55,30 @@ def _array(x: Any) -> Any:
     return np.zeros((300, 300), np.float32)
 
 
+def _masks() -> Dataset:
+    return Dataset.from_tensor_slices(IMAGES[..., :1])
+
+
+def _names(folder: str, count: int = 9) -> Dataset:
+    return Dataset.from_tensor_slices([f"{folder}/{i}" for i in range(count)])
+
+
+def _both(chain: Callable[[Dataset], Dataset]) -> Dataset:
+    return Dataset.zip((chain(_names("a")), chain(_names("b"))))
+
+
+def _drawn_from(folder: str, seed: int) -> Dataset:
+    return Dataset.sample_from_datasets([_names(folder), _names(folder)], seed=seed)
+
+
+def _inner(paths: Dataset) -> Dataset:
+    return paths.flat_map(lambda path: Dataset.range(3).shuffle(3, seed=1))
+
+
+def _noise(x: object, rng: np.random.Generator) -> float:
+    return rng.random()
+
+
 SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     "shuffle, then repeat": (lambda: Dataset.range(9).shuffle(9).repeat().batch(2), []),
     "repeat, then shuffle": (lambda: Dataset.range(9).repeat().shuffle(9), ["repeat_before_shuffle"]),
@@ -247,6 +271,92 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
         ["shuffle_holds_all"],
     ),
     "everything, though there is an index": (lambda: Dataset.range(9).shuffle(-2), ["shuffle_holds_all"]),
+    **{
+        f"zip: {name}": (make, ["zip_of_shuffles"])
+        for name, make in {
+            "no seeds": lambda: _both(lambda x: x.shuffle(9)),
+            "no seeds, ALL": lambda: _both(lambda x: x.shuffle(gp.ALL)),
+            "other seeds": lambda: Dataset.zip((_names("a").shuffle(9, 1), _names("b").shuffle(9, 2))),
+            "one seed": lambda: Dataset.zip((_names("a").shuffle(9, 1), _names("b").shuffle(9))),
+            "a buffer and ALL": lambda: Dataset.zip((_names("a").shuffle(9, 1), _names("b").shuffle(gp.ALL, 1))),
+            "other buffers": lambda: Dataset.zip((_names("a").shuffle(5, 1), _names("b").shuffle(6, 1))),
+            "one order and several": lambda: Dataset.zip((_names("a").shuffle(9, 1), _names("b").shuffle(9, 1, False))),
+            "a second shuffle": lambda: Dataset.zip(
+                (_names("a").shuffle(9, 1).shuffle(9, 1), _names("b").shuffle(9, 1))
+            ),
+            "one of them only": lambda: Dataset.zip((_names("a").shuffle(9, seed=1), _names("b"))),
+            "the third input": lambda: Dataset.zip((Dataset.counter(), _names("a").shuffle(9), _names("b").shuffle(9))),
+            "maps and repeats around": lambda: _both(lambda x: x.map(len).shuffle(9).repeat().batch(2)),
+            "a zip inside": lambda: Dataset.zip(
+                (Dataset.zip((_names("a").shuffle(9), Dataset.counter())), _names("b").shuffle(9))
+            ),
+            "drawn from several": lambda: Dataset.zip((_drawn_from("a", 1), _drawn_from("b", 2))),
+            "inner datasets": lambda: _both(lambda x: x.flat_map(lambda p: Dataset.range(3).shuffle(3))),
+            "inner datasets of other names": lambda: Dataset.zip(
+                tuple(_inner(Dataset.from_tensor_slices([f"{x}{i}.{x}" for i in range(9)])) for x in "ab")
+            ),
+            "a dataset and itself in one order": lambda: Dataset.zip(
+                (_names("a").shuffle(9, 1), _names("a").shuffle(9, 1))
+            ),
+            "kept by class": lambda: _both(lambda x: x.rejection_resample(lambda p: 0, [1.0])),
+        }.items()
+    },
+    **{
+        f"zip: {name}": (make, ["zip_of_random_ops"])
+        for name, make in {
+            "random ops": lambda: Dataset.zip((_images().map(_flipped), _masks().map(_flipped))),
+            "random ops of one seed": lambda: Dataset.zip(
+                tuple(x.map(lambda i: ops.random_crop(i, (3, 3), seed=7)) for x in (_images(), _masks()))
+            ),
+            "random ops of one seed on one dataset": lambda: Dataset.zip(
+                tuple(_images().map(lambda i: ops.random_crop(i, (3, 3), seed=7)) for _ in range(2))
+            ),
+        }.items()
+    },
+    "zip: random Python": (
+        lambda: _both(lambda x: x.map(lambda p, rng: rng.random(), rng=True)),
+        ["zip_of_random_ops"],
+    ),
+    **{
+        f"zip, fine: {name}": (make, [])
+        for name, make in {
+            "equal seeds": lambda: _both(lambda x: x.shuffle(9, seed=1)),
+            "equal seeds, ALL": lambda: _both(lambda x: x.shuffle(gp.ALL, seed=1)),
+            "equal seeds, smaller buffer": lambda: _both(lambda x: x.shuffle(5, seed=1).repeat(2)),
+            "buffers of everything": lambda: Dataset.zip((_names("a").shuffle(9, 1), _names("b").shuffle(99, 1))),
+            "one order without a seed": lambda: _both(lambda x: x.shuffle(9, reshuffle_each_iteration=False)),
+            "equal seeds, twice": lambda: _both(lambda x: x.shuffle(9, seed=1).map(len).shuffle(9, seed=2)),
+            "equal seeds in inner datasets": lambda: _both(_inner),
+            "nothing random": lambda: _both(lambda x: x),
+            "numbers": lambda: Dataset.zip((_names("a").shuffle(9), Dataset.counter())),
+            "a range": lambda: Dataset.zip((_names("a").shuffle(9), Dataset.range(9))),
+            "random numbers": lambda: Dataset.zip((_names("a").shuffle(9), Dataset.random().take(9))),
+            "a constant": lambda: Dataset.zip((_names("a").shuffle(9), Dataset.from_tensors(1).repeat())),
+            "other sizes": lambda: Dataset.zip((_names("a").shuffle(9), _names("b", 30).shuffle(30).repeat())),
+            "one shuffled, other sizes": lambda: Dataset.zip((_names("a").shuffle(9), _names("b", 30))),
+            "a dataset and itself": lambda: Dataset.zip((_names("a"), _names("a").shuffle(9))),
+            "two views of one order": lambda: Dataset.zip(
+                tuple(_names("a").shuffle(9, 1).map(_noise, rng=True) for _ in range(2))
+            ),
+            "a dataset in two orders": lambda: Dataset.zip((_names("a").shuffle(9), _names("a").shuffle(9))),
+            "shuffled behind": lambda: _both(lambda x: x).shuffle(9),
+            "noise of numbers": lambda: Dataset.zip(
+                (_names("a").map(_noise, rng=True), Dataset.range(9).map(_noise, rng=True))
+            ),
+        }.items()
+    },
+    "zip, fine: two views of one dataset": (
+        lambda: Dataset.zip((_images().map(_flipped), _images().map(_flipped))).prefetch(1),
+        [],
+    ),
+    "zip, fine: random ops in one input": (
+        lambda: Dataset.zip((_images().map(_flipped), _masks())).prefetch(1),
+        [],
+    ),
+    "zip, fine: one call over both": (
+        lambda: Dataset.zip((_images(), _masks())).map(lambda a, b: ops.random_crop((a, b), (3, 3))).prefetch(1),
+        [],
+    ),
     "a zip hides what is below": (lambda: Dataset.zip(Dataset.range(9).repeat(), Dataset.range(9)).shuffle(9), []),
 }
 
@@ -349,3 +459,55 @@ def test_the_chain_of_the_demo_has_no_finding(tmp_path: Path) -> None:
     photographs = Source("photographs", paths=tuple(paths), labels=tuple(range(300)))
 
     assert training_chain(photographs, 300, 8, 224).check() == ()
+
+
+def test_a_zip_of_shuffles_names_both_and_the_line_of_the_zip() -> None:
+    a = _names("a").shuffle(9, seed=1)
+    b = _names("b").shuffle(9, seed=2)
+    here = inspect.currentframe()
+    assert here is not None
+    zipped = Dataset.zip((a, b))
+
+    (finding,) = zipped.check()
+
+    line = here.f_lineno
+    assert finding.line == f"{__file__}:{line - 4}"
+    assert finding.text == (
+        f"two inputs are in random orders of their own (shuffle(9, seed=1) at {__file__}:{line - 8}, and "
+        f"shuffle(9, seed=2) at {__file__}:{line - 7}): the parts of a pair do not belong together; zip first, then "
+        "shuffle: Dataset.zip((a, b)).shuffle(n), or write equal seeds and buffer sizes into both inputs"
+    )
+
+
+def test_a_zip_of_files_that_are_listed_apart_names_list_files(tmp_path: Path) -> None:
+    for name in ("img", "mask"):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            (tmp_path / name / str(i)).touch()
+
+    def texts(**named: Any) -> list[str]:
+        listed = [Dataset.list_files(str(tmp_path / name / "*"), **named) for name in ("img", "mask")]
+        return [finding.text for finding in Dataset.zip(tuple(listed)).check()]
+
+    assert texts(seed=1) == texts(shuffle=False) == []
+    assert texts()[0].count("list_files(seed=None) at ") == 2
+
+
+def test_a_zip_of_random_ops_names_both_and_the_joint_form() -> None:
+    zipped = Dataset.zip((_images().map(_flipped), _masks().map(_flipped))).prefetch(1)
+
+    (finding,) = zipped.check()
+
+    assert finding.text == (
+        f"two inputs have random ops of their own (random_flip_left_right at {finding.line}, and "
+        f"random_flip_left_right at {finding.line}), which draw apart: if the parts of a pair belong together, zip "
+        "first, then map one call over both, such as ops.random_crop((image, mask), size)"
+    )
+
+
+def test_hundreds_of_zips_are_looked_at_at_once() -> None:
+    zipped = _names("a").shuffle(9, seed=1)
+    for i in range(300):
+        zipped = Dataset.zip((zipped, _names(str(i)).shuffle(9, seed=1)))
+
+    assert zipped.check() == ()

@@ -173,7 +173,7 @@ class _Noted:
 def test_closing_a_mixture_closes_its_inputs_and_what_picks_them() -> None:
     inputs, picks = (_Noted(), _Noted()), _Noted()
     at = Context(Run(Options().resolve()))
-    items: Any = ChooseFlow(inputs, 1, True, picks, Where("choose")).open(at)
+    items: Any = ChooseFlow(inputs, (0, 1, 2), True, picks, Where("choose")).open(at)
     next(items)
 
     items.close()

@@ -1,0 +1,332 @@
+"""Equal explicit seeds draw alike in all inputs of a zip; everything else keeps draws apart.
+
+Each input holds the numbers 0 to 23, so that a pair matches where its parts are equal. Where tf.data is installed,
+`tests/differential/test_tfdata_seeds.py` tries the same chains there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
+from tests.behaviour.model import plain
+
+N = 24
+
+Chain = Callable[[Any], Any]
+
+
+def numbers(d: Any = Dataset, n: int = N) -> Any:
+    """0 to n - 1."""
+    return d.range(n)
+
+
+def alike(dataset: Any, epoch: int = 0) -> int:
+    """How many pairs match."""
+    pairs = [plain(pair) for pair in dataset.iterator(epoch=epoch)]
+    assert pairs
+    return sum(len({str(part) for part in pair}) == 1 for pair in pairs)
+
+
+PAIRED: dict[str, Chain] = {
+    "shuffle": lambda x: x.shuffle(100, seed=1),
+    "a buffer that is smaller": lambda x: x.shuffle(7, seed=1),
+    "shuffle(ALL)": lambda x: x.shuffle(gp.ALL, seed=1),
+    "shuffle(ALL) of batches": lambda x: x.batch(4).shuffle(gp.ALL, seed=1).unbatch(),
+    "one order for all epochs": lambda x: x.shuffle(100, seed=1, reshuffle_each_iteration=False),
+    "shuffle(ALL), one order": lambda x: x.shuffle(gp.ALL, seed=1, reshuffle_each_iteration=False),
+    "shuffle, repeat": lambda x: x.shuffle(100, seed=1).repeat(3),
+    "shuffle(ALL), repeat": lambda x: x.shuffle(gp.ALL, seed=1).repeat(3),
+    "repeat, shuffle": lambda x: x.repeat(2).shuffle(100, seed=1),
+    "shuffle, shard": lambda x: x.shuffle(100, seed=1).shard(3, 1),
+    "shard, shuffle": lambda x: x.shard(2, 1).shuffle(100, seed=1),
+    "shuffle, take": lambda x: x.shuffle(100, seed=1).take(5),
+    "shuffle, skip": lambda x: x.shuffle(100, seed=1).skip(5),
+    "shuffle, concatenate": lambda x: x.shuffle(100, seed=1).concatenate(x.shuffle(100, seed=2)),
+    "concatenate, shuffle": lambda x: x.concatenate(x).shuffle(100, seed=1),
+    "shuffle twice": lambda x: x.shuffle(5, seed=1).shuffle(100, seed=2),
+    "shuffle, cache": lambda x: x.shuffle(100, seed=1).cache(),
+    "cache, shuffle": lambda x: x.cache().shuffle(100, seed=1),
+    "shuffle, batch, unbatch": lambda x: x.shuffle(100, seed=1).batch(5).unbatch(),
+    "shuffle, prefetch": lambda x: x.shuffle(100, seed=1).prefetch(2),
+    "split": lambda x: x.split([0.5, 0.5], seed=3)[0].shuffle(gp.ALL, seed=1),
+    "chosen from shuffled ones": lambda x: Dataset.choose_from_datasets(
+        [x.shuffle(100, seed=1), x.shuffle(100, seed=2)], Dataset.range(2).repeat(N)
+    ),
+    "drawn from two": lambda x: Dataset.sample_from_datasets([x, x.skip(5)], seed=1),
+    "drawn anew": lambda x: Dataset.sample_from_datasets([x, x.skip(5)], seed=1, rerandomize_each_iteration=True),
+    "kept by class": lambda x: x.rejection_resample(lambda i: i % 2, [0.9, 0.1], [0.5, 0.5], seed=1).map(
+        lambda which, i: i
+    ),
+    "random numbers": lambda x: Dataset.zip((x, Dataset.random(seed=1, rerandomize_each_iteration=True))),
+    "inner datasets": lambda x: x.flat_map(lambda i: Dataset.range(5).shuffle(5, seed=1)),
+    "inner datasets, shuffled outer ones": lambda x: x.shuffle(9, seed=2).interleave(
+        lambda i: Dataset.range(5).shuffle(5, seed=1), cycle_length=3
+    ),
+    "inner datasets of a Python function": lambda x: Dataset.range(3).flat_map(
+        lambda i: Dataset.range(int(i) + 4).shuffle(9, seed=1)
+    ),
+    "inner datasets in one order": lambda x: Dataset.range(3).flat_map(
+        lambda i: Dataset.range(5).shuffle(5, seed=1, reshuffle_each_iteration=False)
+    ),
+    "windows": lambda x: x.window(6).flat_map(lambda w: w.shuffle(6, seed=1)),
+}
+
+
+@pytest.mark.parametrize("disabled", [(), ("shuffle_and_repeat", "drop_no_ops", "sink_selects")], ids=["", "no rules"])
+@pytest.mark.parametrize("chain", PAIRED.values(), ids=PAIRED.keys())
+def test_inputs_of_a_zip_with_equal_seeds_match(chain: Chain, disabled: tuple[str, ...]) -> None:
+    zipped = Dataset.zip((chain(numbers()), chain(numbers()))).with_options(Options(disabled_rules=disabled))
+    seen = [list(map(plain, zipped.iterator(epoch=epoch))) for epoch in range(3)]
+
+    assert all(a == b for epoch in seen for a, b in epoch)
+    assert min(map(len, seen)) >= 5
+
+
+@pytest.mark.parametrize("chain", PAIRED.values(), ids=PAIRED.keys())
+def test_the_first_input_is_what_it_is_alone(chain: Chain) -> None:
+    alone = [plain(x) for x in chain(numbers()).iterator(epoch=1)]
+    zipped = [plain(x) for x in Dataset.zip((chain(numbers()), chain(numbers()))).iterator(epoch=1)]
+
+    assert [pair[0] for pair in zipped] == alone
+
+
+STRUCTURES: dict[str, Callable[[Chain], Any]] = {
+    "a zip in a zip": lambda f: Dataset.zip((Dataset.zip((f(numbers()), f(numbers()))), f(numbers()))).map(
+        lambda ab, c: (*ab, c)
+    ),
+    "a zip behind another input": lambda f: Dataset.zip((f(numbers()), Dataset.zip((f(numbers()), f(numbers()))))).map(
+        lambda a, bc: (a, *bc)
+    ),
+    "a zip below one of the shuffles": lambda f: Dataset.zip(
+        (f(numbers()), f(Dataset.zip((numbers(), numbers())).map(lambda a, b: a)))
+    ),
+    "a repeat below one of the shuffles": lambda f: Dataset.zip(
+        (f(numbers().map(lambda i: i % 12)), f(numbers(n=12).repeat(2)))
+    ),
+    "a concatenation below one of the shuffles": lambda f: Dataset.zip(
+        (f(numbers()), f(numbers(n=12).concatenate(Dataset.range(12, N))))
+    ),
+    "a zip inside flat_map": lambda f: Dataset.range(3).flat_map(lambda i: Dataset.zip((f(numbers()), f(numbers())))),
+    "a zip inside interleave": lambda f: Dataset.range(3).interleave(
+        lambda i: Dataset.zip((f(numbers()), f(numbers()))), cycle_length=2
+    ),
+    "a zip, then repeat": lambda f: Dataset.zip((f(numbers()), f(numbers()))).repeat(2),
+    "a zip, then shuffle": lambda f: Dataset.zip((f(numbers()), f(numbers()))).shuffle(9),
+    "zips that are mixed": lambda f: Dataset.choose_from_datasets(
+        [Dataset.zip((f(numbers()), f(numbers()))) for _ in range(2)], Dataset.range(2).repeat(N)
+    ),
+    "zips one after the other": lambda f: Dataset.zip((f(numbers()), f(numbers()))).concatenate(
+        Dataset.zip((f(numbers()), f(numbers())))
+    ),
+}
+
+
+def _twice(x: Any) -> Any:
+    return x.shuffle(100, seed=1).repeat(2)
+
+
+def _over_all(x: Any) -> Any:
+    return x.shuffle(gp.ALL, seed=1).repeat(2)
+
+
+@pytest.mark.parametrize("shuffled", [_twice, _over_all], ids=["a buffer", "ALL"])
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
+def test_pairs_match_wherever_the_zip_stands_and_whatever_is_below(structure: Any, shuffled: Chain) -> None:
+    dataset = structure(shuffled)
+    for epoch in range(2):
+        pairs = [plain(pair) for pair in dataset.iterator(epoch=epoch)]
+
+        assert all(len(set(pair)) == 1 for pair in pairs)
+        assert len(pairs) >= 2 * N
+
+
+@pytest.mark.parametrize("shuffled", [_twice, _over_all], ids=["a buffer", "ALL"])
+def test_nested_repeats_are_counted_through(shuffled: Chain) -> None:
+    flat = numbers().shuffle(100, seed=1).repeat(6)
+    nested = numbers().shuffle(100, seed=1).repeat(2).repeat(3)
+
+    zipped = Dataset.zip((flat, nested))
+
+    assert alike(zipped) == 6 * N
+
+
+def test_elements_by_place_match() -> None:
+    def chain() -> Any:
+        return numbers().shuffle(gp.ALL, seed=1).repeat(2)
+
+    zipped = Dataset.zip((chain(), chain()))
+
+    assert len(zipped) == 2 * N
+    assert [plain(zipped[i]) for i in range(2 * N)] == [plain(x) for x in zipped.iterator(epoch=0)]
+    assert all(a == b for a, b in (plain(zipped[i]) for i in range(2 * N)))
+    assert all(a == b for a, b in map(plain, zipped[::5]))
+
+
+def test_files_that_are_listed_with_equal_seeds_match(tmp_path: Path) -> None:
+    for folder, end in (("img", "jpg"), ("mask", "png")):
+        (tmp_path / folder).mkdir()
+        for i in range(N):
+            (tmp_path / folder / f"{i:02}.{end}").touch()
+
+    def listed(folder: str, **named: Any) -> Dataset:
+        return Dataset.list_files(str(tmp_path / folder / "*"), **named).map(
+            lambda path: np.int64(Path(path.decode()).stem), spec=gp.TensorSpec((), "int64")
+        )
+
+    for epoch in range(3):
+        assert alike(Dataset.zip((listed("img", seed=1), listed("mask", seed=1))), epoch) == N
+        assert alike(Dataset.zip((listed("img", seed=1), listed("mask", seed=2))), epoch) < 8
+        assert alike(Dataset.zip((listed("img"), listed("mask"))), epoch) < 8
+
+
+APART: dict[str, Callable[[], Any]] = {
+    "no seeds": lambda: Dataset.zip((numbers().shuffle(100), numbers().shuffle(100))),
+    "no seeds, ALL": lambda: Dataset.zip((numbers().shuffle(gp.ALL), numbers().shuffle(gp.ALL))),
+    "other seeds": lambda: Dataset.zip((numbers().shuffle(100, seed=1), numbers().shuffle(100, seed=2))),
+    "one seed": lambda: Dataset.zip((numbers().shuffle(100, seed=1), numbers().shuffle(100))),
+    "no seeds in the second pass": lambda: Dataset.zip(
+        (numbers().shuffle(100).repeat(2).skip(N), numbers().shuffle(100).repeat(2).skip(N))
+    ),
+}
+
+
+@pytest.mark.parametrize("dataset", APART.values(), ids=APART.keys())
+def test_inputs_without_equal_seeds_stay_apart(dataset: Callable[[], Any]) -> None:
+    assert all(alike(dataset(), epoch) < 8 for epoch in range(5))  # 8 of 24 by chance: 1 in 100,000
+
+
+def orders(*parts: list[Any]) -> None:
+    """Check that no two of several orders are equal."""
+    assert len({tuple(part) for part in parts}) == len(parts)
+
+
+@pytest.mark.parametrize("size", [100, gp.ALL], ids=["a buffer", "ALL"])
+def test_epoch_pass_branch_and_outer_element_stay_in_the_key(size: Any) -> None:
+    def shuffled() -> Any:
+        return numbers().shuffle(size, seed=1)
+
+    def run(dataset: Any, epoch: int = 0) -> list[Any]:
+        return [plain(x) for x in dataset.iterator(epoch=epoch)]
+
+    def split(seen: list[Any]) -> list[list[Any]]:
+        return [seen[i : i + N] for i in range(0, len(seen), N)]
+
+    orders(*(run(shuffled(), epoch) for epoch in range(4)))
+    orders(*split(run(shuffled().repeat(6))))
+    orders(*split(run(shuffled().repeat(2).repeat(3))))
+    orders(*split(run(shuffled().repeat().take(2 * N).repeat(3))))
+    orders(*split(run(Dataset.range(4).flat_map(lambda i: shuffled()))))
+    orders(*split(run(Dataset.range(2).repeat(2).flat_map(lambda i: shuffled().repeat(2)))))
+    left = shuffled().concatenate(shuffled()).concatenate(shuffled())
+    right = shuffled().concatenate(shuffled().concatenate(shuffled()))
+    orders(*split(run(left.repeat(2))))
+    assert run(left.repeat(2)) == run(right.repeat(2))
+    choice = Dataset.from_tensor_slices(np.repeat(np.arange(3), N))
+    orders(*split(run(Dataset.choose_from_datasets([shuffled(), shuffled(), shuffled()], choice))))
+
+
+def test_elements_of_all_places_draw_differently() -> None:
+    def drawn(dataset: Any) -> list[float]:
+        return [float(x) for x in dataset.map(lambda i, rng: rng.random(), rng=True).iterator(epoch=0)]
+
+    d = Dataset.range(5)
+    chains = {
+        "branches": d.concatenate(d.repeat(2)).concatenate(d.concatenate(d)).repeat(2).repeat(2),
+        "outer elements": Dataset.range(3).repeat(2).flat_map(lambda i: d.concatenate(d).repeat(2)),
+        "mixtures": Dataset.choose_from_datasets(
+            [d.concatenate(d), Dataset.zip((d, d)).map(lambda a, b: b), d], Dataset.range(3).repeat(9), False
+        ),
+    }
+    for dataset in chains.values():
+        seen = drawn(dataset)
+
+        assert len(set(seen)) == len(seen) > 15
+
+
+def test_nested_mixtures_of_one_seed_do_not_draw_the_same_numbers() -> None:
+    inner = Dataset.sample_from_datasets([Dataset.from_tensors(i).repeat() for i in range(2)], seed=1)
+    outer = Dataset.sample_from_datasets([inner, Dataset.from_tensors(2).repeat()], seed=1)
+    firsts = {int(outer.with_options(Options(seed=seed)).first()) for seed in range(60)}
+
+    assert firsts == {0, 1, 2}
+
+
+def test_random_ops_draw_by_identity_whatever_their_seeds() -> None:
+    images = np.random.default_rng(1).integers(0, 255, (N, 9, 9, 3), np.uint8)
+
+    def cropped() -> Dataset:
+        return Dataset.from_tensor_slices(images).map(lambda x: ops.random_crop(x, (3, 3, 3), seed=7))
+
+    pairs = [(a.tobytes(), b.tobytes()) for a, b in Dataset.zip((cropped(), cropped()))]
+    whole = Dataset.from_tensor_slices(images)
+    joint = Dataset.zip((whole, whole)).map(lambda a, b: ops.random_crop((a, b), (3, 3, 3)))
+    behind = Dataset.zip((whole, whole)).map(
+        lambda a, b: (ops.random_crop(a, (3, 3, 3), seed=7), ops.random_crop(b, (3, 3, 3), seed=7))
+    )
+
+    assert sum(a == b for a, b in pairs) < 8
+    assert all((a == b).all() for dataset in (joint, behind) for a, b in dataset)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 9, N, N + 3, 3 * N - 1])
+@pytest.mark.parametrize("chain", PAIRED.values(), ids=PAIRED.keys())
+def test_a_resumed_zip_goes_on_with_the_same_pairs(chain: Chain, taken: int) -> None:
+    def zipped() -> Any:
+        return Dataset.zip((chain(numbers()), chain(numbers())))
+
+    items = iter(zipped())
+    seen = [plain(pair) for pair in islice(items, taken)]
+    state = json.loads(json.dumps(items.state_dict()))
+    items.close()
+    left = iter(zipped())
+    left.load_state_dict(state)
+
+    assert seen + [plain(pair) for pair in left] == [plain(x) for x in zipped().iterator(epoch=0)]
+
+
+def test_a_buffer_of_records_resumes_with_the_draws_of_their_inner_datasets(tmp_path: Path) -> None:
+    for j in range(3):
+        with gp.io.TFRecordWriter(str(tmp_path / f"{j}.tfrecord")) as writer:
+            for i in range(8):
+                writer.write(bytes([i + 8 * j]))
+
+    def chain() -> Dataset:
+        records = Dataset.list_files(str(tmp_path / "*"), seed=1).interleave(gp.TFRecordDataset).shuffle(9, seed=1)
+        return records.flat_map(lambda record: Dataset.range(4).shuffle(4, seed=1))
+
+    def zipped() -> Any:
+        return Dataset.zip((Dataset.counter(), chain()))
+
+    whole = [plain(x) for x in zipped().iterator(epoch=0)]
+    items = iter(zipped())
+    for _ in range(10):
+        next(items)
+    left = iter(zipped())
+    left.load_state_dict(json.loads(json.dumps(items.state_dict())))
+
+    assert [plain(x) for x in left] == whole[10:]
+    assert [b for _, b in whole] == [plain(x) for x in chain().iterator(epoch=0)]
+
+
+def test_a_state_of_another_law_is_refused() -> None:
+    items = iter(numbers().shuffle(9, seed=1))
+    state = items.state_dict()
+    state["law"] = 1
+
+    with pytest.raises(gp.StateError, match=r"law of random numbers 2, got 1: .* another version .* begin the epoch"):
+        iter(numbers().shuffle(9, seed=1)).load_state_dict(state)
+
+
+def test_orders_of_different_epochs_share_no_pairs_by_place() -> None:
+    seen = [[plain(x) for x in numbers().shuffle(100, seed=1).iterator(epoch=epoch)] for epoch in range(6)]
+
+    assert all(sum(a == b for a, b in zip(x, y, strict=True)) < 8 for x, y in pairwise(seen))

@@ -1,0 +1,372 @@
+"""NumPy integers are integers: every public method, op and option takes them, and makes the same chain of them."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, TensorSpec, compat, ops
+from gpupipe.plan.node import walk
+from gpupipe.plan.outline import outline
+from gpupipe.plan.portable import portable
+from gpupipe.plan.steps import Map
+from tests.behaviour.model import plain
+
+R = Dataset.range
+IMAGE = np.random.default_rng(0).integers(0, 256, (9, 8, 3), np.uint8)
+
+Number = Callable[[int], Any]
+
+KINDS: dict[str, Number] = {
+    "int64": np.int64,
+    "int32": np.int32,
+    "uint8": np.uint8,
+    "no axes": np.array,
+}
+
+
+def _jpeg() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(IMAGE).save(file, "JPEG")
+    return file.getvalue()
+
+
+def _python(x: Any) -> Any:
+    return int(x)
+
+
+def _rows() -> Dataset:
+    return R(9).map(lambda i: ops.cast(i, "int64")).batch(3)
+
+
+def _vectors() -> Dataset:
+    return Dataset.from_generator(lambda: ([i] * i for i in (1, 2, 3)), output_signature=TensorSpec((None,), "int64"))
+
+
+def _folder(path: Path) -> str:
+    (path / "a.bin").write_bytes(b"head" + b"0123456789" + b"foot")
+    with gp.io.TFRecordWriter(str(path / "a.tfrecord")) as writer:
+        writer.write(b"record")
+    return str(path)
+
+
+METHODS: dict[str, Callable[[Number, str], Dataset]] = {
+    "assert_cardinality.expected_cardinality": lambda n, _: R(4).assert_cardinality(n(4)),
+    "batch.batch_size": lambda n, _: R(4).batch(n(2)),
+    "batch.num_parallel_calls": lambda n, _: R(4).batch(2, num_parallel_calls=n(2)),
+    "bucket_by_sequence_length.bucket_boundaries": lambda n, _: _vectors().bucket_by_sequence_length(
+        lambda v: len(v), [n(2), n(3)], [1, 1, 1]
+    ),
+    "bucket_by_sequence_length.bucket_batch_sizes": lambda n, _: _vectors().bucket_by_sequence_length(
+        lambda v: len(v), [2], [n(2), n(2)]
+    ),
+    "counter.start": lambda n, _: Dataset.counter(n(2)).take(3),
+    "counter.step": lambda n, _: Dataset.counter(0, n(2), dtype="float32").take(3),
+    "enumerate.start": lambda n, _: R(4).enumerate(n(2)),
+    "from_generator.output_shapes": lambda n, _: Dataset.from_generator(
+        lambda: iter([[1, 2]]), output_types="int64", output_shapes=(n(2),)
+    ),
+    "from_indexable.num_parallel_calls": lambda n, _: Dataset.from_indexable([1, 2], num_parallel_calls=n(2)),
+    "group_by_window.window_size": lambda n, _: R(4).group_by_window(
+        lambda x: x % 2, lambda key, w: w.batch(2), window_size=n(2)
+    ),
+    "interleave.cycle_length": lambda n, _: R(4).interleave(lambda x: R(2), n(2)),
+    "interleave.block_length": lambda n, _: R(4).interleave(lambda x: R(2), 2, n(2)),
+    "interleave.num_parallel_calls": lambda n, _: R(4).interleave(lambda x: R(2), 2, num_parallel_calls=n(2)),
+    "list_files.seed": lambda n, at: Dataset.list_files(f"{at}/*", seed=n(2)),
+    "map.num_parallel_calls": lambda n, _: R(4).map(_python, num_parallel_calls=n(2)),
+    "pad_to_cardinality.cardinality": lambda n, _: R(4).map(lambda x: {"x": x}).pad_to_cardinality(n(6)),
+    "padded_batch.batch_size": lambda n, _: _vectors().padded_batch(n(2)),
+    "padded_batch.padded_shapes": lambda n, _: _vectors().padded_batch(2, (n(5),)),
+    "prefetch.buffer_size": lambda n, _: R(4).prefetch(n(2)),
+    "ragged_batch.batch_size": lambda n, _: _vectors().ragged_batch(n(2)),
+    "random.seed": lambda n, _: Dataset.random(seed=n(2)).take(3),
+    "range.args": lambda n, _: R(n(1), n(9), n(2)),
+    "rebatch.batch_size": lambda n, _: _rows().rebatch([n(2), n(1)]).concatenate(_rows().rebatch(n(2))),
+    "rejection_resample.seed": lambda n, _: R(9).rejection_resample(lambda x: x % 2, [0.5, 0.5], seed=n(2)),
+    "repeat.count": lambda n, _: R(4).repeat(n(2)),
+    "sample_from_datasets.seed": lambda n, _: Dataset.sample_from_datasets([R(9), R(9)], seed=n(2)),
+    "shard.num_shards": lambda n, _: R(4).shard(n(2), 0),
+    "shard.index": lambda n, _: R(4).shard(2, n(1)),
+    "shuffle.buffer_size": lambda n, _: R(4).shuffle(n(4)),
+    "shuffle.seed": lambda n, _: R(4).shuffle(gp.ALL, seed=n(42)).shuffle(4, seed=n(42)),
+    "skip.count": lambda n, _: R(4).skip(n(2)),
+    "split.seed": lambda n, _: R(4).split([0.5, 0.5], seed=n(2))[0],
+    "take.count": lambda n, _: R(4).take(n(2)),
+    "window.size": lambda n, _: R(4).window(n(2)).flat_map(lambda w: w),
+    "window.shift": lambda n, _: R(4).window(2, n(1)).flat_map(lambda w: w),
+    "window.stride": lambda n, _: R(4).window(2, 1, n(2)).flat_map(lambda w: w),
+    "FixedLengthRecordDataset.record_bytes": lambda n, at: gp.FixedLengthRecordDataset(f"{at}/a.bin", n(2)),
+    "FixedLengthRecordDataset.header_bytes": lambda n, at: gp.FixedLengthRecordDataset(f"{at}/a.bin", 2, n(4)),
+    "FixedLengthRecordDataset.footer_bytes": lambda n, at: gp.FixedLengthRecordDataset(f"{at}/a.bin", 2, 4, n(4)),
+    "FixedLengthRecordDataset.buffer_size": lambda n, at: gp.FixedLengthRecordDataset(
+        f"{at}/a.bin", 2, buffer_size=n(99)
+    ),
+    "FixedLengthRecordDataset.num_parallel_reads": lambda n, at: gp.FixedLengthRecordDataset(
+        f"{at}/a.bin", 2, num_parallel_reads=n(2)
+    ),
+    "TFRecordDataset.buffer_size": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", buffer_size=n(99)),
+    "TFRecordDataset.num_parallel_reads": lambda n, at: gp.TFRecordDataset(f"{at}/a.tfrecord", num_parallel_reads=n(2)),
+    "TextLineDataset.buffer_size": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", buffer_size=n(99)),
+    "TextLineDataset.num_parallel_reads": lambda n, at: gp.TextLineDataset(f"{at}/a.bin", num_parallel_reads=n(2)),
+    "map_and_batch.batch_size": lambda n, _: R(4).apply(compat.map_and_batch(_python, n(2))),
+    "map_and_batch.num_parallel_batches": lambda n, _: R(4).apply(compat.map_and_batch(_python, 2, n(2))),
+    "map_and_batch.num_parallel_calls": lambda n, _: R(4).apply(
+        compat.map_and_batch(_python, 2, num_parallel_calls=n(2))
+    ),
+    "parallel_interleave.cycle_length": lambda n, _: R(4).apply(compat.parallel_interleave(lambda x: R(2), n(2))),
+    "parallel_interleave.block_length": lambda n, _: R(4).apply(compat.parallel_interleave(lambda x: R(2), 2, n(2))),
+    "parallel_interleave.buffer_output_elements": lambda n, _: R(4).apply(
+        compat.parallel_interleave(lambda x: R(2), 2, buffer_output_elements=n(2))
+    ),
+    "parallel_interleave.prefetch_input_elements": lambda n, _: R(4).apply(
+        compat.parallel_interleave(lambda x: R(2), 2, prefetch_input_elements=n(2))
+    ),
+    "shuffle_and_repeat.buffer_size": lambda n, _: R(4).apply(compat.shuffle_and_repeat(n(4), 2)),
+    "shuffle_and_repeat.count": lambda n, _: R(4).apply(compat.shuffle_and_repeat(4, n(2))),
+    "shuffle_and_repeat.seed": lambda n, _: R(4).apply(compat.shuffle_and_repeat(4, 2, n(42))),
+    "TensorSpec.shape": lambda n, _: R(4).map(lambda x: np.zeros(2), spec=TensorSpec((n(2),), "float64")),
+    "RaggedSpec.shape": lambda n, _: Dataset.from_generator(
+        lambda: iter(()), output_signature=gp.RaggedSpec((n(2), None), "int64", n(1))
+    ),
+    "RaggedSpec.ragged_rank": lambda n, _: Dataset.from_generator(
+        lambda: iter(()), output_signature=gp.RaggedSpec((2, None), "int64", n(1))
+    ),
+    "FixedLenFeature.shape": lambda n, _: _parsed({"x": gp.io.FixedLenFeature((n(2),), "int64")}),
+    "FixedLenFeature.default_value": lambda n, _: _parsed({"y": gp.io.FixedLenFeature((), "int64", n(2))}),
+    "FixedLenSequenceFeature.shape": lambda n, _: _parsed(
+        {"x": gp.io.FixedLenSequenceFeature((n(2),), "int64", allow_missing=True)}
+    ),
+    "FixedLenSequenceFeature.default_value": lambda n, _: _parsed(
+        {"y": gp.io.FixedLenSequenceFeature((), "int64", allow_missing=True, default_value=n(2))}
+    ),
+}
+
+
+def _parsed(features: dict[str, Any]) -> Dataset:
+    record = gp.io.encode_example({"x": [1, 2]})
+    return Dataset.from_tensor_slices([record]).map(lambda r: gp.io.parse_single_example(r, features))
+
+
+def _boxes() -> Any:
+    return np.array([[[0.1, 0.1, 0.9, 0.9]]], np.float32)
+
+
+OPS: dict[str, Callable[[Any, Number], Any]] = {
+    "adjust_brightness": lambda x, n: ops.adjust_brightness(x, n(1)),
+    "adjust_contrast": lambda x, n: ops.adjust_contrast(x, n(2)),
+    "adjust_gamma": lambda x, n: ops.adjust_gamma(x, n(2), n(1)),
+    "adjust_hue": lambda x, n: ops.adjust_hue(x, n(1)),
+    "adjust_jpeg_quality": lambda x, n: ops.adjust_jpeg_quality(x, n(50)),
+    "adjust_saturation": lambda x, n: ops.adjust_saturation(x, n(2)),
+    "center_crop": lambda x, n: ops.center_crop(x, (n(3), n(4))),
+    "central_crop": lambda x, n: ops.central_crop(x, n(1)),
+    "color_jitter": lambda x, n: ops.color_jitter(x, n(1), n(1), (n(1), n(2)), 0.1, seed=n(7)),
+    "crop_to_bounding_box": lambda x, n: ops.crop_to_bounding_box(x, n(1), n(2), n(3), n(4)),
+    "decode_and_crop_jpeg": lambda x, n: ops.decode_and_crop_jpeg(_jpeg(), (n(1), n(1), n(3), n(4)), channels=n(3)),
+    "decode_image": lambda x, n: ops.decode_image(_jpeg(), channels=n(3)),
+    "decode_jpeg": lambda x, n: ops.decode_jpeg(_jpeg(), channels=n(1)),
+    "decode_png": lambda x, n: ops.decode_png(_jpeg(), channels=n(3)),
+    "normalize": lambda x, n: ops.normalize(x, n(1), (n(1), n(2), n(3))),
+    "one_hot": lambda x, n: ops.one_hot(x[..., 0], n(5), n(2), n(1)),
+    "pad_to_bounding_box": lambda x, n: ops.pad_to_bounding_box(x, n(1), n(1), n(12), n(11)),
+    "random_brightness": lambda x, n: ops.random_brightness(x, n(1), seed=n(7)),
+    "random_contrast": lambda x, n: ops.random_contrast(x, n(1), n(2), seed=n(7)),
+    "random_crop": lambda x, n: ops.random_crop(x, (n(3), n(4), n(3)), seed=n(7)),
+    "random_erasing": lambda x, n: ops.random_erasing(x, n(1), value=n(7), seed=n(7)),
+    "random_flip_left_right": lambda x, n: ops.random_flip_left_right(x, n(1), seed=n(7)),
+    "random_flip_up_down": lambda x, n: ops.random_flip_up_down(x, n(1), seed=n(7)),
+    "random_hue": lambda x, n: ops.random_hue(x, 0.2, seed=n(7)),
+    "random_jpeg_quality": lambda x, n: ops.random_jpeg_quality(x, n(50), n(90), seed=n(7)),
+    "random_resized_crop": lambda x, n: ops.random_resized_crop(x, n(3), seed=n(7)),
+    "random_saturation": lambda x, n: ops.random_saturation(x, n(1), n(2), seed=n(7)),
+    "resize": lambda x, n: ops.resize(x, (n(3), n(4))),
+    "resize_shorter": lambda x, n: ops.resize_shorter(x, n(4)),
+    "resize_with_crop_or_pad": lambda x, n: ops.resize_with_crop_or_pad(x, n(4), n(12)),
+    "rot90": lambda x, n: ops.rot90(x, n(1)),
+    "sample_distorted_bounding_box": lambda x, n: ops.sample_distorted_bounding_box(
+        (9, 8, 3), _boxes(), n(1), max_attempts=n(9), seed=n(7)
+    )[0],
+    "slice": lambda x, n: ops.slice(x, (n(1), n(2), n(0)), (n(3), n(4), n(3))),
+}
+
+BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
+    "cutmix": lambda x, y, n: ops.cutmix(x, y, n(1), num_classes=n(3), seed=n(7)),
+    "mixup": lambda x, y, n: ops.mixup(x, y, n(1), num_classes=n(3), seed=n(7)),
+}
+
+# What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.
+OTHERS = {"epochs.count", "epochs.start", "iterator.epoch", "set_epoch.epoch", "set_seed.seed", "Dataset.passes"}
+MADE_BY_US = ("BadRecord", "DataError", "Options", "DatasetSpec")
+
+
+def _public() -> Iterator[tuple[str, Any]]:
+    for name in dir(Dataset):
+        if not name.startswith("_"):
+            yield name, getattr(Dataset, name)
+    for owner in (gp, gp.io, compat):
+        for name in owner.__all__:
+            if name not in MADE_BY_US:
+                yield name, getattr(owner, name)
+
+
+def _with_integers(name: str, fn: Any) -> Iterator[str]:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return
+    for parameter in parameters:
+        if re.search(r"\bint\b(?!\])|Sequence\[int\]|tuple\[int", str(parameter.annotation)):
+            yield f"{name}.{parameter.name}"
+
+
+def test_every_public_integer_is_tried() -> None:
+    found = {one for name, fn in _public() if callable(fn) for one in _with_integers(name, fn)}
+    of_ops = {name for name in ops.__all__ for _ in _with_integers(name, getattr(ops, name))}
+
+    assert {one for one in found if "Callable" not in one} - OTHERS - {"group_by_window.window_size_func"} <= set(
+        METHODS
+    )
+    assert of_ops - {"apply"} <= {*OPS, *BATCHED}
+
+
+def _listed(dataset: Dataset, epoch: int) -> list[Any]:
+    return [x.to_list() if isinstance(x, gp.Ragged) else plain(x) for x in dataset.iterator(epoch=epoch)]
+
+
+def same_chain(made: Dataset, expected: Dataset) -> None:
+    """Check that two chains are one: what they are, what they give, and where they stand."""
+    assert portable(made.plan).digest == portable(expected.plan).digest
+    assert outline(made.plan).steps == outline(expected.plan).steps
+    assert made.element_spec == expected.element_spec
+    for epoch in (0, 1):
+        assert _listed(made, epoch) == _listed(expected, epoch)
+    states = []
+    for dataset in (made, expected):
+        with dataset.iterator(epoch=0) as items:
+            next(items, None)
+            states.append({name: items.state_dict()[name] for name in ("steps", "code", "files", "options")})
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("make", METHODS.values(), ids=METHODS.keys())
+def test_a_chain_of_numpy_integers_is_that_of_pythons(make: Any, kind: Number, tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+
+    same_chain(make(kind, folder), make(int, folder))
+
+
+def _drawn(fn: Callable[[Any, Number], Any], kind: Number) -> tuple[Any, Any]:
+    """What an op becomes in a chain, and what it gives there."""
+    dataset = Dataset.from_tensor_slices(IMAGE[None]).map(lambda x: fn(x, kind))
+    traced = [node.traced for node in walk(dataset.plan) if isinstance(node, Map) and node.traced is not None]
+    assert traced
+    return [value.digest for value in traced[0].outputs], dataset.with_options(Options(backend="numpy")).first()
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("fn", OPS.values(), ids=OPS.keys())
+def test_an_op_with_numpy_integers_is_that_with_pythons(fn: Any, kind: Number) -> None:
+    digest, result = _drawn(fn, kind)
+    expected_digest, expected = _drawn(fn, int)
+
+    assert digest == expected_digest
+    assert result.dtype == expected.dtype
+    assert (result == expected).all()
+    eager, alone = fn(IMAGE, kind), fn(IMAGE, int)
+    assert eager.dtype == alone.dtype
+    assert (eager == alone).all()
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("fn", BATCHED.values(), ids=BATCHED.keys())
+def test_an_op_on_batches_with_numpy_integers_is_that_with_pythons(fn: Any, kind: Number) -> None:
+    def result(number: Number) -> Any:
+        rows = Dataset.from_tensor_slices((IMAGE[None].repeat(2, axis=0), np.array([0, 1])))
+        return rows.batch(2).map(lambda x, y: fn(x, y, number)).first()
+
+    assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(result(kind), result(int), strict=True))
+
+
+FIELDS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "max_bad", "read_timeout")
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("name", FIELDS)
+def test_options_take_numpy_integers(name: str, kind: Number) -> None:
+    options = Options(**{name: kind(100)})
+
+    assert type(getattr(options, name)) is int
+    assert options == Options(**{name: 100})  # type: ignore[arg-type]
+    assert options.resolve() == Options(**{name: 100}).resolve()  # type: ignore[arg-type]
+
+
+def test_every_option_with_a_number_is_tried() -> None:
+    found = {one.split(".")[1] for one in _with_integers("Options", Options)}
+
+    assert found <= set(FIELDS)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_places_epochs_and_the_seed_of_all_chains_take_numpy_integers(kind: Number) -> None:
+    shuffled = R(9).shuffle(gp.ALL, seed=1)
+
+    assert shuffled[kind(2)] == shuffled[2]
+    assert [plain(x) for x in R(9)[kind(1) : kind(7) : kind(2)]] == [1, 3, 5]
+    assert list(shuffled.iterator(epoch=kind(3))) == list(shuffled.iterator(epoch=3))
+    assert len(list(shuffled.epochs(kind(2), kind(1)))) == 18
+    shuffled.set_epoch(kind(3))
+    assert list(shuffled) == list(shuffled.iterator(epoch=3))
+    try:
+        gp.set_seed(kind(5))
+        seeded = list(R(9).shuffle(9).iterator(epoch=0))
+    finally:
+        gp.set_seed(0)
+    assert seeded == list(R(9).shuffle(9).with_options(Options(seed=5)).iterator(epoch=0))
+
+
+def test_negative_seeds_and_those_of_64_bits_are_the_same_seeds() -> None:
+    def order(seed: Any) -> list[Any]:
+        return [plain(x) for x in R(99).shuffle(99, seed=seed).iterator(epoch=0)]
+
+    assert order(np.int64(-1)) == order(-1)
+    assert order(np.uint64(2**64 - 1)) == order(2**64 - 1)
+    assert order(np.int8(-3)) == order(-3)
+
+
+NO_INTEGERS = {
+    "True": True,
+    "np.True_": np.True_,
+    "no axes": np.array(True),
+    "1.0": np.float64(1),
+    "one": np.array([1]),
+}
+
+
+@pytest.mark.parametrize("value", NO_INTEGERS.values(), ids=NO_INTEGERS.keys())
+def test_booleans_floats_and_vectors_are_no_integers(value: Any) -> None:
+    image = IMAGE
+    for make in (
+        lambda: R(4).shuffle(4, seed=value),
+        lambda: R(4).take(value),
+        lambda: R(value),
+        lambda: Dataset.counter(value),
+        lambda: Dataset.random(seed=value),
+        lambda: Options(threads=value),
+        lambda: Options(seed=value),
+        lambda: gp.set_seed(value),
+        lambda: ops.random_flip_left_right(image, seed=value),
+        lambda: ops.resize_shorter(image, value),
+    ):
+        with pytest.raises(TypeError, match=r"needs (a number|an integer|integers|seed to be an integer)"):
+            make()
