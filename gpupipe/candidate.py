@@ -243,15 +243,16 @@ def mistake_of(error: Exception, who: str) -> PlanError | None:
     while trail.tb_next is not None:
         trail = trail.tb_next
     frame = trail.tb_frame
-    if ours(frame.f_globals.get("__name__")):
+    if ours(frame.f_globals.get("__name__")) and frame.f_code.co_name != "__getattr__":
         return None
-    where = f"{frame.f_code.co_filename}:{trail.tb_lineno}"
+    where = site_of(error)
     if isinstance(error, AttributeError):
         module = error.obj
         if not isinstance(module, types.ModuleType) or not ours(module.__name__):
             return None
         near = difflib.get_close_matches(error.name or "", getattr(module, "__all__", dir(module)), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        said = str(error).partition("; ")[2]
+        hint = f"; {said}" if said else f"; did you mean {near[0]}?" if near else ""
         return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{hint}")
     found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
     if found is None or not _calls_ours(frame, found[1]):

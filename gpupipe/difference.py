@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .graph import CONST_LIMIT, Apply, Const, Draw, Identity, Input, Item, Value, topological
+from .graph import CONST_LIMIT, Apply, Const, Draw, Item, Value, topological
 from .op import Op
 from .ragged import Ragged
 
@@ -70,20 +70,18 @@ def _unlike(a: Value, b: Value, left: list[int], right: list[int]) -> str | None
     """In what two values differ, given the numbers of their inputs."""
     if type(a) is not type(b):
         return f"{_named(a)}, then {_named(b)}"
-    match a, b:
-        case Const(), Const():
-            return None if same(a.value, b.value) else f"{shown(a.value)}, then {shown(b.value)}"
-        case (Apply(), Apply()) | (Draw(), Draw()):
-            if type(a.op) is not type(b.op):
-                return f"{a.op.name}, then {b.op.name}"
-            found = first_field(a.op, b.op)
-            if found is not None:
-                return _of_op(a.op, found)
-            if isinstance(a, Draw) and isinstance(b, Draw) and a.site != b.site:
-                return f"{a.op.name} as the random call {a.site}, then {b.site}"
-        case (Input(), Input()) | (Identity(), Identity()) | (Item(), Item()):
-            if a.index != b.index:
-                return f"part {a.index}, then {b.index}"
+    if isinstance(a, Const) and isinstance(b, Const):
+        return None if same(a.value, b.value) else f"{shown(a.value)}, then {shown(b.value)}"
+    if (isinstance(a, Apply) and isinstance(b, Apply)) or (isinstance(a, Draw) and isinstance(b, Draw)):
+        if type(a.op) is not type(b.op):
+            return f"{a.op.name}, then {b.op.name}"
+        found = first_field(a.op, b.op)
+        if found is not None:
+            return _of_op(a.op, found)
+    if isinstance(a, Draw) and isinstance(b, Draw) and a.site != b.site:
+        return f"{a.op.name} as the random call {a.site}, then {b.site}"
+    if getattr(a, "index", 0) != getattr(b, "index", 0):
+        return f"part {getattr(a, 'index', 0)}, then {getattr(b, 'index', 0)}"
     return None if left == right else f"{_named(a)} of one value, then of another"
 
 

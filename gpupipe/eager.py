@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import PlanError, SpecError
+from .errors import DecodeError, PlanError, SpecError
 from .extract.headers import read_header
 from .op import Array, Op
 from .random import BatchRng, hash64, mix64
@@ -81,11 +81,15 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         if isinstance(results[0], tuple):
             return tuple(_stacked(column) for column in zip(*results, strict=True))
         return _stacked(results)
-    params: tuple[Array, ...] = ()
-    if op.parameters:
-        hw = sizes_of(op, values[0])
-        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
-    return op.reference(*values, *(param[0] for param in params))
+    try:
+        params: tuple[Array, ...] = ()
+        if op.parameters:
+            hw = sizes_of(op, values[0])
+            params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
+        return op.reference(*values, *(param[0] for param in params))
+    except DecodeError as error:
+        error.stage = op.stage  # the user wrote a decoder; that its header is read first is our business
+        raise
 
 
 def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:

@@ -5,7 +5,8 @@ Every use of a value that a symbol cannot give is remembered, so that an `except
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NoReturn
@@ -15,12 +16,25 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .candidate import user_site
 from .eager import run
-from .errors import PlanError, PlanTypeError, SpecError, TraceError
+from .errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value
 from .op import Arg, Op
 from .spec import as_leaf
 
-__all__ = ["ACTIVE", "TEXT", "Symbol", "Trace", "active_trace", "apply", "part_of", "refuse", "refused"]
+__all__ = [
+    "ACTIVE",
+    "TEXT",
+    "Named",
+    "PlanKeyError",
+    "Symbol",
+    "Trace",
+    "active_trace",
+    "apply",
+    "named",
+    "part_of",
+    "refuse",
+    "refused",
+]
 
 
 @dataclass(slots=True)
@@ -103,6 +117,9 @@ class Symbol:
         return active.param, self._value.index
 
     def __repr__(self) -> str:
+        active = ACTIVE.get()
+        if active is not None:
+            active.shown = active.shown or user_site()
         return f"{TEXT}{self._value.spec.batched(None) if self._batched else self._value.spec}>"
 
     def __getattr__(self, name: str) -> Any:
@@ -143,9 +160,6 @@ class Symbol:
         refuse("bytes()")
 
     def __str__(self) -> str:
-        active = ACTIVE.get()
-        if active is not None:
-            active.shown = active.shown or user_site()
         return _Text(repr(self))
 
     def __format__(self, spec: str) -> str:
@@ -269,6 +283,34 @@ _UFUNCS = {
 """The operators behind NumPy's functions."""
 
 
+class Named(dict[Any, Any]):
+    """A dict of traced values. A key that is not there is told with those that are."""
+
+    __slots__ = ("_who",)
+
+    def __init__(self, values: Mapping[Any, Any], who: str) -> None:
+        super().__init__(values)
+        self._who = who
+
+    def __missing__(self, key: Any) -> NoReturn:
+        near = (
+            difflib.get_close_matches(key, [name for name in self if isinstance(name, str)], 1)
+            if isinstance(key, str)
+            else []
+        )
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self))}"
+        raise PlanKeyError(f"{self._who} has no {key!r}, at {user_site()}; {hint}")
+
+
+def named(value: Any) -> Any:
+    """An element of symbols with its dicts as `Named`."""
+    if type(value) is dict:
+        return Named({key: named(item) for key, item in value.items()}, "the element")
+    if type(value) is tuple:
+        return tuple(map(named, value))
+    return value
+
+
 def part_of(x: Symbol, index: int) -> Any:
     """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would be one of the rows."""
     return _record(Arithmetic("getitem", right=index), (x,), None)
@@ -343,6 +385,7 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {seed!r}")
     _check_parameters(op)
+    _check_inputs(op, xs)
     if ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs) or _symbols(op):
         return _record(op, xs, seed)
     return run(op, xs, seed)
@@ -358,6 +401,23 @@ def _check_parameters(op: Op) -> None:
                     f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
                     f"a number for each element has to be a part of the element"
                 )
+
+
+def _check_inputs(op: Op, xs: Sequence[Any]) -> None:
+    """Refuse structures: an op takes values, and some a tuple of images."""
+    for x in xs:
+        kind = "dict" if isinstance(x, dict) else "list" if isinstance(x, list) and any(map(_is_symbol, x)) else ""
+        if kind:
+            parts = [f"x[{key!r}]" for key in (x if kind == "dict" else range(len(x)))]
+            joint = any(f.name == "images" for f in fields(op))
+            way = (
+                f"give a tuple of images: {op.name}(({', '.join(parts)}))" if joint else f"give it {' or '.join(parts)}"
+            )
+            raise PlanTypeError(f"{op.name} needs {'images' if joint else 'a value'}, got a {kind}; {way[:300]}")
+
+
+def _is_symbol(x: Any) -> bool:
+    return isinstance(x, Symbol)
 
 
 def _symbols(op: Op) -> list[Any]:

@@ -20,11 +20,11 @@ import numpy as np
 
 from .candidate import decide, generator_states, generators, mistake_of, name_of, site_of, user_site
 from .difference import Difference, difference
-from .errors import PlanError, PlanTypeError, SpecError, TraceError
+from .errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from .graph import Const, Input, Value
 from .log import logger
 from .spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
-from .symbol import ACTIVE, TEXT, Symbol, Trace, active_trace, apply, part_of, refuse, refused
+from .symbol import ACTIVE, TEXT, Symbol, Trace, active_trace, apply, named, part_of, refuse, refused
 
 __all__ = ["Symbol", "Traced", "active_trace", "apply", "called_before", "decide", "part_of", "trace"]
 
@@ -85,7 +85,8 @@ def trace(
 
     first = attempt()
     active, failure = first.active, first.failure
-    if isinstance(failure, PlanError) and not isinstance(failure, TraceError) and kind == "ops":
+    stays = kind == "ops" and not isinstance(failure, TraceError)
+    if isinstance(failure, PlanKeyError) or (isinstance(failure, PlanError) and stays):
         raise failure
     mistake = None if failure is None or active.refusals else mistake_of(failure, who)
     if mistake is not None:
@@ -172,7 +173,7 @@ class _Caller:
 
     def __call__(self, active: Trace) -> _Attempt:
         leaves = [Symbol(Input(i, spec), self._batched, active) for i, spec in enumerate(self._specs)]
-        symbols = self._structure.unflatten(leaves)
+        symbols = named(self._structure.unflatten(leaves))
         before = generator_states(self._generators) if self.twice else None
         token = ACTIVE.set(active)
         failure: Exception | None = None
@@ -318,7 +319,7 @@ def trace_inner(
     first = attempt()
     active, failure = first.active, first.failure
     if failure is not None:
-        if isinstance(failure, SpecError):
+        if isinstance(failure, (SpecError, PlanKeyError)):
             raise failure
         mistake = None if active.refusals else mistake_of(failure, who)
         if mistake is not None:  # any other: the function is called again for each element, and raises there

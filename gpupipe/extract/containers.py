@@ -297,7 +297,11 @@ def _tiff(data: Encoded) -> None:
     if (compression in (2, 3, 4) and deep != 1) or (kind == 3 and len(tags.get(320, ())) != 3 << deep):
         raise _damaged("TIFF", f"{deep} bits do not fit compression {compression} or a palette of its length")
     if channels not in _TIFF_CHANNELS.get(kind, ()):
-        raise _damaged("TIFF", f"it has {channels} channels and photometric interpretation {kind}")
+        raise DecodeError(
+            f"a TIFF in grayscale, RGB, CMYK, YCbCr or with a palette is needed, got {channels} channels and "
+            f"photometric interpretation {kind}; read it with ops.py_function",
+            stage=STAGE,
+        )
     tiles = 322 in tags
     if tiles:
         across, rows = one(322), one(323)

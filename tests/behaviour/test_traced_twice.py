@@ -1,4 +1,4 @@
-"""A traced function is called twice: what differs between the two would be one value for every element, and is refused."""
+"""A traced function is called twice: what differs would be one value for every element, and is refused."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _scaled(x: Any, factor: float) -> Any:
 def test_a_number_that_is_drawn_while_tracing_is_refused(
     draw: Callable[[], float], use: Callable[[Callable[[], float]], Dataset]
 ) -> None:
-    with pytest.raises(TraceError, match=rf"would hold for every element.*") as caught:
+    with pytest.raises(TraceError, match=r"would hold for every element.*") as caught:
         use(draw)
 
     assert "test_traced_twice.py" in str(caught.value)
