@@ -30,6 +30,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .brief import fields_in_brief
+
 __all__ = [
     "BadRecord",
     "ClosedError",
@@ -167,6 +169,8 @@ class BadRecord:
     reason: str
     action: str
     epoch: int
+
+    __repr__ = fields_in_brief
 
 
 class DataError(GpupipeError, RuntimeError):

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from .arithmetic import Arithmetic
+from .arithmetic import Arithmetic, is_narrow
 from .candidate import user_site
 from .eager import run
 from .errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from .graph import Apply, Const, Draw, Input, Item, Value
 from .op import Arg, Op
-from .spec import as_leaf
+from .spec import as_leaf, spec_of
 
 __all__ = [
     "ACTIVE",
@@ -346,7 +346,7 @@ def _is_image(x: Any) -> bool:
 
 
 def _unary(name: str, x: Symbol) -> Any:
-    return _record(Arithmetic(name, image=_is_image(x)), (x,), None)
+    return _compute(Arithmetic(name, image=_is_image(x)), x)
 
 
 def _binary(name: str, left: Any, right: Any) -> Any:
@@ -355,20 +355,25 @@ def _binary(name: str, left: Any, right: Any) -> Any:
     if isinstance(other, str):
         refuse("a comparison of bytes with str (compare with bytes: b'...')")
     if isinstance(other, Symbol):
-        return _record(Arithmetic(name, image=image), (left, right), None)
+        return _compute(Arithmetic(name, image=image), left, right)
     if isinstance(other, (bool, int, float, np.generic, bytes)):
         if isinstance(left, Symbol):
-            return _record(Arithmetic(name, right=other, image=image), (left,), None)
-        return _record(Arithmetic(name, left=other, image=image), (right,), None)
+            return _compute(Arithmetic(name, right=other, image=image), left)
+        return _compute(Arithmetic(name, left=other, image=image), right)
     if not isinstance(other, (np.ndarray, list, tuple)):
         return NotImplemented
     array = np.asarray(other)
     batched = next(x for x in (left, right) if isinstance(x, Symbol))
     if batched._batched and array.ndim > (batched._value.spec.rank or 0):
         refuse("arithmetic with an array that has a batch dimension")
-    if image and array.dtype == np.float64:
+    if array.dtype == np.float64 and (image or is_narrow(batched._value.spec)):
         array = array.astype(np.float32)
-    return _record(Arithmetic(name, image=image), (array, right) if isinstance(right, Symbol) else (left, array), None)
+    return _compute(Arithmetic(name, image=image), *((array, right) if isinstance(right, Symbol) else (left, array)))
+
+
+def _compute(op: Arithmetic, *xs: Any) -> Any:
+    specs = [x._value.spec if isinstance(x, Symbol) else spec_of(x) for x in xs]
+    return _record(op.settled(*specs), xs, None)
 
 
 def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:

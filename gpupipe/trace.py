@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .brief import fields_in_brief
 from .candidate import decide, generator_states, generators, mistake_of, name_of, site_of, user_site
 from .difference import Difference, difference
 from .errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
@@ -44,6 +45,8 @@ class Traced:
     outputs: tuple[Value, ...]
     structure: Structure
     counts: tuple[tuple[str, int], ...]
+
+    __repr__ = fields_in_brief
 
 
 def trace(

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "gpupipe"
 
 # A module may import what stands before it, and its own folder. gpupipe itself (the public names) counts as dataset.
 ORDER = (
-    "errors < log < threads < structure < spec < ragged < options < random < extract < op < arithmetic < graph"
+    "brief < errors < log < threads < structure < spec < ragged < options < random < extract < op < arithmetic < graph"
     " < evaluate < candidate < eager < difference < symbol < trace < ops < io < plan < transform < flow < optimize"
     " < load < arguments < dataset < compat < compare < cli"
 ).split(" < ")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import arity, checked_function
+from ..brief import brief, cut
 from ..candidate import name_of
 from ..difference import Difference
 from ..errors import PlanError, PlanTypeError
@@ -123,4 +124,4 @@ class Chain(Compound):
         return True
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.plan.describe()}, element_spec={self.plan.element.nested}>"
+        return f"<Dataset {cut(self.plan.describe(), 400)}, element_spec={brief(self.plan.element.nested, 1500)}>"

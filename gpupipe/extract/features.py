@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpupipe.brief import fields_in_brief
 from gpupipe.errors import PlanError, PlanTypeError
 
 __all__ = ["DType", "Feature", "FixedLenFeature", "FixedLenSequenceFeature", "RaggedFeature", "VarLenFeature"]
@@ -40,6 +41,8 @@ class FixedLenFeature:
     dtype: DType
     default_value: Any = None
 
+    __repr__ = fields_in_brief
+
     def __init__(self, shape: Sequence[int] | int, dtype: Any, default_value: Any = None) -> None:
         _set(self, "shape", _checked_shape("FixedLenFeature", shape))
         _set(self, "dtype", _checked_dtype("FixedLenFeature", dtype))
@@ -67,6 +70,8 @@ class VarLenFeature:
 
     dtype: DType
 
+    __repr__ = fields_in_brief
+
     def __init__(self, dtype: Any) -> None:
         _set(self, "dtype", _checked_dtype("VarLenFeature", dtype))
 
@@ -88,6 +93,8 @@ class FixedLenSequenceFeature:
     dtype: DType
     allow_missing: bool = False
     default_value: Any = None
+
+    __repr__ = fields_in_brief
 
     def __init__(
         self, shape: Sequence[int] | int, dtype: Any, allow_missing: bool = False, default_value: Any = None
@@ -120,6 +127,8 @@ class RaggedFeature:
     """
 
     dtype: DType
+
+    __repr__ = fields_in_brief
 
     def __init__(self, dtype: Any) -> None:
         _set(self, "dtype", _checked_dtype("RaggedFeature", dtype))
