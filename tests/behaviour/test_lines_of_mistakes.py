@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +97,7 @@ SLIPS: dict[str, tuple[Dataset, Callable[[Any], Any], type[Exception], str]] = {
     "a spec": (X, lambda x: ops.py_function(len, (x,), TensorSpec(None, None)), SpecError, "with dtype and rank"),
     "a spec below": (X, lambda x: (real(x), TensorSpec((-1,), "int64")), PlanError, "needs dimensions >= 0"),
     "a name": (X, lambda x: OPS.crop_mirror_normalize(x), PlanError, r"at \S+:\d+; write normalize\(random_flip_left"),
-    "a large constant": (X, lambda x: real(x) + np.zeros((300, 300, 3)), PlanError, "at most 1048576 bytes"),
+    "a large constant": (X, lambda x: real(x) + np.zeros((60000, 1, 1, 3)), PlanError, "at most 1048576 bytes"),
     "a batch op": (X, lambda x: ops.mixup(x, 1, num_classes=3)[0], SpecError, "all rows of a batch at once"),
 }
 
@@ -257,3 +258,21 @@ def test_the_ops_are_functions_and_classes_only() -> None:
     ):
         with pytest.raises(AttributeError, match=text):
             getattr(ops, name)
+
+
+def _tiff(channels: int) -> bytes:
+    """An uncompressed TIFF of 4 x 4 pixels."""
+    pixels = bytes(16 * channels)
+    depths = struct.pack(f"<{channels}H", *[8] * channels)
+    tags = [
+        (256, 3, 1, 4), (257, 3, 1, 4), (258, 3, channels, 8 + len(pixels)), (259, 3, 1, 1), (262, 3, 1, 1),
+        (273, 4, 1, 8), (277, 3, 1, channels), (278, 3, 1, 4), (279, 4, 1, len(pixels)),
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    begin = 8 + len(pixels) + len(depths)
+    return b"II*\0" + struct.pack("<I", begin) + pixels + depths + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+def test_a_tiff_of_many_channels_is_not_called_damaged() -> None:
+    with pytest.raises(gp.DataError, match=r"^decode_image: a TIFF in grayscale, .* got 6 channels .*ops\.py_function"):
+        ops.decode_image(_tiff(6))
