@@ -28,7 +28,7 @@ from .extract.writer import TFRecordWriter
 from .op import Op
 from .ragged import Ragged
 from .spec import TensorSpec, byte_array
-from .symbol import Named, Symbol, apply
+from .symbol import Named, Symbol, active_trace, apply
 
 __all__ = [
     "FixedLenFeature",
@@ -136,7 +136,8 @@ def parse_single_example(record: Any, features: Mapping[str, Feature]) -> dict[s
     names = [name for name, _ in op.features]
     # Encoded images are views of the record, which spares a copy in a pipeline; a person expects bytes.
     found = dict(zip(names, (bytes(v) if isinstance(v, memoryview) else v for v in values), strict=True))
-    return Named(found, "parse_single_example") if isinstance(record, Symbol) else found
+    active = active_trace()
+    return Named(found, "parse_single_example") if active is not None and active.named else found
 
 
 def parse_example(records: Any, features: Mapping[str, Feature]) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Trace:
         depth: nesting depth in `flat_map` and `interleave`.
         param: the outer element of those, in the plan of their function.
         calls: how many ops were called.
+        named: whether dicts tell which keys they have, see `Named`.
         shown: the line that first made a text of a symbol.
         refusals: what was asked for that a symbol does not have.
     """
@@ -54,6 +55,7 @@ class Trace:
     depth: int = 0
     param: Any = None
     calls: int = 0
+    named: bool = False
     shown: str = ""
     refusals: list[str] = field(default_factory=list)
 
@@ -284,7 +286,10 @@ _UFUNCS = {
 
 
 class Named(dict[Any, Any]):
-    """A dict of traced values. A key that is not there is told with those that are."""
+    """A dict of traced values. A key that is not there is told with those that are.
+
+    Functions get plain dicts, which libraries that walk through structures know; these only once a key was missing.
+    """
 
     __slots__ = ("_who",)
 
@@ -439,7 +444,7 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         raise TraceError(f"{op.name} got a traced value outside the function it belongs to, at {user_site()}")
     for x in xs:
         if isinstance(x, Symbol) and x._owner is not active:
-            refuse("a value of the function around it")
+            refuse("the use, in a function inside of it,")
     active.calls += 1
     line = user_site()
     batched = any(x._batched for x in xs if isinstance(x, Symbol))

@@ -175,8 +175,16 @@ class _Caller:
         self._generators = generators(fn) if self.twice else []
 
     def __call__(self, active: Trace) -> _Attempt:
+        made = self._call(active)
+        if not isinstance(made.failure, KeyError):
+            return made
+        again = self._call(Trace(dict(active.counts), active.depth, active.param, named=True))
+        return again if isinstance(again.failure, PlanKeyError) else made  # else it was a dict of the user's own
+
+    def _call(self, active: Trace) -> _Attempt:
         leaves = [Symbol(Input(i, spec), self._batched, active) for i, spec in enumerate(self._specs)]
-        symbols = named(self._structure.unflatten(leaves))
+        element = self._structure.unflatten(leaves)
+        symbols = named(element) if active.named else element
         before = generator_states(self._generators) if self.twice else None
         token = ACTIVE.set(active)
         failure: Exception | None = None
@@ -345,7 +353,7 @@ def require_no_symbols(who: str, fn: Any) -> None:
         TraceError: it captured one.
     """
     if ACTIVE.get() is not None and reaches(fn, lambda part: isinstance(part, Symbol)):
-        refuse(f"the ordinary Python function of {who}, {name_of(fn)},")
+        refuse(f"the use, in the ordinary Python function of {who}, {name_of(fn)},")
 
 
 def reaches(value: Any, test: Callable[[Any], bool]) -> bool:
