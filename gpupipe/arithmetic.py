@@ -135,6 +135,9 @@ class Arithmetic(Op):
 
     def compiled(self) -> Callable[..., Any]:
         function, left, right = OPERATORS[self.operator], self.left, self.right
+        if self.single and left is None and right is not None:
+            number = np.float32(right)
+            return lambda x: function(np.asarray(x, np.float32), number)
         if self.image or self.single or (left is not None and right is not None):
             return self.reference
         if left is not None:
