@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +28,6 @@ from .spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
 from .symbol import ACTIVE, TEXT, Symbol, Trace, active_trace, apply, named, part_of, refuse, refused
 
 __all__ = ["Symbol", "Traced", "active_trace", "apply", "called_before", "decide", "part_of", "trace"]
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,10 @@ def trace(
         raise mistake from failure
     traced = None
     if failure is None and first.result is not None and not active.refusals:
-        traced = finish(first.result, active, batched)
+        try:
+            traced = finish(first.result, active, batched)
+        except PlanError as error:
+            raise type(error)(f"{error}, at {_defined(fn)}") from error.__cause__
         if traced is not None and active.shown and reaches(traced.outputs, _is_text):
             active.refusals.append(refused("the text", active.shown))
     if active.refusals or failure is not None:
@@ -108,7 +109,9 @@ def trace(
             logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
         return None
     if first.result is None:
-        raise PlanTypeError(f"{who} needs a function that returns an element, got None from {name_of(fn)}")
+        raise PlanTypeError(
+            f"{who} needs a function that returns an element, got None from {name_of(fn)}, at {_defined(fn)}"
+        )
     if traced is None and kind == "ops":
         logger.warning(
             "%s runs as ordinary Python: it returns a list, or a constant beside batches, which is no part of a graph",
@@ -265,11 +268,11 @@ def _graphs_differ(traced: Traced, batched: bool, again: _Attempt) -> Difference
     if other is None:
         return Difference("a graph, then a result that is no part of one", "")
     if other.structure != traced.structure:
-        return Difference(f"{describe_leaves(traced)}, then {describe_leaves(other)}", "")
+        return Difference(f"{_leaves_of(traced)}, then {_leaves_of(other)}", "")
     return difference(traced.outputs, other.outputs)
 
 
-def describe_leaves(traced: Traced) -> str:
+def _leaves_of(traced: Traced) -> str:
     """What a graph gives, for a message."""
     return describe(traced.structure.unflatten([value.spec for value in traced.outputs]))
 
@@ -295,7 +298,7 @@ def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
 
 
 def trace_inner(
-    fn: Callable[..., R],
+    fn: Callable[..., Any],
     structure: Structure,
     specs: Sequence[TensorSpec],
     param: Any,

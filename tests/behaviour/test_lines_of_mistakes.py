@@ -39,6 +39,10 @@ def real(x: Any) -> Any:
     return ops.cast(x, "float32")
 
 
+def _none(x: Any) -> None:
+    return None
+
+
 def _raises(error: Exception) -> Any:
     raise error
 
@@ -98,6 +102,9 @@ SLIPS: dict[str, tuple[Dataset, Callable[[Any], Any], type[Exception], str]] = {
     "a spec below": (X, lambda x: (real(x), TensorSpec((-1,), "int64")), PlanError, "needs dimensions >= 0"),
     "a name": (X, lambda x: OPS.crop_mirror_normalize(x), PlanError, r"at \S+:\d+; write normalize\(random_flip_left"),
     "a large constant": (X, lambda x: real(x) + np.zeros((60000, 1, 1, 3)), PlanError, "at most 1048576 bytes"),
+    "what is returned": (X, lambda x: (real(x), Config()), PlanTypeError, "a leaf needs"),
+    "a set": (X, lambda x: {"a": real(x), "b": {1}}, PlanError, "ordered structure"),
+    "nothing": (X, lambda x: _none(real(x)), PlanTypeError, "returns an element, got None from the lambda"),
     "a batch op": (X, lambda x: ops.mixup(x, 1, num_classes=3)[0], SpecError, "all rows of a batch at once"),
 }
 
