@@ -2,14 +2,16 @@
 
 NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps).
 So on images: the graph has no float64; an integer image divided, or met by a float, becomes float32; integer `+ - *`
-would wrap and is refused. Values that never meet an image keep NumPy's own rules.
+would wrap and is refused. Elsewhere NumPy says what comes out, with one exception: integers of 8 or 16 bits, and arrays
+of rank 3, which may be images, become float32 where a number makes floats of them, not float64. So does TensorFlow; and
+`x / 255` does not depend on which op came before.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +21,7 @@ from .errors import SpecError
 from .op import Array, Case, Op
 from .spec import TensorSpec
 
-__all__ = ["OPERATORS", "Arithmetic"]
+__all__ = ["OPERATORS", "Arithmetic", "is_narrow"]
 
 
 def _dividing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -74,6 +76,8 @@ class Arithmetic(Op):
         left: a Python number on the left of the value, if the value is on the right.
         right: a Python number (or subscript) on the right of the value.
         image: whether an image takes part: then the rules for images hold.
+        single: whether integers are computed with as float32; see `settled`.
+        result: the dtype of the result of what is no image, which DALI has to be told; None where nobody said.
 
     Shapes: NumPy's broadcasting; on an image the other side is a number, a per-channel vector or an image of the same
         size.
@@ -85,6 +89,17 @@ class Arithmetic(Op):
     left: Any = None
     right: Any = None
     image: bool = False
+    single: bool = False
+    result: Any = None
+
+    def settled(self, *xs: TensorSpec) -> Arithmetic:
+        """This operator for values of such specs: `single` where NumPy would make float64 of narrow integers alone."""
+        if self.image or self.operator == "getitem" or any(x.dtype is bytes or not x.known for x in xs):
+            return self
+        result = self.infer(*xs).dtype
+        if result == np.float64 and any(map(is_narrow, xs)) and not any(x.dtype == np.float64 for x in xs):
+            return replace(self, single=True)
+        return replace(self, result=result)
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         if self.image:
@@ -96,7 +111,9 @@ class Arithmetic(Op):
         if any(not x.known for x in xs):
             return TensorSpec(None, None)
         # NumPy itself says what the result is: the operator runs on ones of the smallest such shapes.
-        samples = [np.ones([1 if n is None else n for n in x.shape or ()], x.dtype)[()] for x in xs]
+        dtypes = [np.float32 if self.single else x.dtype for x in xs]
+        shapes = [[1 if n is None else n for n in x.shape or ()] for x in xs]
+        samples = [np.ones(shape, dtype)[()] for shape, dtype in zip(shapes, dtypes, strict=True)]
         try:
             with np.errstate(all="ignore"):
                 result = np.asarray(self._run(samples, function=UNCHECKED.get(self.operator)))
@@ -133,31 +150,46 @@ class Arithmetic(Op):
         return hw
 
     def reference(self, *xs: Any) -> Any:
-        return self._run([np.asarray(x, np.float32) for x in xs] if self.image else list(xs))
+        return self._run([np.asarray(x, np.float32) for x in xs] if self.image or self.single else list(xs))
 
     def compiled(self) -> Callable[..., Any]:
         function, left, right = OPERATORS[self.operator], self.left, self.right
         if self.operator in UNCHECKED and right is not None and np.all(right):
             function = UNCHECKED[self.operator]
-        if self.image or (left is not None and right is not None):
+        if self.single and left is None and right is not None:
+            number = np.float32(right)
+            return lambda x: function(np.asarray(x, np.float32), number)
+        if self.image or self.single or (left is not None and right is not None):
             return self.reference
         if left is not None:
             return partial(function, left)
         return function if right is None else lambda x: function(x, right)
 
     def dali(self, d: Any, *xs: Any) -> Any:
-        return self._run([d.fn.cast(x, dtype=d.dtype(np.float32)) if hasattr(x, "name") else x for x in xs], d)
+        if self.result is None or self.result.kind == "b":
+            return self._run([_cast(d, x, np.float32) for x in xs], d)
+        # DALI has promotions of its own: computed in the widest type of the kind, where NumPy's result is exact.
+        wide = np.float64 if self.result.kind == "f" else np.int64
+        made = self._run([_cast(d, x, wide) for x in xs], d)
+        if self.result.kind in "iu" and self.result.itemsize <= 2:  # NumPy wraps, a cast of DALI's saturates
+            lowest = int(np.iinfo(self.result).min)
+            made = ((made - lowest) & ((1 << 8 * self.result.itemsize) - 1)) + lowest
+        return _cast(d, made, self.result)
 
     def _run(self, xs: list[Any], d: Any = None, function: Callable[..., Any] | None = None) -> Any:
+        if function is None and d is not None:
+            function = UNCHECKED.get(self.operator)  # nodes of DALI have no values to look at
         call: Callable[..., Any] = OPERATORS[self.operator] if function is None else function
         if self.left is not None:
-            xs = [np.float32(self.left) if self.image and d is None else self._number(self.left), *xs]
+            xs = [self._number(self.left, d), *xs]
         if self.right is not None:
-            xs = [*xs, np.float32(self.right) if self.image and d is None else self._number(self.right)]
+            xs = [*xs, self._number(self.right, d)]
         return call(*xs)
 
-    def _number(self, value: Any) -> Any:
-        return float(value) if self.image else value
+    def _number(self, value: Any, d: Any) -> Any:
+        if not (self.image or self.single):
+            return value
+        return np.float32(value) if d is None else float(value)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
@@ -172,6 +204,21 @@ class Arithmetic(Op):
         yield Case(cls("add", image=True), (f, f * 2), ("HWC", "HWC"), note="x+y")
         yield Case(cls("add", image=True), (f, np.array([1, 2, 3], np.float32)), ("HWC", None), note="x+vector")
         yield Case(cls("neg", image=True), (f,), ("HWC",), note="-x")
+
+
+def _cast(d: Any, x: Any, dtype: Any) -> Any:
+    """A DALI node as another dtype; a number stays what it is."""
+    return d.fn.cast(x, dtype=d.dtype(np.dtype(dtype))) if hasattr(x, "name") else x
+
+
+def is_narrow(x: TensorSpec) -> bool:
+    """Whether a value is of integers (or booleans) that float32 is wide enough for, or that may be pixels."""
+    return (
+        x.known
+        and isinstance(x.dtype, np.dtype)
+        and x.dtype.kind in "biu"
+        and (x.dtype.itemsize <= 2 or (x.rank or 0) >= 3)
+    )
 
 
 def _varies(xs: tuple[TensorSpec, ...]) -> bool:

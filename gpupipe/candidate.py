@@ -11,11 +11,13 @@ import difflib
 import dis
 import functools
 import inspect
+import os
 import random as python_random
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,16 @@ import numpy as np
 from .errors import PlanError, PlanTypeError
 from .op import Op
 
-__all__ = ["call_site", "decide", "generator_states", "mistake_of", "name_of"]
+__all__ = [
+    "call_site",
+    "decide",
+    "generator_states",
+    "generators",
+    "mistake_of",
+    "name_of",
+    "site_of",
+    "user_site",
+]
 
 _PURE = {
     "RESUME", "NOP", "CACHE", "COPY", "SWAP", "ROT_TWO", "ROT_THREE", "ROT_FOUR", "DUP_TOP", "DUP_TOP_TWO", "POP_TOP",
@@ -151,24 +162,64 @@ def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
     return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
 
 
-def handed_over(fn: Any) -> list[Any]:
-    """Everything a callable brings along: globals and cells, defaults, what a partial binds, its attributes."""
-    if isinstance(fn, functools.partial):
-        return [*fn.args, *fn.keywords.values(), *handed_over(fn.func)]
-    if isinstance(fn, types.MethodType):
-        return [*getattr(fn.__self__, "__dict__", {}).values(), *handed_over(fn.__func__)]
-    if not isinstance(fn, types.FunctionType):
-        return list(getattr(fn, "__dict__", {}).values())
-    return [*captured(fn), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+_DEEP, _MANY = 5, 500
+"""How far and at how many objects `generators` looks."""
 
 
-def generator_states(fn: Any) -> list[Any]:
-    """The states of the generators that a function may draw from: the global ones and those it captures."""
+def generators(fn: Any) -> list[Any]:
+    """The random generators that a function can reach.
+
+    That is through what it names, captures and is bound to, and through the functions, attributes and lists there.
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting: list[tuple[Any, int]] = [(fn, 0)]
+    while waiting and len(seen) < _MANY:
+        value, depth = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (np.random.Generator, np.random.RandomState, python_random.Random)):
+            found.append(value)
+        elif depth < _DEEP:
+            waiting.extend((part, depth + 1) for part in _parts(value))
+    return found
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a value brings along: globals and cells, defaults, what it is bound to, attributes, items."""
+    if isinstance(value, types.FunctionType):
+        if ours(value.__module__):
+            return []
+        return [*captured(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, types.BuiltinFunctionType):  # also a method: `rng.random`
+        return [] if isinstance(value.__self__, types.ModuleType) else [value.__self__]
+    if isinstance(value, (list, tuple)):
+        return list(value[:100])
+    if isinstance(value, dict):
+        return list(value.values())[:100]
+    if isinstance(value, (type, types.ModuleType)):
+        return []
+    call = inspect.getattr_static(type(value), "__call__", None)
+    own = [call] if isinstance(call, types.FunctionType) else []
+    return [*own, *list(getattr(value, "__dict__", {}).values())[:100]]
+
+
+def generator_states(known: Sequence[Any]) -> list[Any]:
+    """The states of the global generators and of those that a function can reach."""
     states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
-    for value in handed_over(fn):
+    torch = sys.modules.get("torch")
+    state = getattr(torch, "get_rng_state", None)  # not there while torch is being imported
+    if state is not None:
+        states.append(state().numpy().tobytes())
+    for value in known:
         if isinstance(value, np.random.Generator):
             states.append(repr(value.bit_generator.state))
-        elif isinstance(value, (np.random.RandomState, python_random.Random)):
+        else:
             states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
     return states
 
@@ -192,15 +243,16 @@ def mistake_of(error: Exception, who: str) -> PlanError | None:
     while trail.tb_next is not None:
         trail = trail.tb_next
     frame = trail.tb_frame
-    if ours(frame.f_globals.get("__name__")):
+    if ours(frame.f_globals.get("__name__")) and frame.f_code.co_name != "__getattr__":
         return None
-    where = f"{frame.f_code.co_filename}:{trail.tb_lineno}"
+    where = site_of(error)
     if isinstance(error, AttributeError):
         module = error.obj
         if not isinstance(module, types.ModuleType) or not ours(module.__name__):
             return None
         near = difflib.get_close_matches(error.name or "", getattr(module, "__all__", dir(module)), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        said = str(error).partition("; ")[2]
+        hint = f"; {said}" if said else f"; did you mean {near[0]}?" if near else ""
         return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{hint}")
     found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
     if found is None or not _calls_ours(frame, found[1]):
@@ -230,6 +282,62 @@ def call_site() -> str:
     while frame.f_back is not None and ours(frame.f_globals.get("__name__")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_site() -> str:
+    """``file:line`` of the innermost frame that is the user's own: neither gpupipe's nor an installed package's."""
+    frames: list[tuple[types.FrameType, int]] = []
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and not _calls_users(frame):
+        frames.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return _users(frames)
+
+
+def site_of(error: BaseException) -> str:
+    """The same for where an exception was raised: ``file:line``, "" if no frame of the user's was on the way."""
+    frames: list[tuple[types.FrameType, int]] = []
+    trail = error.__traceback__
+    while trail is not None:
+        if _calls_users(trail.tb_frame):
+            frames.clear()  # of functions one inside the other, the innermost counts
+        else:
+            frames.append((trail.tb_frame, trail.tb_lineno))
+        trail = trail.tb_next
+    return _users(frames[::-1])
+
+
+def _calls_users(frame: types.FrameType) -> bool:
+    """Whether a frame is where gpupipe calls a user's function."""
+    return frame.f_code.co_name == "call_with" and frame.f_globals.get("__name__") == "gpupipe.trace"
+
+
+def _users(frames: Sequence[tuple[types.FrameType, int]]) -> str:
+    """``file:line`` of the first of some frames, innermost first, that is the user's own.
+
+    The last one, outside gpupipe, is the function that the user handed over. Where it is part of an installed package
+    itself, so is what else is the user's.
+    """
+    outside = [(frame, line) for frame, line in frames if not ours(frame.f_globals.get("__name__"))]
+    if not outside:
+        return ""
+    home = str(outside[-1][0].f_globals.get("__name__")).partition(".")[0]
+    for frame, line in outside:
+        file = frame.f_code.co_filename
+        if not _installed(file) or str(frame.f_globals.get("__name__")).partition(".")[0] == home:
+            return f"{file}:{line}"
+    return ""
+
+
+@functools.lru_cache(1024)
+def _installed(file: str) -> bool:
+    """Whether a file belongs to an installed package or to Python itself."""
+    return file.startswith(("<frozen ", _STANDARD + os.sep)) or not {"site-packages", "dist-packages"}.isdisjoint(
+        Path(file).parts
+    )
+
+
+_STANDARD = os.path.dirname(os.__file__)
 
 
 def name_of(fn: Any) -> str:

@@ -81,11 +81,11 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
         if isinstance(results[0], tuple):
             return tuple(_stacked(column) for column in zip(*results, strict=True))
         return _stacked(results)
-    params: tuple[Array, ...] = ()
-    if op.parameters:
-        hw = sizes_of(op, values[0])
-        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
     try:
+        params: tuple[Array, ...] = ()
+        if op.parameters:
+            hw = sizes_of(op, values[0])
+            params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
         return op.reference(*values, *(param[0] for param in params))
     except DataError as error:
         error.at(stage=op.stage)

@@ -5,6 +5,7 @@ The tree::
     GpupipeError
     ├── PlanError (ValueError)          a chain that cannot mean anything; raised on the user's line
     │   ├── PlanTypeError (TypeError)   ... because an argument has the wrong type
+    │   ├── PlanKeyError (KeyError)     ... because a dict of traced values has no such key
     │   ├── SpecError                   ... because an op was given a value it is not defined for
     │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
     ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
@@ -29,6 +30,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .brief import fields_in_brief
+
 __all__ = [
     "BadRecord",
     "ClosedError",
@@ -42,6 +45,7 @@ __all__ = [
     "MissingFileError",
     "ParseError",
     "PlanError",
+    "PlanKeyError",
     "PlanTypeError",
     "RecordError",
     "ResultError",
@@ -60,7 +64,10 @@ ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit)
 def text_of(error: BaseException) -> str:
     """``Class: text`` of any exception, also of one whose text cannot be made."""
     try:
-        return f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, ValueError) and text.endswith(" is read-only"):  # as NumPy says it
+            text += "; nothing may change the arrays of an element in place: copy it first, x = x.copy()"
+        return text
     except Exception as failure:
         return f"{type(error).__name__} (its text cannot be made: {type(failure).__name__})"
 
@@ -91,6 +98,12 @@ class PlanError(GpupipeError, ValueError):
 
 class PlanTypeError(PlanError, TypeError):
     """An argument of the wrong type."""
+
+
+class PlanKeyError(PlanError, KeyError):
+    """A traced function asked a dict, of the element or of parsed features, for a key that it does not have."""
+
+    __str__ = Exception.__str__
 
 
 class SpecError(PlanError):
@@ -156,6 +169,8 @@ class BadRecord:
     reason: str
     action: str
     epoch: int
+
+    __repr__ = fields_in_brief
 
 
 class DataError(GpupipeError, RuntimeError):

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief, cut
 from .errors import PlanError, PlanTypeError
 from .op import Op
 from .spec import Compound, TensorSpec, spec_of
@@ -205,7 +206,7 @@ class Const(Value):
         self.digest = digest_of("const", type(value).__name__, str(getattr(value, "dtype", "")), value)
 
     def __repr__(self) -> str:
-        return f"Const({self.value!r})"
+        return f"Const({brief(self.value, 60)})"
 
 
 class Draw(Value):
@@ -267,7 +268,7 @@ class Apply(Value):
         return Apply(self.op, inputs[:n], inputs[n:], self.line)
 
     def __repr__(self) -> str:
-        return f"{self.op.name}({', '.join(map(repr, self.x))})"
+        return cut(f"{self.op.name}({', '.join(map(_name, self.x))})", 300)
 
 
 class Item(Value):
@@ -291,7 +292,14 @@ class Item(Value):
         return Item(value, self.index)
 
     def __repr__(self) -> str:
-        return f"{self.value!r}[{self.index}]"
+        return f"{_name(self.value)}[{self.index}]"
+
+
+def _name(value: Value) -> str:
+    """What a value is, without what it is made of: a graph that shares its parts is endless as a tree."""
+    if isinstance(value, Item):
+        return f"{_name(value.value)}[{value.index}]"
+    return f"{value.op.name}(...)" if isinstance(value, Apply) else repr(value)
 
 
 def topological(outputs: Iterable[Value], *, through_draws: bool = True) -> list[Value]:

@@ -28,7 +28,7 @@ from .extract.writer import TFRecordWriter
 from .op import Op
 from .ragged import Ragged
 from .spec import TensorSpec, byte_array
-from .trace import Symbol, apply
+from .symbol import Named, Symbol, active_trace, apply
 
 __all__ = [
     "FixedLenFeature",
@@ -135,7 +135,9 @@ def parse_single_example(record: Any, features: Mapping[str, Feature]) -> dict[s
     values = parsed if len(op.features) > 1 else (parsed,)
     names = [name for name, _ in op.features]
     # Encoded images are views of the record, which spares a copy in a pipeline; a person expects bytes.
-    return dict(zip(names, (bytes(v) if isinstance(v, memoryview) else v for v in values), strict=True))
+    found = dict(zip(names, (bytes(v) if isinstance(v, memoryview) else v for v in values), strict=True))
+    active = active_trace()
+    return Named(found, "parse_single_example") if active is not None and active.named else found
 
 
 def parse_example(records: Any, features: Mapping[str, Feature]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .brief import fields_in_brief
 from .errors import DataError, PlanTypeError, ShapeError, SpecError
 from .random import BatchRng
 from .spec import TensorSpec
@@ -58,6 +59,10 @@ class Op:
         parameters: names of the arrays that `draw` returns.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
     """
+
+    def __init_subclass__(cls) -> None:
+        if "__repr__" not in cls.__dict__:  # `dataclass` leaves one that is there
+            cls.__repr__ = fields_in_brief  # type: ignore[method-assign]
 
     domain: ClassVar[Literal["image", "host", "any"]] = "image"
     rows: ClassVar[Literal["each", "batch"]] = "each"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, Literal
 
+from .brief import fields_in_brief
 from .errors import PlanError, PlanTypeError
 from .integers import is_integer, plain
 
@@ -113,6 +114,8 @@ class Options:
     device_memory: int | None = None
     read_timeout: float | None = None
     disabled_rules: tuple[str, ...] | None = None
+
+    __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
         for name, legal in _LITERALS.items():

@@ -15,6 +15,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief, cut, fields_in_brief
 from .errors import PlanError, PlanTypeError, SpecError
 from .integers import is_integer, plain
 from .spec import UNKNOWN, Compound, TensorSpec, as_dtype, as_leaf, read_only, spec_of
@@ -181,8 +182,8 @@ class Ragged(Compound):
         raise TypeError("a Ragged is no array: take its rows, its flat_values, or to_padded()")
 
     def __repr__(self) -> str:
-        rows = ", ".join(str(row.to_list() if isinstance(row, Ragged) else row.tolist()) for row in self[:3])
-        return f"<Ragged {self.leaf_spec()} [{rows}{', ...' if len(self) > 3 else ''}]>"
+        rows = ", ".join(_row_in_brief(row) for row in self[:3])
+        return cut(f"<Ragged {self.leaf_spec()} [{rows}{', ...' if len(self) > 3 else ''}]>")
 
     def leaf_spec(self) -> RaggedSpec:
         """Its exact spec."""
@@ -192,6 +193,16 @@ class Ragged(Compound):
     def leaf_parts(self) -> tuple[Any, ...]:
         """Values and splits."""
         return (self.flat_values, *self.nested_row_splits)
+
+
+def _row_in_brief(row: Any, edge: int = 3) -> str:
+    """A row as nested lists, of a long one its first and last items, as NumPy shows arrays."""
+    if not isinstance(row, (np.ndarray, Ragged)):
+        return brief(row.item() if isinstance(row, np.generic) else row, 40)
+    many = len(row) > 2 * edge
+    kept = [*range(edge), *range(len(row) - edge, len(row))] if many else range(len(row))
+    items = [_row_in_brief(row[i], max(1, edge - 1)) for i in kept]
+    return f"[{', '.join([*items[:edge], '...', *items[edge:]] if many else items)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +221,8 @@ class RaggedSpec(TensorSpec):
     layout: str | None = field(default=None, init=False)
     ragged_rank: int = 1
     row_splits_dtype: Any = "int64"
+
+    __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))

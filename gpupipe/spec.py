@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .brief import fields_in_brief
 from .errors import PlanError, PlanTypeError, SpecError
 from .structure import (
     ABSENT,
@@ -92,6 +93,8 @@ class TensorSpec(Described):
     shape: tuple[int | None, ...] | None = ()
     dtype: Any = None
     layout: str | None = None
+
+    __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
@@ -225,6 +228,8 @@ class DatasetSpec(TensorSpec):
     dtype: Any = field(default=None, init=False)
     layout: str | None = field(default=None, init=False)
     element_spec: Any = UNKNOWN
+
+    __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
         flatten(self.element_spec)  # a structure, or an error that says so

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .brief import fields_in_brief
 from .errors import PlanError
 
 __all__ = [
@@ -50,6 +51,8 @@ class Structure:
     children: tuple[Structure, ...] = ()
     count: int = 1
     flat: bool = field(init=False, compare=False, repr=False)
+
+    __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
         flat = self.kind is tuple and all(child.kind is None for child in self.children)

@@ -1,382 +1,33 @@
-"""trace: turn a user's function into a graph, once; or find out that it is ordinary Python.
+"""trace: turn a user's function into a graph; or find out that it is ordinary Python.
 
 Which of the two it is, is decided without calling it: a function is a candidate if its code reaches a gpupipe name,
-or if it is a pure expression. Only a candidate is called, once, with symbols. Every use of a value that a symbol
-cannot give is remembered, so that an `except` in the function cannot hide it.
+or if it is a pure expression. Only a candidate is called, with symbols. It is called twice, and what it makes has to be
+equal: a random number, a clock or a counter would be one constant for all elements. Functions inside of functions are
+called when those around them are, so also twice, at any depth.
 """
 
 from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, NoReturn, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
-from .arithmetic import Arithmetic
-from .candidate import call_site, decide, generator_states, mistake_of, name_of
-from .eager import run
-from .errors import PlanError, PlanTypeError, SpecError, TraceError
-from .graph import Apply, Const, Draw, Input, Item, Value, digest_of
-from .integers import is_integer, plain
+from .brief import fields_in_brief
+from .candidate import decide, generator_states, generators, mistake_of, name_of, site_of, user_site
+from .difference import Difference, difference
+from .errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
+from .graph import Const, Input, Value
 from .log import logger
-from .op import Arg, Op
-from .spec import Structure, TensorSpec, as_leaf, flatten
+from .spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
+from .symbol import ACTIVE, TEXT, Symbol, Trace, active_trace, apply, named, part_of, refuse, refused
 
-__all__ = ["Symbol", "Traced", "apply", "decide", "part_of", "trace"]
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Trace:
-    """What is known while one function is being traced."""
-
-    counts: dict[str, int]
-    depth: int = 0
-    param: Any = None
-    calls: int = 0
-    refusals: list[str] = field(default_factory=list)
-
-    def site(self, name: str, seed: int | None) -> str:
-        """The name of the next random call of op `name`: counted along the chain, or given by its seed."""
-        if seed is not None:
-            return f"{name}@{seed}/{self.depth}"
-        return f"{name}#{self.number(name)}/{self.depth}"
-
-    def number(self, name: str) -> int:
-        """How many calls of op `name` came before this one in the chain."""
-        count = self.counts.get(name, 0)
-        self.counts[name] = count + 1
-        return count
-
-
-_PLAIN = frozenset({int, float, bool, str, type(None)})
-
-_ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
-
-
-class Symbol:
-    """Stands for a value of a traced function: it can be passed to ops and used in arithmetic, nothing else."""
-
-    __slots__ = ("_batched", "_owner", "_value")
-    __gpupipe_symbol__: ClassVar[bool] = True
-    __array_ufunc__ = None  # NumPy arrays on the left give way to __radd__ and its kin
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: Value, batched: bool = False, owner: Trace | None = None) -> None:
-        object.__setattr__(self, "_value", value)
-        object.__setattr__(self, "_batched", batched)
-        object.__setattr__(self, "_owner", owner or _ACTIVE.get())
-
-    def leaf_of_param(self) -> tuple[Any, int] | None:
-        """The parameter of the surrounding `interleave` or `flat_map`, and which leaf of it this is; else None."""
-        active = _ACTIVE.get()
-        if active is None or active is not self._owner or active.param is None or not isinstance(self._value, Input):
-            return None
-        return active.param, self._value.index
-
-    def __repr__(self) -> str:
-        return f"<traced {self._value.spec.batched(None) if self._batched else self._value.spec}>"
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        _refuse(f"the attribute .{name}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        _refuse(f"setting the attribute .{name}")
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, Symbol) or self._batched or self._value.spec.layout is not None:
-            _refuse("a subscript")
-        return _record(Arithmetic("getitem", right=_frozen_key(key)), (self,), None)
-
-    def __iter__(self) -> Any:
-        _refuse("iteration")
-
-    def __contains__(self, item: Any) -> bool:
-        _refuse("`in`")
-
-    def __bool__(self) -> bool:
-        _refuse("a truth value (`if`, `and`, `not`)")
-
-    def __len__(self) -> int:
-        _refuse("len()")
-
-    def __int__(self) -> int:
-        _refuse("int()")
-
-    def __float__(self) -> float:
-        _refuse("float()")
-
-    def __index__(self) -> int:
-        _refuse("an index")
-
-    def __bytes__(self) -> bytes:
-        _refuse("bytes()")
-
-    def __str__(self) -> str:
-        _refuse("str()")
-
-    def __format__(self, spec: str) -> str:
-        _refuse("formatting")
-
-    def __fspath__(self) -> str:
-        _refuse("a path")
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        _refuse("NumPy")
-
-    def __add__(self, other: Any) -> Any:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _binary("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _binary("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _binary("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _binary("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _binary("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _binary("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _binary("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _binary("mod", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _binary("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _binary("pow", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return _binary("and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _binary("and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return _binary("or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _binary("or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return _binary("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return _binary("xor", other, self)
-
-    def __lt__(self, other: Any) -> Any:
-        return _binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _binary("ge", self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return _binary("eq", self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return _binary("ne", self, other)
-
-    def __neg__(self) -> Any:
-        return _unary("neg", self)
-
-    def __invert__(self) -> Any:
-        return _unary("invert", self)
-
-    def __abs__(self) -> Any:
-        return _unary("abs", self)
-
-
-def part_of(x: Symbol, index: int) -> Any:
-    """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would be one of the rows."""
-    return _record(Arithmetic("getitem", right=index), (x,), None)
-
-
-def _refuse(what: str) -> NoReturn:
-    """Remember that the function needs a value, and say so."""
-    text = (
-        f"a traced function needs {what} of a value that exists only while the pipeline runs, at {call_site()}; "
-        f"use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
-    )
-    active = _ACTIVE.get()
-    if active is not None:
-        active.refusals.append(text)
-    raise TraceError(text)
-
-
-def _frozen_key(key: Any) -> Any:
-    legal = (int, np.integer, slice, type(None), type(Ellipsis))
-    parts = key if isinstance(key, tuple) else (key,)
-    if not all(isinstance(part, legal) for part in parts):
-        _refuse("a subscript")
-    return key
-
-
-def _is_image(x: Any) -> bool:
-    return isinstance(x, Symbol) and x._value.spec.layout is not None
-
-
-def _unary(name: str, x: Symbol) -> Any:
-    return _record(Arithmetic(name, image=_is_image(x)), (x,), None)
-
-
-def _binary(name: str, left: Any, right: Any) -> Any:
-    image = _is_image(left) or _is_image(right)
-    other = right if isinstance(left, Symbol) else left
-    if isinstance(other, str):
-        _refuse("a comparison of bytes with str (compare with bytes: b'...')")
-    if isinstance(other, Symbol):
-        return _record(Arithmetic(name, image=image), (left, right), None)
-    if isinstance(other, (bool, int, float, np.generic, bytes)):
-        if isinstance(left, Symbol):
-            return _record(Arithmetic(name, right=other, image=image), (left,), None)
-        return _record(Arithmetic(name, left=other, image=image), (right,), None)
-    if not isinstance(other, (np.ndarray, list, tuple)):
-        return NotImplemented
-    array = np.asarray(other)
-    batched = next(x for x in (left, right) if isinstance(x, Symbol))
-    if batched._batched and array.ndim > (batched._value.spec.rank or 0):
-        _refuse("arithmetic with an array that has a batch dimension")
-    if image and array.dtype == np.float64:
-        array = array.astype(np.float32)
-    return _record(Arithmetic(name, image=image), (array, right) if isinstance(right, Symbol) else (left, array), None)
-
-
-def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
-    """Apply an op: record it inside a traced function, run it at once on arrays.
-
-    Args:
-        op: the op with its parameters; a field named in its `traceable` may hold a traced host value.
-        xs: its inputs: symbols, arrays, scalars or bytes.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
-
-    Returns:
-        One result, or a tuple for an op with several.
-    """
-    given, seed = seed, plain(seed)
-    if seed is not None and not is_integer(seed):
-        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
-    _check_parameters(op)
-    op, traced = _looked_at(op)
-    if traced or _ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
-        return _record(op, xs, seed)
-    return run(op, xs, seed)
-
-
-def _check_parameters(op: Op) -> None:
-    """Refuse an array where a number belongs: a parameter for each row is a leaf of the element."""
-    for name in op.traceable:
-        value = getattr(op, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, np.ndarray) and item.ndim:
-                raise PlanTypeError(
-                    f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
-                    f"a number for each element has to be a part of the element"
-                )
-
-
-def _looked_at(op: Op) -> tuple[Op, bool]:
-    """The op with Python's integers in the place of NumPy's, and whether it holds a traced value.
-
-    So equal calls are equal, and no number overflows that an op computes with its parameters.
-    """
-    traced, changed = False, {}
-    for name in op.__dataclass_fields__:
-        value = getattr(op, name)
-        if type(value) in _PLAIN:
-            continue
-        if (number := plain(value)) is not value:
-            changed[name] = number
-        traced = traced or any(isinstance(item, Symbol) for item in (value if isinstance(value, tuple) else (value,)))
-    return replace(op, **changed) if changed else op, traced
-
-
-def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
-    active = _ACTIVE.get()
-    if active is None:
-        raise TraceError(f"{op.name} got a traced value outside the function it belongs to, at {call_site()}")
-    for x in xs:
-        if isinstance(x, Symbol) and x._owner is not active:
-            _refuse("a value of the function around it")
-    active.calls += 1
-    line = call_site()
-    batched = any(x._batched for x in xs if isinstance(x, Symbol))
-    if op.rows == "batch" and not batched:
-        raise SpecError(
-            f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
-            f"put it into a map behind batch: ds.batch(n).map(...)"
-        )
-    inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
-    op, args = _take_args(op)
-    if op.stateful:  # hash-consing would make one of two calls that look the same
-        op = replace(op, call=active.number(op.name))  # type: ignore[call-arg]
-    params: tuple[Value, ...] = ()
-    try:
-        if op.parameters:
-            site = active.site(op.name, seed) if op.random else ""
-            draw = Draw(op, site, inputs, args, line=line)
-            params = tuple(Item(draw, i) for i in range(len(op.parameters)))
-        made = Apply(op, inputs, params, line)
-    except PlanError as error:
-        raise type(error)(f"{error}, at {line}") from error.__cause__
-    if len(made.specs) == 1:
-        return Symbol(made, batched)
-    return tuple(Symbol(Item(made, i), batched) for i in range(len(made.specs)))
-
-
-def _constant(x: Any) -> Any:
-    return x if isinstance(x, (bool, int, float, bytes)) else as_leaf(x)
-
-
-def _take_args(op: Op) -> tuple[Op, tuple[Value, ...]]:
-    """Move traced values out of the op's fields: each becomes an `Arg`."""
-    args: list[Value] = []
-
-    def taken(name: str, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(taken(name, item) for item in value)
-        if not isinstance(value, Symbol):
-            return value
-        if name not in op.traceable:
-            raise SpecError(f"{op.name} needs a plain value for {name}, got a traced one")
-        args.append(value._value)
-        return Arg(len(args) - 1)
-
-    changed = {f.name: taken(f.name, getattr(op, f.name)) for f in fields(op)}
-    return (replace(op, **changed), tuple(args)) if args else (op, ())
+__all__ = ["Symbol", "Traced", "active_trace", "apply", "called_before", "decide", "part_of", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +43,8 @@ class Traced:
     outputs: tuple[Value, ...]
     structure: Structure
     counts: tuple[tuple[str, int], ...]
+
+    __repr__ = fields_in_brief
 
 
 def trace(
@@ -426,37 +79,56 @@ def trace(
     kind = "ops" if force else decide(fn)
     if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
         return None
+    call = _Caller(fn, structure, specs, batched)
 
     def attempt() -> _Attempt:
-        return _attempt(fn, structure, specs, batched, Trace(dict(counts), depth), raises=kind == "ops")
+        return call(Trace(dict(counts), depth))
 
     first = attempt()
     active, failure = first.active, first.failure
+    stays = kind == "ops" and not isinstance(failure, TraceError)
+    if isinstance(failure, PlanKeyError) or (isinstance(failure, PlanError) and stays):
+        raise failure
     mistake = None if failure is None or active.refusals else mistake_of(failure, who)
     if mistake is not None:
         raise mistake from failure
+    traced = None
+    if failure is None and first.result is not None and not active.refusals:
+        try:
+            traced = finish(first.result, active, batched)
+        except PlanError as error:
+            raise type(error)(f"{error}, at {_defined(fn)}") from error.__cause__
+        if traced is not None and active.shown and reaches(traced.outputs, _is_text):
+            active.refusals.append(refused("the text", active.shown))
     if active.refusals or failure is not None:
+        reason = active.refusals[0] if active.refusals else f"{_raised(failure)}; {_WAYS}"
         if force or (active.calls and kind == "ops"):
-            text = active.refusals[0] if active.refusals else f"{who} could not trace {name_of(fn)}: {failure!r}"
+            text = reason if active.refusals else f"{who} could not trace {name_of(fn)}: {reason}"
             raise TraceError(text) from failure
         if kind == "ops":  # right, but one element at a time and not on a GPU: never in silence
-            reason = active.refusals[0] if active.refusals else repr(failure)
             logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
         return None
     if first.result is None:
-        raise PlanTypeError(f"{who} needs a function that returns an element, got None from {name_of(fn)}")
-    traced = finish(first.result, active, batched)
-    if first.moved and not _steady(traced, attempt, batched):
-        raise TraceError(
-            f"{name_of(fn)} draws from a random generator while it is traced: the number would be the same for every "
-            f"element; use a random op, or {who}(fn, traced=False)"
+        raise PlanTypeError(
+            f"{who} needs a function that returns an element, got None from {name_of(fn)}, at {_defined(fn)}"
         )
     if traced is None and kind == "ops":
         logger.warning(
             "%s runs as ordinary Python: it returns a list, or a constant beside batches, which is no part of a graph",
             name_of(fn),
         )
+    if traced is not None and kind == "ops" and call.twice:
+        _require_steady(first, attempt, functools.partial(_graphs_differ, traced, batched), who, fn)
     return traced
+
+
+_WAYS = "use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
+
+
+def _raised(failure: BaseException | None) -> str:
+    """An exception of a user's function and its line, for a message."""
+    where = "" if failure is None else site_of(failure)
+    return f"{failure!r}, at {where}" if where else repr(failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +138,7 @@ class _Attempt:
     Attributes:
         active: what it recorded.
         result: of the call.
-        failure: what it raised.
+        failure: what it raised; a PlanError names the user's line.
         moved: a random generator that it may draw from has moved meanwhile.
     """
 
@@ -476,53 +148,133 @@ class _Attempt:
     moved: bool
 
 
-def _attempt(
-    fn: Callable[..., Any],
-    structure: Structure,
-    specs: Sequence[TensorSpec],
-    batched: bool,
-    active: Trace,
-    raises: bool,
-) -> _Attempt:
-    symbols = structure.unflatten([Symbol(Input(i, spec), batched, active) for i, spec in enumerate(specs)])
-    before = generator_states(fn)
-    token = _ACTIVE.set(active)
-    failure: Exception | None = None
-    result: Any = None
+_CALLED_BEFORE: ContextVar[bool] = ContextVar("gpupipe_called_before", default=False)
+
+
+@contextmanager
+def called_before(known: bool) -> Iterator[None]:
+    """While a function is called for an element, and was called for one before: what it traces is traced once."""
+    token = _CALLED_BEFORE.set(known)
     try:
-        result = call_with(fn, symbols)
-    except PlanError as error:
-        if raises and not isinstance(error, TraceError):
-            raise
-        failure = error
-    except Exception as error:
-        failure = error
+        yield
     finally:
-        _ACTIVE.reset(token)
-    return _Attempt(active, result, failure, generator_states(fn) != before)
+        _CALLED_BEFORE.reset(token)
+
+
+class _Caller:
+    """Calls a function with symbols.
+
+    Attributes:
+        twice: whether it has to be called a second time: nobody calls what is around it again.
+    """
+
+    __slots__ = ("_batched", "_fn", "_generators", "_specs", "_structure", "twice")
+
+    def __init__(
+        self, fn: Callable[..., Any], structure: Structure, specs: Sequence[TensorSpec], batched: bool = False
+    ) -> None:
+        self._fn, self._structure, self._specs, self._batched = fn, structure, specs, batched
+        self.twice = ACTIVE.get() is None and not _CALLED_BEFORE.get()
+        self._generators = generators(fn) if self.twice else []
+
+    def __call__(self, active: Trace) -> _Attempt:
+        made = self._call(active)
+        if not isinstance(made.failure, KeyError):
+            return made
+        again = self._call(Trace(dict(active.counts), active.depth, active.param, named=True))
+        return again if isinstance(again.failure, PlanKeyError) else made  # else it was a dict of the user's own
+
+    def _call(self, active: Trace) -> _Attempt:
+        leaves = [Symbol(Input(i, spec), self._batched, active) for i, spec in enumerate(self._specs)]
+        element = self._structure.unflatten(leaves)
+        symbols = named(element) if active.named else element
+        before = generator_states(self._generators) if self.twice else None
+        token = ACTIVE.set(active)
+        failure: Exception | None = None
+        result: Any = None
+        try:
+            result = call_with(self._fn, symbols)
+        except PlanError as error:
+            failure = _located(error)
+        except Exception as error:
+            failure = error
+        finally:
+            ACTIVE.reset(token)
+        moved = self.twice and generator_states(self._generators) != before
+        return _Attempt(active, result, failure, moved)
+
+
+def _located(error: PlanError) -> PlanError:
+    """The error with the user's line in its text."""
+    where = site_of(error)
+    if where and where not in str(error):
+        error.args = (f"{error}, at {where}", *error.args[1:])
+    return error
 
 
 _ATTEMPTS = 16
 """A function that tosses one coin a call makes the same graph so often once in 65,536 times."""
 
 
-def _steady(traced: Traced | None, attempt: Callable[[], _Attempt], batched: bool) -> bool:
-    """Whether it was somebody else, another thread, who drew while a function was traced.
+def _require_steady(
+    first: _Attempt,
+    attempt: Callable[[], _Attempt],
+    compare: Callable[[_Attempt], Difference | None],
+    who: str,
+    fn: Callable[..., Any],
+) -> None:
+    """Call a function again and compare.
 
-    It was if the function can be called without a draw, or makes the same graph each time.
+    Where a random generator moved meanwhile, somebody else, another thread, may have drawn: that is so if the function
+    can be called without a draw, or makes the same graph each time.
+
+    Raises:
+        TraceError: another graph; it names the first difference.
     """
     for _ in range(_ATTEMPTS):
         again = attempt()
-        if again.failure is not None or again.active.refusals or again.result is None:
-            return False
-        if not again.moved:
-            return True
-        other = finish(again.result, again.active, batched)
-        if (other is None) != (traced is None):
-            return False
-        if other is not None and traced is not None and digest_of(other.outputs) != digest_of(traced.outputs):
-            return False
-    return True
+        failure = again.failure
+        if failure is not None:
+            found: Difference | None = Difference(f"a result, then {failure!r}", site_of(failure))
+        else:
+            found = compare(again)
+        if found is not None:
+            how = "gives another graph each time it is called"
+            if first.moved or again.moved:
+                how = "draws from a random generator while it is traced"
+            where = found.line or _defined(fn)
+            way = f"call Python in ops.py_function(fn, args, spec=...), or {who}(fn, traced=False)"
+            if who in ("flat_map", "interleave"):
+                way = "or make it of the element; a function that needs a value of it, int(x), is called for each"
+            raise TraceError(
+                f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first would hold for every element: "
+                f"use a random op, {way}"
+            ) from failure
+        if not (first.moved and again.moved):
+            return
+
+
+def _defined(fn: Any) -> str:
+    """``file:line`` of a function."""
+    fn = fn.func if isinstance(fn, functools.partial) else fn
+    code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__wrapped__", None), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_site()
+
+
+def _graphs_differ(traced: Traced, batched: bool, again: _Attempt) -> Difference | None:
+    if again.active.refusals:
+        return Difference(f"a graph, then: {again.active.refusals[0]}", "")
+    other = None if again.result is None else finish(again.result, again.active, batched)
+    if other is None:
+        return Difference("a graph, then a result that is no part of one", "")
+    if other.structure != traced.structure:
+        return Difference(f"{_leaves_of(traced)}, then {_leaves_of(other)}", "")
+    return difference(traced.outputs, other.outputs)
+
+
+def _leaves_of(traced: Traced) -> str:
+    """What a graph gives, for a message."""
+    return describe(traced.structure.unflatten([value.spec for value in traced.outputs]))
 
 
 def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
@@ -545,11 +297,6 @@ def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
     return Traced(tuple(outputs), structure, tuple(sorted(active.counts.items())))
 
 
-def active_trace() -> Trace | None:
-    """The trace that is going on, if there is one."""
-    return _ACTIVE.get()
-
-
 def trace_inner(
     fn: Callable[..., Any],
     structure: Structure,
@@ -557,28 +304,46 @@ def trace_inner(
     param: Any,
     depth: int,
     counts: Sequence[tuple[str, int]],
+    compare: Callable[[Any, Any], Difference | None],
     who: str = "interleave",
 ) -> tuple[Any, bool]:
-    """Call a function of `interleave` or `flat_map` once with symbols.
+    """Call a function of `interleave` or `flat_map` with symbols.
+
+    Args:
+        fn: the user's function.
+        structure: of the outer element.
+        specs: of its leaves.
+        param: what stands for the outer element in the plan of the function.
+        depth: nesting depth in `flat_map` and `interleave`.
+        counts: random calls before this one.
+        compare: in what two results differ.
+        who: the method, for messages.
 
     Returns:
         What it returned, and whether it failed or needed a value: then it has to be called for each element.
+
+    Raises:
+        TraceError: it makes another dataset each time it is called.
     """
-    active = Trace(dict(counts), depth, param)
-    symbols = structure.unflatten([Symbol(Input(i, spec), False, active) for i, spec in enumerate(specs)])
-    token = _ACTIVE.set(active)
-    try:
-        result = call_with(fn, symbols)
-    except SpecError:
-        raise
-    except Exception as error:  # the function is called again for each element, and raises there with its place
-        mistake = None if active.refusals else mistake_of(error, who)
-        if mistake is not None:
-            raise mistake from error
+    call = _Caller(fn, structure, specs)
+
+    def attempt() -> _Attempt:
+        return call(Trace(dict(counts), depth, param))
+
+    first = attempt()
+    active, failure = first.active, first.failure
+    if failure is not None:
+        if isinstance(failure, (SpecError, PlanKeyError)):
+            raise failure
+        mistake = None if active.refusals else mistake_of(failure, who)
+        if mistake is not None:  # any other: the function is called again for each element, and raises there
+            raise mistake from failure
         return None, True
-    finally:
-        _ACTIVE.reset(token)
-    return (None, True) if active.refusals else (result, False)
+    if active.refusals or (active.shown and reaches(first.result, _is_text)):
+        return None, True
+    if call.twice:
+        _require_steady(first, attempt, lambda again: compare(first.result, again.result), who, fn)
+    return first.result, False
 
 
 def require_no_symbols(who: str, fn: Any) -> None:
@@ -590,30 +355,53 @@ def require_no_symbols(who: str, fn: Any) -> None:
     Raises:
         TraceError: it captured one.
     """
-    if _ACTIVE.get() is not None and _holds_symbol(fn, 0):
-        _refuse(f"the ordinary Python function of {who}, {name_of(fn)},")
+    if ACTIVE.get() is not None and reaches(fn, lambda part: isinstance(part, Symbol)):
+        refuse(f"the use, in the ordinary Python function of {who}, {name_of(fn)},")
 
 
-def _holds_symbol(value: Any, depth: int) -> bool:
-    if isinstance(value, Symbol):
-        return True
-    if depth > 8:
-        return False
-    parts: list[Any] = []
+def reaches(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Whether a test holds for a value, or for anything that it is made of: items, fields, captured values."""
+    waiting, seen = [value], set[int]()
+    while waiting and len(seen) < _MOST:
+        part = waiting.pop()
+        if test(part):
+            return True
+        if id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend(_parts(part))
+    return False
+
+
+_MOST = 100_000
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    if isinstance(value, (str, bytes, int, float, Symbol, type, types.ModuleType)):
+        return ()
     if isinstance(value, functools.partial):
-        parts = [value.func, *value.args, *value.keywords.values()]
-    elif isinstance(value, types.MethodType):
-        parts = [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
-    elif isinstance(value, types.FunctionType):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
+    if isinstance(value, types.FunctionType):
         cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
-        parts = [*(cell.cell_contents for cell in cells), *(value.__defaults__ or ())]
-    elif isinstance(value, (tuple, list)):
-        parts = list(value)
-    elif isinstance(value, dict):
-        parts = list(value.values())
-    elif callable(value) and not isinstance(value, type):
-        parts = list(getattr(value, "__dict__", {}).values())
-    return any(_holds_symbol(part, depth + 1) for part in parts)
+        return [*(cell.cell_contents for cell in cells), *(value.__defaults__ or ())]
+    if isinstance(value, (tuple, list)):
+        return value
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, np.ndarray):
+        return value.ravel().tolist() if value.dtype == object else ()
+    if isinstance(value, Value):
+        return [getattr(value, "value", None), getattr(value, "op", None), *value.inputs]
+    if is_dataclass(value):
+        return [getattr(value, f.name, None) for f in fields(value)]
+    held = getattr(value, "__dict__", {})
+    return list(held.values()) if callable(value) or isinstance(value, Compound) else ()
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is the text of a symbol, or has it in it."""
+    return (isinstance(value, str) and TEXT in value) or (isinstance(value, bytes) and TEXT.encode() in value)
 
 
 def call_with(fn: Callable[..., Any], element: Any) -> Any:

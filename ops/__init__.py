@@ -9,6 +9,9 @@ from __future__ import annotations
 if __name__ == "ops":
     raise ImportError("this folder is the package gpupipe.ops: write 'from gpupipe import ops'")
 
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 from gpupipe.op import Case, Op
 from gpupipe.ops.adjust_brightness import AdjustBrightness, adjust_brightness
 from gpupipe.ops.adjust_contrast import AdjustContrast, adjust_contrast
@@ -178,6 +181,31 @@ CATALOGUE: tuple[type[Op], ...] = (
     Transpose,
 )
 """Every op that a function of this package calls, and those that the optimizer makes of them."""
+
+for _module in [name for name, value in globals().items() if isinstance(value, ModuleType)]:
+    del globals()[_module]  # `gpupipe.ops.crop` would be a module, where its reader looks for a function
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Say what to write instead of a name that is not there."""
+        import difflib
+        import sys
+
+        near = difflib.get_close_matches(name, __all__, 1)
+        way = _INSTEAD.get(name, f"did you mean {near[0]}?" if near else "")
+        hidden = name.startswith("_") or not way
+        text = f"module 'gpupipe.ops' has no attribute {name!r}" + ("" if hidden else f"; {way}")
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])
+
+
+_INSTEAD = {
+    "crop": "use crop_to_bounding_box, center_crop or random_crop",
+    "crop_mirror_normalize": "write normalize(random_flip_left_right(random_crop(x, (h, w))), mean, std); "
+    "the optimizer makes one pass of them",
+    "flip": "use flip_left_right or flip_up_down",
+}
+"""Names of the optimizer's own ops, and what users write."""
 
 PARTS: tuple[type[Op], ...] = (Crop, DecodeCrop, Flip, Reverse, Turn)
 """Ops without cases of their own: what ops of the catalogue become, with the parameters that those have drawn."""

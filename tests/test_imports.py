@@ -16,9 +16,9 @@ PACKAGE = ROOT / "gpupipe"
 
 # A module may import what stands before it, and its own folder. gpupipe itself (the public names) counts as dataset.
 ORDER = (
-    "errors < integers < log < threads < structure < spec < ragged < options < random < extract < op < arithmetic"
-    " < graph < evaluate < candidate < eager < trace < ops < io < plan < transform < flow < optimize < load"
-    " < arguments < dataset < compat < compare < cli"
+    "brief < errors < integers < log < threads < structure < spec < ragged < options < random < extract < op"
+    " < arithmetic < graph < evaluate < candidate < eager < difference < symbol < trace < ops < io < plan < transform"
+    " < flow < optimize < load < arguments < dataset < compat < compare < cli"
 ).split(" < ")
 RANK = {name: rank for rank, name in enumerate(ORDER)} | {"__main__": ORDER.index("cli")}
 

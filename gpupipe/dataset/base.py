@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import arity, checked_function
+from ..brief import brief, cut
 from ..candidate import name_of
+from ..difference import Difference
 from ..errors import PlanError, PlanTypeError
+from ..plan.difference import plan_difference
 from ..plan.indexed import ENDLESS, Order, Select, blocker, why_not
 from ..plan.node import Node
 from ..plan.sources import Param
@@ -27,6 +30,15 @@ def new(plan: Node) -> Dataset:
     from .core import Dataset
 
     return Dataset(plan)
+
+
+def _differ(first: Any, second: Any) -> Difference | None:
+    """In what two results of a function differ that returns datasets; None where that is told otherwise."""
+    if not isinstance(first, Chain):
+        return None
+    if not isinstance(second, Chain):
+        return Difference(f"a Dataset, then {type(second).__name__}", "")
+    return plan_difference(first.plan, second.plan)
 
 
 class Chain(Compound):
@@ -114,7 +126,8 @@ class Chain(Compound):
         outer = active_trace()
         depth = 0 if outer is None else outer.depth + 1
         param = Param(element, depth, self.plan.counts)
-        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, self.plan.counts, who)
+        counts = self.plan.counts
+        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, counts, _differ, who)
         if isinstance(result, Chain):
             refuse_options(who, result.plan)
             result.refuse_epoch(who)
@@ -138,4 +151,4 @@ class Chain(Compound):
         return True
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.plan.describe()}, element_spec={self.plan.element.nested}>"
+        return f"<Dataset {cut(self.plan.describe(), 400)}, element_spec={brief(self.plan.element.nested, 1500)}>"

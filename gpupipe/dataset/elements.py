@@ -53,8 +53,9 @@ class Elements(Chain):
     ) -> Dataset:
         """Apply a function to every element; a top-level tuple is unpacked into arguments.
 
-        A function that calls gpupipe ops (or is a plain expression) is traced once and becomes part of the graph; any
-        other runs as ordinary Python for each element.
+        A function that calls gpupipe ops (or is a plain expression) is traced and becomes part of the graph; any other
+        runs as ordinary Python for each element. Tracing calls the function twice, with symbols, and both calls have to
+        make the same graph; `print` shows what a symbol stands for.
 
         Args:
             map_func: the function.
@@ -72,6 +73,8 @@ class Elements(Chain):
 
         Raises:
             PlanError: arguments that exclude each other, or a function that other processes cannot import.
+            TraceError: a traced function needs a value, or makes another graph the second time: it names the line,
+                and both constants.
         """
         calls = parallel_calls("map", num_parallel_calls)
         if workers not in ("thread", "process"):

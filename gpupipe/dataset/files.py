@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import file_name, integer, place_of_index
-from ..errors import PlanError, PlanTypeError, TraceError
+from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.compression import checked_compression
 from ..extract.patterns import is_url, stable_names
 from ..extract.storage import storage_of
@@ -187,6 +187,11 @@ def _listed(who: str, filenames: Any) -> Node:
     add(filenames)
     for path in paths:
         file_name(who, path)
+        if any(mark in path for mark in "*?") and not is_url(path) and not os.path.lexists(path):
+            raise PlanError(
+                f"{who} needs names of files, got the pattern {shown_name(path)!r}; "
+                f"Dataset.list_files(pattern).interleave({who}) reads what matches it"
+            )
         if is_url(path):
             storage_of(path)  # what is not installed is an error on the user's line
     return Files(tuple(paths), tuple(stable_names(paths)), who)

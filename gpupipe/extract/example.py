@@ -73,8 +73,11 @@ class ExampleParser:
             if not isinstance(name, str):
                 raise PlanTypeError(f"parse_single_example needs names of features that are strings, got {name!r}")
             if not isinstance(feature, Feature):
+                kind = type(feature)
+                owner = kind.__module__.partition(".")[0]
+                got = kind.__name__ if owner == "builtins" else f"{kind.__name__} of {owner}"
                 raise PlanTypeError(
-                    f"feature {name!r} needs a description such as FixedLenFeature, got {type(feature).__name__}"
+                    f"feature {name!r} needs a description such as gpupipe.io.FixedLenFeature, got {got}"
                 )
         self.features = dict(features)
         self._columns = {name.encode(): k for k, name in enumerate(features)}

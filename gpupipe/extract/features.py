@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpupipe.brief import fields_in_brief
 from gpupipe.errors import PlanError, PlanTypeError
 
 from ..integers import is_integer, plain
@@ -42,6 +43,8 @@ class FixedLenFeature:
     dtype: DType
     default_value: Any = None
 
+    __repr__ = fields_in_brief
+
     def __init__(self, shape: Sequence[int] | int, dtype: Any, default_value: Any = None) -> None:
         _set(self, "shape", _checked_shape("FixedLenFeature", shape))
         _set(self, "dtype", _checked_dtype("FixedLenFeature", dtype))
@@ -69,6 +72,8 @@ class VarLenFeature:
 
     dtype: DType
 
+    __repr__ = fields_in_brief
+
     def __init__(self, dtype: Any) -> None:
         _set(self, "dtype", _checked_dtype("VarLenFeature", dtype))
 
@@ -90,6 +95,8 @@ class FixedLenSequenceFeature:
     dtype: DType
     allow_missing: bool = False
     default_value: Any = None
+
+    __repr__ = fields_in_brief
 
     def __init__(
         self, shape: Sequence[int] | int, dtype: Any, allow_missing: bool = False, default_value: Any = None
@@ -122,6 +129,8 @@ class RaggedFeature:
     """
 
     dtype: DType
+
+    __repr__ = fields_in_brief
 
     def __init__(self, dtype: Any) -> None:
         _set(self, "dtype", _checked_dtype("RaggedFeature", dtype))

@@ -16,7 +16,7 @@ from ..plan.node import Element, Node
 from ..plan.steps import FlatMap, refuse_options
 from ..plan.windows import GroupByWindow
 from ..spec import LEAF, TensorSpec, as_leaf
-from ..trace import call_with
+from ..trace import call_with, called_before
 from .alike import unknown
 from .pending import Pending
 
@@ -43,8 +43,27 @@ class DynamicInner:
         self._lower = lower
         self._structure = element.structure or LEAF
         self._element: Element | None = None
+        self._called = False
 
     def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
+        with called_before(self._called):
+            pending, cardinality = self._made(at, outer)
+        self._called = True
+        if unknown(pending.element) or cardinality == 0:  # no elements: an empty list says float64 of nothing
+            return pending.flow.open(at, state)
+        if self._element is None:
+            self._element = pending.element
+        elif pending.element.structure != self._element.structure:
+            raise PlanTypeError(
+                f"{self._node.name} needs datasets of one structure, got {pending.element.structure} after "
+                f"{self._element.structure}, at {self._node.line}"
+            )
+        else:
+            self._one_dtype(pending.element.specs, self._element.specs)
+        return pending.flow.open(at, state)
+
+    def _made(self, at: Context, outer: FlowElement) -> tuple[Pending, int]:
+        """The dataset of an outer element, lowered, and its cardinality."""
         name = self._node.name
         argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
         try:
@@ -59,19 +78,7 @@ class DynamicInner:
             )
         refuse_options(name, plan)
         dataset.refuse_epoch(name)
-        pending = self._lower(self._node, plan, at)
-        if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
-            return pending.flow.open(at, state)
-        if self._element is None:
-            self._element = pending.element
-        elif pending.element.structure != self._element.structure:
-            raise PlanTypeError(
-                f"{name} needs datasets of one structure, got {pending.element.structure} after "
-                f"{self._element.structure}, at {self._node.line}"
-            )
-        else:
-            self._one_dtype(pending.element.specs, self._element.specs)
-        return pending.flow.open(at, state)
+        return self._lower(self._node, plan, at), plan.cardinality
 
     def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
         for a, b in zip(found, first, strict=True):

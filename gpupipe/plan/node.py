@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ..brief import cut, fields_in_brief
 from ..candidate import call_site
 from ..graph import digest_of
 from ..spec import LEAF, Structure, TensorSpec
@@ -30,6 +31,8 @@ class Element:
     structure: Structure | None = LEAF
     specs: tuple[TensorSpec, ...] = (TensorSpec(None, None),)
     batched: bool = False
+
+    __repr__ = fields_in_brief
 
     @property
     def known(self) -> bool:
@@ -66,6 +69,12 @@ class Node:
         counts: how many random calls of each op the chain has so far.
         fingerprint: equal for equal chains.
     """
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # `dataclass` leaves one that is there
+
+    def __repr__(self) -> str:
+        return cut(f"<{type(self).__name__} {self.describe()}, at {self.line}>")
 
     line: str = field(default_factory=call_site)
     element: Element = field(init=False)

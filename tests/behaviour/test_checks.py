@@ -426,7 +426,7 @@ def test_a_python_map_is_told_how_to_be_faster_and_repeatable() -> None:
     assert "calls ops.resize in the lambda and yet runs as ordinary Python" in behind
     assert "map(fn, traced=True) says why" in behind
     assert "draws from random.random in the lambda" in drawing and "map(fn, rng=True)" in drawing
-    with pytest.raises(gp.TraceError, match="a traced function needs NumPy"):
+    with pytest.raises(gp.TraceError, match="a traced function needs np.rot90"):
         _images().map(lambda x: ops.resize(np.rot90(x), (3, 3)), traced=True)
 
 

@@ -1,0 +1,53 @@
+"""difference: in what two plans differ that one function made, called twice."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ..difference import Difference, difference, same, shown
+from ..trace import Traced
+from .node import DERIVED, Node, walk
+
+__all__ = ["plan_difference"]
+
+
+def plan_difference(first: Node, second: Node) -> Difference | None:
+    """Compare two plans step by step; None if they give the same elements."""
+    if first.fingerprint == second.fingerprint:
+        return None
+    before, after = walk(first), walk(second)
+    for a, b in zip(before, after, strict=False):
+        found = _of_step(a, b)
+        if found is not None:
+            return found
+    if len(before) != len(after):
+        extra = (before if len(before) > len(after) else after)[min(len(before), len(after))]
+        return Difference(f"{extra.name} one time only", extra.line)
+    return None
+
+
+def _of_step(a: Node, b: Node) -> Difference | None:
+    if type(a) is not type(b) or len(a.sources) != len(b.sources):
+        return Difference(f"{a.name}, then {b.name}", a.line)
+    for f in fields(a):
+        if f.name in DERIVED or not f.compare:
+            continue
+        before, after = getattr(a, f.name), getattr(b, f.name)
+        found = _of_field(a, f.name, before, after)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_field(step: Node, name: str, before: Any, after: Any) -> Difference | None:
+    """In what one parameter of a step differs; its inputs are steps of their own."""
+    if isinstance(before, Traced) and isinstance(after, Traced):
+        return difference(before.outputs, after.outputs)
+    if isinstance(before, Node) and isinstance(after, Node):
+        return None if any(before is source for source in step.sources) else plan_difference(before, after)
+    if isinstance(before, tuple) and before and isinstance(before[0], Node):
+        return None
+    if same(before, after):
+        return None
+    return Difference(f"{step.name} with {name}={shown(before)}, then {shown(after)}", step.line)

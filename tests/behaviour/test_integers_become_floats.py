@@ -1,0 +1,148 @@
+"""Integers that become floats: one rule for what a traced function computes, whichever step or executor computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, Options, TensorSpec, ops
+
+IMAGES = np.random.RandomState(0).randint(0, 100, (4, 6, 5, 3))
+NARROW = ("bool", "uint8", "int8", "uint16", "int16")
+WIDE = ("int32", "uint32", "int64", "uint64")
+
+INT, DOUBLE, SINGLE = np.int64(255), np.float64(255), np.float32(255)
+
+TO_FLOATS: dict[str, Callable[[Any], Any]] = {
+    "x / 255": lambda x: x / 255,
+    "x / 255.0": lambda x: x / 255.0,
+    "1 / (x + 1.5)": lambda x: 1 / (x + 1.5),
+    "x * 0.5": lambda x: x * 0.5,
+    "0.5 - x": lambda x: 0.5 - x,
+    "x / numpy int": lambda x: x / INT,
+    "x / numpy float": lambda x: x / DOUBLE,
+    "x / float32": lambda x: x / SINGLE,
+    "x / x": lambda x: x / (x + 1.0),
+    "a chain": lambda x: (x / 127.5 - 1) * 2,
+}
+PLAIN: dict[str, Callable[[Any], Any]] = {
+    "x ** 0.5": lambda x: x**0.5,
+    "x % 0.75": lambda x: x % 0.75,
+    "x // 0.75": lambda x: x // 0.75,
+}
+BACKENDS: tuple[Any, ...] = ("numpy", "dali")
+
+
+def _same(chain: Dataset, dtype: str, expected: Any) -> None:
+    """Spec and value of an element, and of a batch on every executor, are of one dtype."""
+    assert chain.element_spec.dtype == np.dtype(dtype)
+    for backend in BACKENDS:
+        options = Options(device="cpu", backend=backend)
+        element = next(iter(chain.with_options(options)))
+        batch = next(iter(chain.batch(2).with_options(options)))
+        assert (element.dtype, batch.dtype) == (np.dtype(dtype), np.dtype(dtype))
+        np.testing.assert_allclose(np.asarray(element), np.asarray(expected), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("function", (TO_FLOATS | PLAIN).values(), ids=TO_FLOATS | PLAIN)
+@pytest.mark.parametrize("dtype", NARROW + WIDE)
+def test_an_integer_image_without_a_layout_becomes_float32(dtype: str, function: Callable[[Any], Any]) -> None:
+    if dtype == "bool" and function in PLAIN.values():
+        pytest.skip("NumPy has no such operators of booleans")
+    images = IMAGES.astype(dtype)
+
+    _same(Dataset.from_tensor_slices(images).map(function), "float32", function(images[0].astype(np.float64)))
+
+
+@pytest.mark.parametrize("function", TO_FLOATS.values(), ids=TO_FLOATS)
+def test_so_it_does_behind_an_op_and_behind_batch(function: Callable[[Any], Any]) -> None:
+    images = IMAGES.astype(np.uint8)
+    source = Dataset.from_tensor_slices(images)
+    expected = function(images[:2].astype(np.float64))
+    numpy = Options(backend="numpy")
+
+    for chain in (
+        source.map(lambda x: function(ops.flip_left_right(ops.flip_left_right(x)))).batch(2),
+        source.batch(2).map(function),
+        source.map(ops.flip_left_right).map(ops.flip_left_right).map(function).batch(2),
+    ):
+        got = next(iter(chain.with_options(numpy)))
+        assert chain.element_spec.dtype == got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("values", [np.arange(4), np.arange(8).reshape(4, 2), np.arange(24).reshape(4, 3, 2)])
+@pytest.mark.parametrize("dtype", NARROW + WIDE)
+def test_other_integers_become_what_tensorflow_makes_of_them(dtype: str, values: Any) -> None:
+    tf = pytest.importorskip("tensorflow")
+    values = values.astype(dtype)
+    wanted = "float32" if dtype in NARROW else "float64"
+    chain = Dataset.from_tensor_slices(values).map(lambda x: x / 4)
+
+    if dtype not in ("bool", "uint32", "uint64"):  # TensorFlow divides none of these
+        assert tf.data.Dataset.from_tensor_slices(values).map(lambda x: x / 4).element_spec.dtype.name == wanted
+    _same(chain, wanted, values[0] / 4)
+
+
+def test_arrays_count_as_numbers() -> None:
+    mean = np.array([1.0, 2.0, 3.0])
+    for dtype in ("uint8", "int64"):
+        images = IMAGES.astype(dtype)
+        source = Dataset.from_tensor_slices(images)
+
+        _same(source.map(lambda x: (x - mean) / 2), "float32", (images[0] - mean) / 2)
+        _same(source.map(lambda x: mean * x), "float32", images[0] * mean)
+
+
+def test_floats_that_are_given_stay_what_they_are() -> None:
+    pairs = Dataset.from_tensor_slices((IMAGES.astype(np.uint8), np.full(4, 0.5)))
+
+    assert pairs.map(lambda x, y: x * y).element_spec.dtype == np.float64
+    assert Dataset.from_tensor_slices(IMAGES.astype(np.float64)).map(lambda x: x / 2).element_spec.dtype == np.float64
+    assert Dataset.from_tensor_slices(IMAGES.astype(np.float32)).map(lambda x: x / 2).element_spec.dtype == np.float32
+
+
+def test_integers_that_stay_integers_are_numpys() -> None:
+    source = Dataset.from_tensor_slices(IMAGES.astype(np.uint8))
+
+    for function in (lambda x: x + 1, lambda x: x // 2, lambda x: x % 3, lambda x: x**2, lambda x: -x):
+        assert next(iter(source.map(function))).dtype == np.uint8
+
+
+@pytest.mark.parametrize("divisor", [255, 255.0, np.float64(255)])
+def test_a_row_of_a_label_is_a_label(divisor: Any) -> None:
+    labels = Dataset.from_tensor_slices(np.arange(4))
+
+    assert labels.map(lambda x: x / divisor).element_spec.dtype == np.float64
+    assert next(iter(labels.map(lambda x: x / divisor))).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + 1,
+        lambda x: 2 * x,
+        lambda x: x / 2,
+        lambda x: x * 0.5,
+        lambda x: x // 2,
+        lambda x: -x,
+        lambda x: x > 9,
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int8"])
+def test_what_is_no_image_behind_dali_nodes_is_of_the_same_dtype(dtype: str, function: Callable[[Any], Any]) -> None:
+    fn = pytest.importorskip("nvidia.dali").fn
+    images = IMAGES.astype(dtype)
+    spec = TensorSpec((90,), dtype)
+
+    def flat(x: Any) -> Any:
+        return ops.dali_function(lambda node: fn.reshape(node, shape=[90]), ops.flip_up_down(x), spec=spec)
+
+    chain = Dataset.from_tensor_slices(images).map(lambda x: function(flat(x))).batch(2)
+    got = next(iter(chain.with_options(Options(device="cpu", backend="dali"))))
+
+    assert got.dtype == chain.element_spec.dtype
+    np.testing.assert_allclose(got, function(images[:2, ::-1].reshape(2, 90)))

@@ -1,0 +1,294 @@
+"""Whatever is raised while a user's function is traced says on which line of the user's own."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, PlanError, TensorSpec, TraceError, ops
+from gpupipe.errors import PlanKeyError, PlanTypeError, SpecError
+
+OPS: Any = ops
+X = Dataset.from_tensor_slices(np.zeros((2, 9, 8, 3), np.uint8))
+PAIR = Dataset.from_tensor_slices({"image": np.zeros((2, 9, 8, 3), np.uint8), "mask": np.zeros((2, 9, 8, 1), np.uint8)})
+RECORDS = Dataset.from_tensor_slices([b""])
+FEATURES: Any = {
+    "image/encoded": gp.io.FixedLenFeature((), bytes),
+    "image/class/label": gp.io.FixedLenFeature((), "int64"),
+}
+
+
+SETTINGS: dict[str, Any] = {}
+
+
+class Config:
+    """A user's own object."""
+
+
+def real(x: Any) -> Any:
+    return ops.cast(x, "float32")
+
+
+def _none(x: Any) -> None:
+    return None
+
+
+def _raises(error: Exception) -> Any:
+    raise error
+
+
+SLIPS: dict[str, tuple[Dataset, Callable[[Any], Any], type[Exception], str]] = {
+    "a feature": (
+        RECORDS,
+        lambda r: ops.decode_jpeg(gp.io.parse_single_example(r, FEATURES)["image/encode"]),
+        PlanKeyError,
+        "parse_single_example has no 'image/encode', at .*; did you mean 'image/encoded'",
+    ),
+    "a key": (PAIR, lambda d: ops.flip_left_right(d["imge"]), KeyError, "the element has no 'imge', .* mean 'image'"),
+    "a key like no other": (PAIR, lambda d: real(d["zz"]), KeyError, "has no 'zz', .*; there are 'image', 'mask'"),
+    "a key in an expression": (PAIR, lambda d: d["imge"], KeyError, "the element has no 'imge'"),
+    "np.stack": (X, lambda x: np.stack([real(x), x]), TraceError, r"needs np\.stack of a value .*py_function"),
+    "np.rot90": (X, lambda x: np.rot90(real(x)), TraceError, r"needs np\.rot90 of a value .*py_function"),
+    "np.minimum": (X, lambda x: np.minimum(real(x), 1), TraceError, r"needs np\.minimum of a value .*py_function"),
+    "np.clip": (X, lambda x: np.clip(real(x), 0, 1), TraceError, r"needs np\.clip of a value .*py_function"),
+    "np.add with out": (X, lambda x: np.add(real(x), 1, out=np.zeros(3)), TraceError, r"needs np\.add of a value"),
+    "np.asarray": (X, lambda x: np.asarray(real(x)), TraceError, "needs NumPy of a value"),
+    "an assignment": (X, lambda x: real(x).__setitem__(0, 1), TraceError, "needs assignment to a part of a value"),
+    "an operator": (X, lambda x: real(x) @ x, TraceError, "unsupported operand .*; .*py_function"),
+    "a key of a dict of one's own": (
+        X,
+        lambda x: (real(x), SETTINGS["lr"]),
+        TraceError,
+        r"KeyError\('lr'\), at .*; use ops",
+    ),
+    "an attribute of one's own": (X, lambda x: (real(x), Config().lr), TraceError, "no attribute 'lr'.*, at"),  # type: ignore[attr-defined]
+    "an error of one's own": (X, lambda x: (real(x), _raises(OSError("no lr"))), TraceError, r"OSError\('no lr'\), at"),
+    "a truth value": (X, lambda x: x if real(x) else real(x), TraceError, "needs a truth value"),
+    "an attribute": (X, lambda x: real(x).shape, TraceError, r"needs the attribute \.shape"),
+    "a dict for a tuple": (
+        PAIR,
+        lambda d: OPS.random_flip_left_right(d),
+        PlanTypeError,
+        r"needs images, got a dict; give a tuple of images: random_flip_left_right\(\(x\['image'\], x\['mask'\]\)\)",
+    ),
+    "a list for a tuple": (
+        PAIR,
+        lambda d: OPS.random_crop([d["image"], d["mask"]], (2, 2)),
+        PlanTypeError,
+        r"needs images, got a list; give a tuple",
+    ),
+    "a dict for a value": (
+        PAIR,
+        lambda d: OPS.cast(d, "float32"),
+        PlanTypeError,
+        r"got a dict; give it x\['image'\]",
+    ),
+    "a size": (X, lambda x: ops.resize(x, (0, -3)), SpecError, "resize needs height from 1"),
+    "a type": (X, lambda x: OPS.resize(x, "big"), PlanTypeError, "resize needs size as two numbers, got 'big'"),
+    "a dtype": (X, lambda x: ops.cast(x, "nothing"), PlanTypeError, "got 'nothing'"),
+    "a parameter": (X, lambda x: OPS.adjust_gamma(x, "a"), PlanTypeError, "adjust_gamma needs a number for gamma"),
+    "a layout": (X, lambda x: ops.flip_left_right(ops.transpose(x)), SpecError, "flip_left_right needs an image"),
+    "a spec": (X, lambda x: ops.py_function(len, (x,), TensorSpec(None, None)), SpecError, "with dtype and rank"),
+    "a spec below": (X, lambda x: (real(x), TensorSpec((-1,), "int64")), PlanError, "needs dimensions >= 0"),
+    "a name": (X, lambda x: OPS.crop_mirror_normalize(x), PlanError, r"at \S+:\d+; write normalize\(random_flip_left"),
+    "a large constant": (X, lambda x: real(x) + np.zeros((60000, 1, 1, 3)), PlanError, "at most 1048576 bytes"),
+    "what is returned": (X, lambda x: (real(x), Config()), PlanTypeError, "a leaf needs"),
+    "a set": (X, lambda x: {"a": real(x), "b": {1}}, PlanError, "ordered structure"),
+    "nothing": (X, lambda x: _none(real(x)), PlanTypeError, "returns an element, got None from the lambda"),
+    "a batch op": (X, lambda x: ops.mixup(x, 1, num_classes=3)[0], SpecError, "all rows of a batch at once"),
+}
+
+
+@pytest.mark.parametrize(("source", "function", "kind", "text"), SLIPS.values(), ids=SLIPS)
+def test_a_slip_in_a_traced_function_names_the_line(
+    source: Dataset, function: Callable[[Any], Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        source.map(function)
+
+    said = str(caught.value)
+    assert isinstance(caught.value, PlanError)
+    assert said.count("test_lines_of_mistakes.py:") == 1
+    assert "site-packages" not in said
+    line = int(said.partition("test_lines_of_mistakes.py:")[2].split(";")[0].split(",")[0].split()[0])
+    assert line > 30  # a row of the table, or the function that it calls
+
+
+INNER: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "a key": (lambda d: Dataset.from_tensors(d["imge"]), KeyError, "the element has no 'imge', .* mean 'image'"),
+    "an op": (lambda d: Dataset.range(3).map(lambda y: ops.resize(real(y), (0, 0))), SpecError, "height from 1"),
+}
+
+
+@pytest.mark.parametrize(("function", "kind", "text"), INNER.values(), ids=INNER)
+def test_so_it_is_in_a_function_that_returns_datasets(
+    function: Callable[[Any], Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        PAIR.flat_map(function)
+
+    assert str(caught.value).count("test_lines_of_mistakes.py:") == 1
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Any:
+    """A module of an installed package, with functions of data in it."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    file = folder / "some_library.py"
+    file.write_text(
+        "from gpupipe import ops\n"
+        "def bright(x):\n"
+        "    return ops.adjust_gamma(x, 'a')\n"
+        "def wrong(x):\n"
+        "    return ops.cast(x, 'float32').shape\n"
+    )
+    spec = importlib.util.spec_from_file_location("some_library", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["some_library"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["some_library"]
+
+
+@pytest.mark.parametrize("name", ["bright", "wrong"])
+def test_a_library_that_the_function_calls_is_not_the_place(library: ModuleType, name: str) -> None:
+    called = getattr(library, name)
+
+    with pytest.raises(PlanError) as caught:
+        X.map(lambda x: called(x))
+
+    assert "test_lines_of_mistakes.py:" in str(caught.value)
+    assert "site-packages" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "line"), [("bright", 3), ("wrong", 5)])
+def test_a_function_of_a_library_that_is_traced_itself_is(library: ModuleType, name: str, line: int) -> None:
+    with pytest.raises(PlanError, match=rf"some_library\.py:{line}"):
+        X.map(getattr(library, name))
+
+
+def test_a_key_that_may_be_missing_can_be_asked_for() -> None:
+    def careful(d: Any) -> Any:
+        try:
+            return real(d["imge"])
+        except KeyError:
+            return real(d.get("imge", d["image"]))
+
+    assert "[traced]" in PAIR.map(careful).plan.describe()
+
+
+def test_dicts_of_traced_values_are_dicts() -> None:
+    kinds = []
+
+    def function(d: Any) -> Any:
+        kinds.append(type(d))
+        kinds.append(type(gp.io.parse_single_example(d["record"], FEATURES)))
+        return {**d, "image": real(d["image"])}
+
+    leaves = {"image": np.zeros((2, 9, 8, 3)), "mask": np.zeros(2), "record": [b"", b""]}
+    chain = Dataset.from_tensor_slices(leaves).map(function).map(lambda d: d)
+
+    assert set(kinds) == {dict}  # libraries that walk through structures know no other
+    assert list(chain.element_spec) == ["image", "mask", "record"]
+    assert type(chain.element_spec) is dict
+    assert type(next(iter(chain))) is dict
+
+
+def test_numpys_operators_are_pythons() -> None:
+    def function(x: Any) -> Any:
+        y = np.float32(2) * real(x) + np.array([1, 2, 3], np.float32)
+        return np.subtract(np.multiply(y, 0.5), np.abs(np.negative(x / np.float64(4))))
+
+    chain = X.map(function)
+
+    assert "[traced]" in chain.plan.describe()
+    np.testing.assert_allclose(next(iter(chain))[0, 0], [0.5, 1, 1.5])
+
+
+def test_the_fall_back_to_python_says_the_line_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        X.map(lambda x: (ops.flip_left_right, SETTINGS["lr"]))
+
+    assert "KeyError('lr'), at " in caplog.text
+    assert "test_lines_of_mistakes.py:" in caplog.text
+
+
+# ---- what is said elsewhere
+
+
+def test_what_changes_an_element_in_place_is_told_to_copy_it() -> None:
+    def minus(x: Any) -> Any:
+        x -= 1
+        return x
+
+    spec = TensorSpec((9, 8, 3), "uint8")
+    for chain in (X.map(minus, traced=False), X.map(lambda x: ops.py_function(minus, (x,), spec)).batch(2)):
+        with pytest.raises(gp.DataError, match=r"raised ValueError: .*read-only; .* copy it first, x = x\.copy\(\)"):
+            next(iter(chain))
+
+
+@pytest.mark.parametrize("kind", [gp.TFRecordDataset, gp.TextLineDataset])
+def test_a_pattern_is_no_file(kind: type[Dataset], tmp_path: Path) -> None:
+    made: Any = kind
+    (tmp_path / "odd*").write_bytes(b"")
+
+    with pytest.raises(PlanError, match=r"needs names of files, got the pattern .*train-\*'; Dataset.list_files"):
+        made(str(tmp_path / "train-*"))
+    assert list(made(str(tmp_path / "odd*"))) == []
+
+
+def test_a_feature_of_another_library_is_named() -> None:
+    tf = pytest.importorskip("tensorflow")
+    made: Any = tf.io.FixedLenFeature((), "int64")
+
+    with pytest.raises(PlanTypeError, match=r"such as gpupipe\.io\.FixedLenFeature, got FixedLenFeature of tensorflow"):
+        gp.io.parse_single_example(b"", {"a": made})
+
+
+@pytest.mark.parametrize("data", [b"garbage", b"\xff\xd8\xff"])
+def test_an_eager_decoder_is_named_in_its_errors(data: bytes) -> None:
+    for decoder in (ops.decode_jpeg, ops.decode_image):
+        with pytest.raises(gp.DataError, match=f"^{decoder.__name__}: "):
+            decoder(data)
+
+
+def test_the_ops_are_functions_and_classes_only() -> None:
+    assert [name for name, value in vars(ops).items() if isinstance(value, ModuleType)] == []
+    assert not hasattr(ops, "crop")
+    for name, text in (
+        ("crop_mirror_normalize", r"write normalize\(random_flip_left_right\(random_crop"),
+        ("flip", "use flip_left_right or flip_up_down"),
+        ("nomralize", "did you mean normalize"),
+    ):
+        with pytest.raises(AttributeError, match=text):
+            getattr(ops, name)
+
+
+def _tiff(channels: int) -> bytes:
+    """An uncompressed TIFF of 4 x 4 pixels."""
+    pixels = bytes(16 * channels)
+    depths = struct.pack(f"<{channels}H", *[8] * channels)
+    tags = [
+        (256, 3, 1, 4), (257, 3, 1, 4), (258, 3, channels, 8 + len(pixels)), (259, 3, 1, 1), (262, 3, 1, 1),
+        (273, 4, 1, 8), (277, 3, 1, channels), (278, 3, 1, 4), (279, 4, 1, len(pixels)),
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    begin = 8 + len(pixels) + len(depths)
+    return b"II*\0" + struct.pack("<I", begin) + pixels + depths + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+def test_a_tiff_of_many_channels_is_not_called_damaged() -> None:
+    with pytest.raises(gp.DataError, match=r"^decode_image: a TIFF in grayscale, .* got 6 channels .*ops\.py_function"):
+        ops.decode_image(_tiff(6))
