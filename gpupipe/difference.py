@@ -40,10 +40,12 @@ class Difference:
     Attributes:
         text: what was got the first time, and the second.
         line: ``file:line`` of it; "" where nothing of the user's says it.
+        told: whether it is only told, not refused.
     """
 
     text: str
     line: str
+    told: bool = False
 
 
 def difference(first: Sequence[Value], second: Sequence[Value]) -> Difference | None:

@@ -246,10 +246,11 @@ def _require_steady(
             way = f"call Python in ops.py_function(fn, args, spec=...), or {who}(fn, traced=False)"
             if who in ("flat_map", "interleave"):
                 way = "or make it of the element; a function that needs a value of it, int(x), is called for each"
-            raise TraceError(
-                f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first would hold for every element: "
-                f"use a random op, {way}"
-            ) from failure
+            text = f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first"
+            if not found.told:
+                raise TraceError(f"{text} would hold for every element: use a random op, {way}") from failure
+            logger.warning("%s holds for every element", text)
+            return
         if not (first.moved and again.moved):
             return
 

@@ -34,7 +34,7 @@ def new(plan: Node) -> Dataset:
 
 def _differ(first: Any, second: Any) -> Difference | None:
     """In what two results of a function differ that returns datasets; None where that is told otherwise."""
-    if not isinstance(first, Chain):
+    if not isinstance(first, Chain) or first.plan.element.structure is None:  # the latter is made for each element
         return None
     if not isinstance(second, Chain):
         return Difference(f"a Dataset, then {type(second).__name__}", "")

@@ -8,23 +8,30 @@ from typing import Any
 from ..difference import Difference, difference, same, shown
 from ..trace import Traced
 from .node import DERIVED, Node, walk
+from .sources import FromGenerator
 
 __all__ = ["plan_difference"]
 
 
 def plan_difference(first: Node, second: Node) -> Difference | None:
-    """Compare two plans step by step; None if they give the same elements."""
+    """Compare two plans step by step; None if they give the same elements.
+
+    What a generator is called with is no constant of a graph, and tf.data's own guide numbers generators with a counter
+    there: such a difference is only told, and only where there is no other.
+    """
     if first.fingerprint == second.fingerprint:
         return None
     before, after = walk(first), walk(second)
+    told = None
     for a, b in zip(before, after, strict=False):
         found = _of_step(a, b)
-        if found is not None:
+        if found is not None and not found.told:
             return found
+        told = told or found
     if len(before) != len(after):
         extra = (before if len(before) > len(after) else after)[min(len(before), len(after))]
         return Difference(f"{extra.name} one time only", extra.line)
-    return None
+    return told
 
 
 def _of_step(a: Node, b: Node) -> Difference | None:
@@ -50,4 +57,5 @@ def _of_field(step: Node, name: str, before: Any, after: Any) -> Difference | No
         return None
     if same(before, after):
         return None
-    return Difference(f"{step.name} with {name}={shown(before)}, then {shown(after)}", step.line)
+    told = isinstance(step, FromGenerator) and name == "args"
+    return Difference(f"{step.name} with {name}={shown(before)}, then {shown(after)}", step.line, told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import random
 import secrets
@@ -273,3 +274,33 @@ def test_what_a_function_makes_for_each_element_is_traced_twice_for_the_first_on
 
     assert len(run(chain)) == 15
     assert len(calls) == 6
+
+
+def test_what_a_generator_is_called_with_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    count = itertools.count()
+
+    with caplog.at_level(logging.WARNING, logger="gpupipe"):
+        chain = R.interleave(lambda x: _numbered(next(count), TensorSpec((), "int64")))
+
+    assert "from_generator with args=(0,), then (1,), at " in caplog.text
+    assert "the first holds for every element" in caplog.text
+    assert run(chain) == [0, 0, 0]
+
+
+def _numbered(number: int, spec: Any) -> Dataset:
+    return Dataset.from_generator(lambda n: iter([n]), args=(number,), output_signature=spec)
+
+
+def test_a_function_that_is_called_for_each_element_may_count() -> None:
+    count = itertools.count()
+
+    chain = R.interleave(lambda x: _numbered(next(count), None))  # only an element tells its type
+
+    assert run(chain) == [2, 3, 4]
+
+
+def test_what_differs_beside_it_is_refused() -> None:
+    count = itertools.count()
+
+    with pytest.raises(TraceError, match=r"shuffle with seed=1, then 3"):
+        R.flat_map(lambda x: _numbered(next(count), TensorSpec((), "int64")).shuffle(9, seed=next(count)))
