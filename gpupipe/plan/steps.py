@@ -338,17 +338,25 @@ class Skip(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard(Step):
-    """Every `shards`-th element, beginning with number `index`."""
+    """Every `shards`-th element, beginning with number `index`.
+
+    Attributes:
+        even: gives every shard equally many elements: "drop" leaves out a last round that is not whole, "wrap" fills it
+            up with the first elements; None is uneven.
+    """
 
     shards: int
     index: int
+    even: str | None = None
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
-        return n if n < 0 else len(range(self.index, n, self.shards))
+        if n < 0 or self.even is None:
+            return n if n < 0 else len(range(self.index, n, self.shards))
+        return -(-n // self.shards) if self.even == "wrap" else n // self.shards
 
     def describe(self) -> str:
-        return f"shard({self.shards}, {self.index})"
+        return f"shard({self.shards}, {self.index}{'' if self.even is None else f', even={self.even!r}'})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
