@@ -142,7 +142,7 @@ _STEPS: dict[str, tuple[tuple[str, ...], int, str | None, list[Drawn]]] = {
     "skip": (_KINDS, 1, None, [_FEW]),
     "repeat": (_KINDS, 1, None, [_to(0, 3)]),
     "endless": (_KINDS, 1, None, [_to(1, 30)]),
-    "shard": (_KINDS, 1, None, [_to(1, 3), _to(0, 2), _one(None, "drop", "wrap")]),
+    "shard": (_KINDS, 1, None, [_to(1, 3), _to(0, 2)]),
     "prefetch": (_KINDS, 1, None, [_to(-1, 3)]),
     "shuffle": (_KINDS, 2, None, [_to(1, 12), _SEED, _FLAG]),
     "shuffle all": (_KINDS, 3, None, [_SEED, _FLAG]),
@@ -469,8 +469,8 @@ def _append(ds: Dataset, step: Step, path: Path) -> Dataset:
             return getattr(ds, step[0])(*args)  # type: ignore[no-any-return]
         case ("endless", n):
             return ds.repeat().take(n)
-        case ("shard", n, index, even):
-            return ds.shard(n, index % n, even=even)
+        case ("shard", n, index):
+            return ds.shard(n, index % n, even=(None, "drop", "wrap")[(n + index) % 3])
         case ("shuffle all", seed, anew):
             return ds.shuffle(gp.ALL, seed, anew)
         case ("slice", start, stop, stride):
