@@ -22,6 +22,7 @@ from ..arguments import (
 )
 from ..candidate import decide, name_of
 from ..errors import PlanError, PlanTypeError
+from ..flow.kept import Kept
 from ..options import AUTOTUNE
 from ..plan.indexed import Part
 from ..plan.joins import Concatenate
@@ -68,7 +69,10 @@ class Elements(Chain):
             workers: ``"thread"``, or ``"process"`` for a Python function that holds the GIL: it runs in
                 `num_parallel_calls` spawned processes (`Options.threads` unless set), is never traced, must be defined
                 at the top of a module, and its script needs ``if __name__ == "__main__":``. Elements travel through
-                shared memory. The processes end with the iterator.
+                shared memory. The processes start with the first iterator and wait for the next one: they end with this
+                dataset and those made of it, or with each iterator under ``Options(persistent_workers=False)``. Two
+                iterators at a time have processes of their own. What a function keeps in global variables of its
+                process stays there from one epoch to the next.
 
         Raises:
             PlanError: arguments that exclude each other, or a function that other processes cannot import.
@@ -97,7 +101,8 @@ class Elements(Chain):
         if graph is None:
             require_no_symbols("map", map_func)
         result = None if spec is None else signature("map", spec)
-        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers))
+        kept = Kept() if workers == "process" else None
+        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""

@@ -240,8 +240,6 @@ def _even(flow: EvenFlow | EvenPlacesFlow, at: Context) -> Access:
     return Chosen(source, size, lambda places: (flow.index + places * flow.shards) % n)
 
 
-
-
 def _below(flow: Flow) -> Flow:
     """What steps that only choose are put on."""
     while isinstance(flow, TakeFlow | StridedFlow | PrimedFlow):

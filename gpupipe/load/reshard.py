@@ -121,7 +121,9 @@ def other_step(plan: Node, state: dict[str, Any]) -> str | None:
                         f"shard {found.node.index} of {found.node.shards} behind one of {shards}: {what}; leave the "
                         f"take out and write shard({found.node.shards}, {found.node.index}, even='drop')"
                     )
-                return f"load_state_dict needs a state of this chain, in other shards of it at most, got one whose {what}"
+                return (
+                    f"load_state_dict needs a state of this chain, in other shards of it at most, got one whose {what}"
+                )
     return None
 
 

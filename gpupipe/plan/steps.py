@@ -57,6 +57,7 @@ class Map(Step):
         deterministic: whether results keep the order of their inputs.
         rng: whether a Python function is handed a generator.
         workers: what runs a Python function in parallel, "thread" or "process".
+        kept: where processes wait between two iterators; shared by every rewritten form of this node.
     """
 
     fn: Callable[..., Any]
@@ -67,6 +68,7 @@ class Map(Step):
     deterministic: bool | None = None
     rng: bool = False
     workers: str = "thread"
+    kept: Any = field(default=None, compare=False)
 
     def _element(self) -> Element:
         if self.traced is None:

@@ -65,9 +65,7 @@ _PICTURES = [
 _FAILING_BATCHES = [st.tuples(st.just("batch fails"), st.integers(0, 2))]
 _EVEN = [
     st.integers(1, 3).flatmap(
-        lambda n: st.tuples(
-            st.just("even shard"), st.just(n), st.integers(0, n - 1), st.sampled_from(["drop", "wrap"])
-        )
+        lambda n: st.tuples(st.just("even shard"), st.just(n), st.integers(0, n - 1), st.sampled_from(["drop", "wrap"]))
     )
 ]
 

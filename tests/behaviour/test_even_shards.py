@@ -206,7 +206,7 @@ def test_ranks_that_read_one_damaged_file_make_equally_many_batches(tmp_path: Pa
     for even in ("drop", "wrap"):
         counts = []
         for index in range(3):
-            ds = gp.TFRecordDataset(str(path)).shard(3, index, even=even)  # type: ignore[arg-type]
+            ds = gp.TFRecordDataset(str(path)).shard(3, index, even=even)
             replaced = ds.batch(2).with_options(gp.Options(on_error="replace"))
             counts.append([len(batch) for batch in replaced])
         assert counts[0] == counts[1] == counts[2]
