@@ -22,7 +22,6 @@ from ..arguments import (
 )
 from ..candidate import decide, name_of
 from ..errors import PlanError, PlanTypeError
-from ..flow.kept import Kept
 from ..options import AUTOTUNE
 from ..plan.indexed import Part
 from ..plan.joins import Concatenate
@@ -101,7 +100,11 @@ class Elements(Chain):
         if graph is None:
             require_no_symbols("map", map_func)
         result = None if spec is None else signature("map", spec)
-        kept = Kept() if workers == "process" else None
+        kept = None
+        if workers == "process":
+            from ..flow.kept import Kept
+
+            kept = Kept()
         return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:

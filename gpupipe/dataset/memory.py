@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from ..flow.kept import HOMES
-
 __all__ = ["release_memory"]
 
 
@@ -15,8 +13,11 @@ def release_memory() -> None:
     An iterator that has ended leaves its pipeline for the next one of the same chain: one is kept for each graph, batch
     size and device, 8 in all. It leaves its worker processes, too (see `map`). Iterators that run are not touched.
     """
-    for home in list(HOMES):
-        home.empty()
+    if "gpupipe.flow.kept" in sys.modules:
+        from ..flow.kept import HOMES
+
+        for home in list(HOMES):
+            home.empty()
     if "gpupipe.transform.dali" in sys.modules:
         from ..transform.dali import release_memory as release
 

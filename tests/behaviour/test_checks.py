@@ -48,6 +48,12 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     "cache, then shuffle": (lambda: Dataset.range(9).cache().shuffle(9), []),
     "random, then cache": (lambda: _images().map(_flipped).cache().prefetch(1), ["random_before_cache"]),
     "cache, then random": (lambda: _images().cache().map(_flipped).prefetch(1), []),
+    "shards of other numbers of batches": (lambda: Dataset.range(255).shard(2, 1).batch(128, True), ["uneven_shards"]),
+    "shards of other sizes, as many batches": (lambda: Dataset.range(255).shard(2, 1).batch(128), []),
+    "even shards": (lambda: Dataset.range(255).shard(2, 1, even="drop").batch(128, True), []),
+    "shards that do not end": (lambda: Dataset.range(255).repeat().shard(2, 1).batch(128, True).take(5), []),
+    "shards that are not counted": (lambda: Dataset.range(9).filter(lambda x: x > 2).shard(2, 1).batch(3), []),
+    "shards that are no batches": (lambda: Dataset.range(9).shard(2, 1).map(lambda x: x + 1), []),
     "shuffle, then take": (lambda: Dataset.range(9).shuffle(9).take(3), ["split_of_a_shuffle"]),
     "shuffle, map, then skip": (
         lambda: Dataset.range(9).shuffle(9).map(lambda x: x + 1).skip(3),
