@@ -141,7 +141,7 @@ class _Mapped:
         self._work.tasks.clear()
         self._more = False
         if workers is not None:
-            workers.give_back()
+            workers.end()
 
     def close(self) -> None:
         """End the pass."""

@@ -70,10 +70,11 @@ _STALE = Task(((), Stream(0, ""), 0), 0, abandoned=True)
 
 
 class Lease:
-    """Workers as one pass has them: until it gives them back, at the latest until its run ends.
+    """Workers as one pass has them: until it ends that, at the latest until its run ends.
 
     Attributes:
-        over: the run has ended.
+        over: it has ended.
+        forget: takes back that the end of the run ends it.
     """
 
     __slots__ = ("_workers", "forget", "over")
@@ -95,12 +96,8 @@ class Lease:
         """
         return self._workers.wait(self)
 
-    def give_back(self) -> None:
-        """Leave the workers to the next pass; what they still compute is forgotten."""
-        self._workers.give_back(self)
-
     def end(self, wait: bool = True) -> None:
-        """The run is over: whoever waits lets go.
+        """Leave the workers to the next pass; what they still compute is forgotten, and whoever waits lets go.
 
         Args:
             wait: whether workers that cannot be kept may end by themselves.
@@ -160,7 +157,7 @@ class Workers:
     # ---- whose they are
 
     def _lend(self, run: Run) -> Lease:
-        """Let a pass have them. What is dead is replaced, and all get the run's settings."""
+        """Let a pass have them, under the settings of its run."""
         lease = Lease(self)
         try:
             with self._lock:
@@ -168,23 +165,23 @@ class Workers:
                 if self._kept:
                     lease.forget = run.on_close(lease.end)
                 run.holds(self, f"{self._job.who}(workers='process')")
-                while self._bell.poll():  # of a run that ended when nobody waited
-                    self._bell.recv_bytes()
-                changed = run.settings != self._job.settings
-                self._job = replace(self._job, settings=run.settings)
-                for worker in list(self._workers):
-                    if not worker.process.is_alive():
-                        self._bury(worker)
-                    elif changed:
-                        with suppress(OSError):
-                            worker.pipe.send_bytes(MESSAGE.pack(SETTINGS, 0, 0, 0, 0, 0) + pickle.dumps(run.settings))
+                if run.settings != self._job.settings:
+                    self._job = replace(self._job, settings=run.settings)
+                    message = MESSAGE.pack(SETTINGS, 0, 0, 0, 0, 0) + pickle.dumps(run.settings)
+                    for worker in self._workers:
+                        with suppress(OSError):  # it has died: another one will take its place
+                            worker.pipe.send_bytes(message)
         except BaseException:
             self.close()
             raise
         return lease
 
-    def give_back(self, lease: Lease) -> None:
-        """Keep the workers for the next pass, if there can be one."""
+    def end(self, lease: Lease, wait: bool) -> None:
+        """Keep the workers for the next pass. The garbage collector may say so in the middle of anything."""
+        if self._lease is not lease:
+            return
+        with suppress(OSError):  # closed before
+            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
         with self._lock:
             if self._lease is not lease:
                 return
@@ -192,26 +189,14 @@ class Workers:
             self._waiting.clear()
             if lease.forget is not None:
                 lease.forget()
-            if self._closed:
-                return
             if self._torn or self._inside:
-                self.close()
+                self.close(wait)
+            if self._closed:
                 return
             self._since = time.monotonic()
             for worker in self._workers:
                 worker.tasks = deque((_STALE, slot) for _, slot in worker.tasks)
             self._home.put(self._key, self)
-
-    def end(self, lease: Lease, wait: bool) -> None:
-        """The run of a lease is over. The garbage collector may say so in the middle of anything."""
-        if self._lease is not lease:
-            return
-        with suppress(OSError):  # closed before
-            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
-        with self._lock:
-            if self._inside and self._lease is lease:
-                self.close(wait)
-            self.give_back(lease)
 
     # ---- starting
 
@@ -334,6 +319,8 @@ class Workers:
     def _look(self) -> None:
         """Take the next answers, look after the workers, and hand out what waits."""
         events = wait_for([self._bell, *(worker.pipe for worker in self._workers)], timeout=LOOK)
+        if self._bell in events:  # perhaps of the pass before, which ended when nobody waited
+            self._bell.recv_bytes()
         for worker in list(self._workers):
             if worker.pipe in events:
                 self._receive(worker)
