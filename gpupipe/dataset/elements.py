@@ -68,10 +68,10 @@ class Elements(Chain):
             workers: ``"thread"``, or ``"process"`` for a Python function that holds the GIL: it runs in
                 `num_parallel_calls` spawned processes (`Options.threads` unless set), is never traced, must be defined
                 at the top of a module, and its script needs ``if __name__ == "__main__":``. Elements travel through
-                shared memory. The processes start with the first iterator and wait for the next one: they end with this
-                dataset and those made of it, or with each iterator under ``Options(persistent_workers=False)``. Two
-                iterators at a time have processes of their own. What a function keeps in global variables of its
-                process stays there from one epoch to the next.
+                shared memory. The processes start with the first iterator and wait for the next one; they end with this
+                dataset, those made of it and their iterators. Two iterators at a time have processes of their own.
+                What a function keeps in global variables stays there from one epoch to the next.
+                ``Options(persistent_workers=False)`` starts and ends them with each iterator.
 
         Raises:
             PlanError: arguments that exclude each other, or a function that other processes cannot import.

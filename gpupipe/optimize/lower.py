@@ -328,10 +328,10 @@ class Lowerer:
         flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic)
         kind = "threads"
         if node.workers == "process":
-            lasts = self.settings.persistent_workers and not self.passing and node.kept is not None
-            home = node.kept.home if lasts else None
+            lasts = self.settings.persistent_workers and not self.passing
+            home = node.kept.home if lasts and node.kept is not None else None
             flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line, home)
-            kind = f"processes, which {'wait for the next iterator' if lasts else 'end with the iterator'}"
+            kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
         text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
         return self.learned(node, flow, (*placed.steps, text), function.learned, function.seen)
 
