@@ -66,20 +66,20 @@ class _Dropping(Iterator[Element]):
         return next(self._items)
 
     def _whole_rounds(self, shards: int) -> Iterator[Element]:
-        tape, index = self._tape, self._index
+        tape, index, place = self._tape, self._index, self._place
         held: Element | None = None
         for element in tape.items:
             if type(element[0]) is Hole and not counts(element):
+                self._place = place
                 self._errors += held is not None
                 yield element
                 continue
-            place = self._place
             if place == index:
                 held, self._begin = element, tape.count - 1
-            self._place = place + 1
-            if self._place < shards:
+            place += 1
+            if place < shards:
                 continue
-            self._place = self._errors = 0
+            place = self._place = self._errors = 0
             self._begin = None
             if tape.due():
                 tape.mark()
