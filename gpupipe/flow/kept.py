@@ -44,9 +44,11 @@ class Home:
         return None
 
     def put(self, key: Any, workers: Ends) -> None:
-        """Keep workers for the next who asks. Where nobody can ask any more they end."""
+        """Keep workers for the next who asks; where nobody can ask any more they end. Safe to call twice."""
         with self._lock:
-            self._idle.setdefault(key, []).append(workers)
+            waiting = self._idle.setdefault(key, [])
+            if workers not in waiting:
+                waiting.append(workers)
             if self._open:
                 return
         self.empty()

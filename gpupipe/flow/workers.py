@@ -185,18 +185,17 @@ class Workers:
         with self._lock:
             if self._lease is not lease:
                 return
-            self._lease = None
             self._waiting.clear()
-            if lease.forget is not None:
-                lease.forget()
             if self._torn or self._inside:
                 self.close(wait)
-            if self._closed:
-                return
-            self._since = time.monotonic()
-            for worker in self._workers:
-                worker.tasks = deque((_STALE, slot) for _, slot in worker.tasks)
-            self._home.put(self._key, self)
+            if not self._closed:
+                self._since = time.monotonic()
+                for worker in self._workers:
+                    worker.tasks = deque((_STALE, slot) for _, slot in worker.tasks)
+                self._home.put(self._key, self)
+            self._lease = None  # at last: what is cut short here, by Ctrl-C, is done by the next call
+            if lease.forget is not None:
+                lease.forget()
 
     # ---- starting
 
