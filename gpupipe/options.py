@@ -95,6 +95,9 @@ class Options:
             record); a file that does not answer in time is a bad element that names it, and `close()` waits for no
             read. Each request then costs a hand-over to another thread and back, and a copy. Default: as long as the
             system takes. A file system says by itself when it fails, unless it is mounted to wait for ever.
+        persistent_workers: whether the processes of ``map(workers="process")`` wait for the next iterator and end with
+            the dataset; False starts new ones in each iterator. Default True: a process that imports PyTorch takes
+            seconds to start. Those that wait use no CPU; `release_memory` ends them.
         disabled_rules: names of optimizer rules to leave out, see `explain()`. Without "deferral" every traced map is
             computed where it stands: an element whose image is bad fails even if a filter would drop it unseen.
             "deferral" and "map_and_batch" stay on under ``on_error="replace"``, whose stand-ins are drawn anew.
@@ -113,6 +116,7 @@ class Options:
     host_memory: int | None = None
     device_memory: int | None = None
     read_timeout: float | None = None
+    persistent_workers: bool | None = None
     disabled_rules: tuple[str, ...] | None = None
 
     __repr__ = fields_in_brief
@@ -139,8 +143,10 @@ class Options:
                 raise PlanError(
                     f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {timeout!r}"
                 )
-        if self.deterministic is not None and not isinstance(self.deterministic, bool):
-            raise PlanTypeError(f"Options.deterministic needs True or False, got {self.deterministic!r}")
+        for name in ("deterministic", "persistent_workers"):
+            flag = getattr(self, name)
+            if flag is not None and not isinstance(flag, bool):
+                raise PlanTypeError(f"Options.{name} needs True or False, got {flag!r}")
         if self.device is not None:
             parse_device(self.device)
         for name in ("error_manifest", "bad_records"):
@@ -188,6 +194,7 @@ class Options:
             host_memory=self.host_memory or 1 << 30,
             device_memory=self.device_memory or 4 << 30,
             read_timeout=self.read_timeout,
+            persistent_workers=self.persistent_workers is not False,
             disabled_rules=self.disabled_rules or (),
         )
 
@@ -210,6 +217,7 @@ class Settings:
     host_memory: int
     device_memory: int
     read_timeout: float | None
+    persistent_workers: bool
     disabled_rules: tuple[str, ...]
 
 

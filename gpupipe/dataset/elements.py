@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -69,7 +69,10 @@ class Elements(Chain):
             workers: ``"thread"``, or ``"process"`` for a Python function that holds the GIL: it runs in
                 `num_parallel_calls` spawned processes (`Options.threads` unless set), is never traced, must be defined
                 at the top of a module, and its script needs ``if __name__ == "__main__":``. Elements travel through
-                shared memory. The processes end with the iterator.
+                shared memory. The processes start with the first iterator and wait for the next one; they end with this
+                dataset, those made of it and their iterators. Two iterators at a time have processes of their own.
+                What a function keeps in global variables stays there from one epoch to the next.
+                ``Options(persistent_workers=False)`` starts and ends them with each iterator.
 
         Raises:
             PlanError: arguments that exclude each other, or a function that other processes cannot import.
@@ -100,7 +103,12 @@ class Elements(Chain):
         if graph is None:
             require_no_symbols("map", map_func)
         result = None if spec is None else signature("map", spec)
-        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers))
+        kept = None
+        if workers == "process":
+            from ..flow.kept import Kept
+
+            kept = Kept()
+        return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""
@@ -161,14 +169,43 @@ class Elements(Chain):
         """Go through the elements `count` times, endlessly for None or a negative count. Passes draw anew."""
         return self._then(Repeat(self.plan, -1 if count is None else integer("repeat", "count", count)))
 
-    def shard(self, num_shards: int, index: int) -> Dataset:
-        """Keep every `num_shards`-th element, beginning with number `index`."""
+    def shard(self, num_shards: int, index: int, *, even: Literal["drop", "wrap"] | None = None) -> Dataset:
+        """Keep every `num_shards`-th element, beginning with number `index`.
+
+        Shards of a number of elements that `num_shards` does not divide differ by one, as in tf.data. Ranks that train
+        together need equally many steps, or the one with more of them waits for ever: that is what `even` is for.
+
+        Args:
+            num_shards: how many shards there are, >= 1: the number of ranks.
+            index: which one, from 0: the rank.
+            even: ``"drop"`` leaves out the last elements that do not make a whole round of the shards, so that each has
+                ``n // num_shards``. ``"wrap"`` gives each ``ceil(n / num_shards)``: the last shards get elements from
+                the start a second time, as PyTorch's `DistributedSampler` gives them. Such an element is the one that
+                another shard had, random draws included. Both hold for streams whose length nobody knows: "drop"
+                gives an element when the rest of its round was read, "wrap" keeps the first elements, or opens its
+                input again. ``None`` is uneven.
+
+        Bad elements have a place and count, and ``on_error="replace"`` keeps them: every rank makes equally many steps.
+        Under "skip" and "raise" a rank with more bad elements has fewer good ones, which no `even` can mend.
+
+        Example:
+            >>> from gpupipe import Dataset
+            >>> [[int(x) for x in Dataset.range(5).shard(2, i, even="drop")] for i in range(2)]
+            [[0, 2], [1, 3]]
+            >>> [[int(x) for x in Dataset.range(5).shard(2, i, even="wrap")] for i in range(2)]
+            [[0, 2, 4], [1, 3, 0]]
+
+        Raises:
+            PlanError: there is no such shard.
+        """
         shards, index = integer("shard", "num_shards", num_shards), integer("shard", "index", index)
         if shards < 1:
             raise PlanError(f"shard needs num_shards >= 1, got {shards}")
         if not 0 <= index < shards:
             raise PlanError(f"shard needs an index from 0 to {shards - 1}, got {index}")
-        return self._then(Shard(self.plan, shards, index))
+        if even not in (None, "drop", "wrap"):
+            raise PlanError(f"shard needs even='drop' or even='wrap', or None, got {even!r}")
+        return self._then(Shard(self.plan, shards, index, even))
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Pair every element with a running number: (int64, element)."""

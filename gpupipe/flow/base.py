@@ -21,6 +21,7 @@ from ..options import Settings, cpu_count
 from ..random import ROOT, hash64, mix64, mix64_array, pass_number, place_key, step_seed
 from ..threads import DaemonPool
 from .bad_records import REASON, Action, BadRecords, KnownBad
+from .kept import Home
 
 __all__ = [
     "LOOKING",
@@ -262,7 +263,7 @@ class Run:
     """Everything that lives as long as one iterator: settings, the stop flag, threads and what to close.
 
     Attributes:
-        idle: worker processes that wait for the next pass, by what they run.
+        idle: where worker processes wait for the next pass, if they end with the run.
         epoch: that is being run, for reports.
         bad: the bad elements so far.
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
@@ -277,7 +278,7 @@ class Run:
     epoch: int = 0
     bad: BadRecords = field(init=False)
     limits: Limits = field(init=False)
-    idle: dict[Any, list[Any]] = field(default_factory=dict)
+    idle: Home = field(default_factory=Home)
     any_order: bool = False
     surprise: str | None = None
     uncounted: list[DataError] | None = None
@@ -405,11 +406,11 @@ class Run:
     def abandon(self) -> None:
         """Forget everything without waiting for anybody: in a forked child, where the threads do not exist."""
         # A thread that is not there may have held any lock, and what it worked with waits for it when it is destroyed.
-        keep_for_ever(self.stopped, self.limits, self._closers, self._readers, self._remote, self.idle)
+        keep_for_ever(self.stopped, self.limits, self._closers, self._readers, self._remote)
         self._lock = threading.RLock()
         self._closers = {}
         self._readers = self._remote = None
-        self.idle = {}
+        self.idle.abandon()
         self.stopped = threading.Event()
         self.stopped.set()
         self.limits = Limits(None, self.stopped)

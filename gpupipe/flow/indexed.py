@@ -13,6 +13,7 @@ from ..random import hash64, mix64
 from . import batch_places, step_places  # noqa: F401 : they register
 from .base import Context, Element, Flow, Hole
 from .elements import ShardFlow, SkipFlow, TakeFlow, close, counts
+from .even import EvenFlow, even_size
 from .interleave import FlatMapFlow, inside, open_inner
 from .permutation import Permutation
 from .places import Access, Chosen, access, blocks_of, opens, strided
@@ -24,7 +25,7 @@ from .state import State, drop
 from .state import number as number_of
 from .watch import Where
 
-__all__ = ["ItemsFlow", "SelectFlow", "StridedFlow", "access", "shards_of", "skipping"]
+__all__ = ["EvenPlacesFlow", "ItemsFlow", "SelectFlow", "StridedFlow", "access", "shards_of", "skipping"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +148,105 @@ def skipping(flow: Flow, count: int, where: Where) -> Flow:
     return StridedFlow(flow, count, 1) if _can_begin(flow) else SkipFlow(flow, count, where)
 
 
-def shards_of(flow: Flow, shards: int, index: int) -> Flow:
-    """Every `shards`-th element; where the flow can, the others are passed over at once."""
-    return StridedFlow(flow, index, shards) if _can_begin(flow) else ShardFlow(flow, shards, index)
+def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, places: bool = False) -> Flow:
+    """Every `shards`-th element; where the flow can, the others are passed over at once.
+
+    Args:
+        flow: the input.
+        shards: how many there are.
+        index: which one.
+        even: "drop" or "wrap" gives each shard equally many; see `even`.
+        places: the input has an index: how many elements it has can be asked.
+    """
+    if even is None:
+        return StridedFlow(flow, index, shards) if _can_begin(flow) else ShardFlow(flow, shards, index)
+    kind = EvenPlacesFlow if places and _can_begin(flow) else EvenFlow
+    return kind(flow, shards, index, even == "wrap")
+
+
+@dataclass(frozen=True, slots=True)
+class EvenPlacesFlow:
+    """What `EvenFlow` gives, of a flow that can begin anywhere and can be counted: nothing is passed over one by one.
+
+    Files are counted behind their last record, when all of them have an index; other flows tell their size.
+    """
+
+    source: Flow
+    shards: int
+    index: int
+    wrap: bool
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _ByPlace(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
+
+    def _from(self, at: Context, given: int) -> Iterator[Element]:
+        return _begun(self.source, at, self.index + given * self.shards, self.shards)
+
+    def _dropped(self, at: Context) -> Callable[[int], Iterator[Element]]:
+        walked = isinstance(_below(self.source), FlatMapFlow)  # over files, which may have no index yet
+
+        def begin(given: int) -> Iterator[Element]:
+            whole = ENDLESS if walked else self._size(at)
+            items, held = self._from(at, given), None
+            try:
+                for element in items:
+                    if not counts(element):
+                        yield element
+                    elif not walked:
+                        if given >= whole:
+                            return
+                        given += 1
+                        yield element
+                    else:
+                        if held is not None:
+                            given += 1
+                            yield held
+                        held = element
+            finally:
+                close(items)
+            if held is not None and not at.run.stopped.is_set() and given < self._size(at):
+                yield held
+
+        return begin
+
+    def _wrapped(self, at: Context) -> Callable[[int], Iterator[Element]]:
+        def begin(given: int) -> Iterator[Element]:
+            items = self._from(at, given)
+            try:
+                for element in items:
+                    given += counts(element)
+                    yield element
+            finally:
+                close(items)
+            if at.run.stopped.is_set():
+                return
+            found = access(self, at)
+            if given < found.size:
+                yield found.one(given)
+
+        return begin
+
+    def _size(self, at: Context) -> int:
+        return access(self, at).size
+
+
+@opens(EvenFlow, EvenPlacesFlow)
+def _even(flow: EvenFlow | EvenPlacesFlow, at: Context) -> Access:
+    source = access(flow.source, at)
+    n = source.size
+    size = n if n == ENDLESS else even_size(n, flow.shards, flow.wrap)
+    return Chosen(source, size, lambda places: (flow.index + places * flow.shards) % n)
+
+
+def _below(flow: Flow) -> Flow:
+    """What steps that only choose are put on."""
+    while isinstance(flow, TakeFlow | StridedFlow | PrimedFlow):
+        flow = flow.flow if isinstance(flow, PrimedFlow) else flow.source
+    return flow
 
 
 def _can_begin(flow: Flow) -> bool:
-    while isinstance(flow, TakeFlow | StridedFlow | PrimedFlow):
-        flow = flow.flow if isinstance(flow, PrimedFlow) else flow.source
+    flow = _below(flow)
     if isinstance(flow, PythonMapFlow):
         return isinstance(flow.source, ItemsFlow)
     if isinstance(flow, FlatMapFlow):

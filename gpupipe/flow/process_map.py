@@ -11,13 +11,14 @@ from ..errors import DataError
 from .base import Context, Element, Flow, Hole
 from .elements import close
 from .in_work import InWork
+from .kept import Home
 from .python_map import PythonFunction, SameSpecs
 from .sources import same_structure
 from .state import State
 from .tape import Ahead
 
 if TYPE_CHECKING:
-    from .workers import Task, Workers
+    from .workers import Lease, Task
 
 __all__ = ["ProcessMapFlow"]
 
@@ -31,6 +32,7 @@ class ProcessMapFlow:
         calls: how many processes.
         deterministic: whether results keep the order of their inputs.
         line: where the user wrote it.
+        home: where the processes wait for the next iterator; None ends them with this one.
     """
 
     source: Flow
@@ -38,6 +40,7 @@ class ProcessMapFlow:
     calls: int
     deterministic: bool = True
     line: str = ""
+    home: Home | None = None
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Mapped(self, at, state)
@@ -53,7 +56,7 @@ class _Mapped:
         self._at = at
         self._check = SameSpecs(flow.function, state)
         self._work: InWork[Task] = InWork(flow.deterministic, state)
-        self._workers: Workers | None = None
+        self._workers: Lease | None = None
         self._more = True
 
     def __iter__(self) -> Iterator[Element]:
@@ -75,12 +78,13 @@ class _Mapped:
             if not self._workers.wait():
                 raise StopIteration  # closed by another thread, perhaps while a function never comes back
 
-    def _ready(self) -> Workers:
+    def _ready(self) -> Lease:
         """The workers of this pass."""
         if self._workers is None:
             from .workers import Workers
 
-            self._workers = Workers.of(self._flow.function, self._flow.calls, self._at.run, self._flow.line)
+            flow = self._flow
+            self._workers = Workers.of(flow.function, flow.calls, self._at.run, flow.line, flow.home)
         return self._workers
 
     def _fill(self) -> None:
@@ -137,7 +141,7 @@ class _Mapped:
         self._work.tasks.clear()
         self._more = False
         if workers is not None:
-            workers.give_back()
+            workers.end()
 
     def close(self) -> None:
         """End the pass."""

@@ -7,6 +7,7 @@ It ends when the pipe does, and when its parent dies.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import struct
 import threading
@@ -25,13 +26,27 @@ from .base import Context, Element, Hole, Run, Stream
 from .packing import error_text, pack, packed_size, structure_text, unpack, write
 from .python_map import PythonFunction
 
-__all__ = ["DONE", "FAILED", "GROW", "GROWN", "MASK", "MESSAGE", "RAISED", "READY", "RUN", "Job", "part", "serve"]
+__all__ = [
+    "DONE",
+    "FAILED",
+    "GROW",
+    "GROWN",
+    "MASK",
+    "MESSAGE",
+    "RAISED",
+    "READY",
+    "RUN",
+    "SETTINGS",
+    "Job",
+    "part",
+    "serve",
+]
 
 MESSAGE = struct.Struct("<BIQqQQ")
 """What it is, slot, bytes, epoch, key of the stream, position. A text may follow: a segment's name, JSON."""
 
-RUN, GROWN = 1, 2
-"""To a worker: an element lies in this slot; here is a larger segment for this slot."""
+RUN, GROWN, SETTINGS = 1, 2, 3
+"""To a worker: an element lies in this slot; here is a larger segment for this slot; the settings of the next run."""
 
 READY, DONE, FAILED, GROW, RAISED = 11, 12, 13, 14, 15
 """From a worker: it has started; a result lies in this slot; an error follows; a result needs a segment so large; the
@@ -110,7 +125,10 @@ class _Worker:
         self._pipe.send_bytes(MESSAGE.pack(READY, 0, 0, 0, 0, 0))
         while True:
             message = self._waiting.popleft() if self._waiting else self._pipe.recv_bytes()
-            _, slot, size, epoch, key, position = MESSAGE.unpack_from(message)
+            what, slot, size, epoch, key, position = MESSAGE.unpack_from(message)
+            if what == SETTINGS:
+                self._context_run = Run(pickle.loads(message[MESSAGE.size :]))
+                continue
             self._attach(slot, message)
             with part(self._segments[slot], size) as data:
                 columns = unpack(data)

@@ -1,40 +1,38 @@
-"""workers: the processes of `map(workers="process")`, what they hold, and how they end.
+"""workers: the processes of `map(workers="process")`: who has them, what they are given, and how they end.
 
 Workers are spawned, never forked. Each has a pipe for small messages and two slots of shared memory, in which elements
 and results lie; the parent makes and unlinks every segment, so none is left behind however a worker ends. A worker that
-dies makes a hole of the element it was working on, and another one takes its place. Workers are kept by the run: the
-next pass of a `repeat` finds them ready.
+dies makes a hole of the element it was working on, and another one takes its place. One pass at a time has them; then
+they wait in a home (see `kept`), that of their step or that of the run: the next epoch, or pass of a `repeat`, finds
+them ready.
 """
 
 from __future__ import annotations
 
-import os
+import atexit
+import pickle
 import signal
 import threading
 import time
-import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from multiprocessing import current_process, get_context
-from multiprocessing import process as started
-from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 from ..errors import FunctionError, GpupipeError
 from ..spec import Structure
-from .base import Element, Hole, Run
+from .base import Element, Hole, Run, Stream
+from .kept import HOMES, Home
 from .packing import error_of, pack, packed_size, structure_of, unpack, write
-from .process_worker import DONE, FAILED, GROW, GROWN, MASK, MESSAGE, RAISED, READY, RUN, Job, part, serve
+from .process_worker import DONE, FAILED, GROW, GROWN, MASK, MESSAGE, RAISED, READY, RUN, SETTINGS, Job, part, serve
+from .processes import PROCESSES, Worker, join, no_interrupts, release, reserve, signal_name, unlink
 from .python_map import PythonFunction
 
-__all__ = ["SLOTS", "Task", "Workers"]
-
-SLOTS = 2
-"""Elements that a worker may hold: one in work, one that waits, so that it never waits for the parent."""
+__all__ = ["Lease", "Task", "Workers"]
 
 SMALLEST = 1 << 16
 """Bytes of a segment at least, so that small elements of many sizes need one."""
@@ -44,6 +42,9 @@ GRACE = 0.5
 
 LOOK = 1.0
 """Seconds after which workers are looked at although no message came: a grandchild may hold a dead one's pipe open."""
+
+STUCK = 10.0
+"""Seconds after which a worker is ended that still computes what a pass has left behind, while another one waits."""
 
 GUARD = (
     'the main module is imported by every worker, so a script needs `if __name__ == "__main__":` around what it does; '
@@ -64,52 +65,88 @@ class Task:
     raised: BaseException | None = None
 
 
-@dataclass(eq=False, slots=True)
-class _Worker:
-    """One process, what it holds in order, and its segments."""
+_STALE = Task(((), Stream(0, ""), 0), 0, abandoned=True)
+"""What a worker holds of a pass that is over. It keeps no element alive."""
 
-    process: Any
-    pipe: Connection
-    ready: bool = False
-    tasks: deque[tuple[Task, int]] = field(default_factory=deque)
-    segments: dict[int, SharedMemory] = field(default_factory=dict)
-    free: list[int] = field(default_factory=lambda: list(range(SLOTS)))
+
+class Lease:
+    """Workers as one pass has them: until it ends that, at the latest until its run ends.
+
+    Attributes:
+        over: it has ended.
+        forget: takes back that the end of the run ends it.
+    """
+
+    __slots__ = ("_workers", "forget", "over")
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self.over = False
+        self.forget: Callable[[], None] | None = None
+
+    def submit(self, task: Task) -> None:
+        """Give an element to the worker with the least to do; it waits if all are full."""
+        self._workers.submit(self, task)
+
+    def wait(self) -> bool:
+        """Wait until something was answered; False once there is nothing to wait for.
+
+        Raises:
+            GpupipeError: workers end before they are ready.
+        """
+        return self._workers.wait(self)
+
+    def end(self, wait: bool = True) -> None:
+        """Leave the workers to the next pass; what they still compute is forgotten, and whoever waits lets go.
+
+        Args:
+            wait: whether workers that cannot be kept may end by themselves.
+        """
+        self.over = True
+        self._workers.end(self, wait)
 
 
 class Workers:
-    """The processes of one function, as long as a run lives."""
+    """The processes of one function."""
 
     @classmethod
-    def of(cls, function: PythonFunction, count: int, run: Run, line: str) -> Workers:
+    def of(cls, function: PythonFunction, count: int, run: Run, line: str, home: Home | None) -> Lease:
         """Workers that wait for the next pass of this step, else new ones.
 
         Args:
             function: what they run.
             count: how many.
-            run: whose they are.
+            run: who needs them.
             line: where the user wrote the step.
+            home: where they wait afterwards; None ends them with the run.
         """
         f = function
-        job = Job(f.fn, f.structure, f.who, f.result, f.rng, f.site, run.settings)
         key = id(f.fn), f.structure, f.result, f.rng, f.site, count
-        idle = run.idle.setdefault(key, [])
-        return idle.pop() if idle else cls(job, key, count, run, line)
+        found: Workers | None = (run.idle if home is None else home).take(key)
+        if found is None:
+            job = Job(f.fn, f.structure, f.who, f.result, f.rng, f.site, run.settings)
+            found = cls(job, key, count, run, line, home)
+        return found._lend(run)
 
-    def __init__(self, job: Job, key: Any, count: int, run: Run, line: str) -> None:
+    def __init__(self, job: Job, key: Any, count: int, run: Run, line: str, home: Home | None) -> None:
         self._job = job
         self._line = line
-        self._idle_key = key
-        self._run = run
+        self._key = key
+        self._home = run.idle if home is None else home
+        self._kept = home is not None
         self._context = get_context("spawn")
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._waiting: deque[Task] = deque()
         self._structures: tuple[str, Structure | None] = "", None
         # Reentrant: the garbage collector may close the run in a thread that is just here.
         self._lock = threading.RLock()
+        self._lease: Lease | None = None
+        self._since = 0.0  # when the last pass left them
+        self._inside = False  # a thread is in the middle of something
+        self._torn = False  # one was cut short there, by Ctrl-C: what was sent and answered is not known any more
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
-        self._forget = run.on_close(self.close)
-        run.holds(self, f"{job.who}(workers='process')")
+        self._forget: Callable[[], None] | None = None if self._kept else run.on_close(self.close)
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -117,9 +154,52 @@ class Workers:
             self.close()
             raise
 
+    # ---- whose they are
+
+    def _lend(self, run: Run) -> Lease:
+        """Let a pass have them, under the settings of its run."""
+        lease = Lease(self)
+        try:
+            with self._lock:
+                self._lease = lease
+                if self._kept:
+                    lease.forget = run.on_close(lease.end)
+                run.holds(self, f"{self._job.who}(workers='process')")
+                if run.settings != self._job.settings:
+                    self._job = replace(self._job, settings=run.settings)
+                    message = MESSAGE.pack(SETTINGS, 0, 0, 0, 0, 0) + pickle.dumps(run.settings)
+                    for worker in self._workers:
+                        with suppress(OSError):  # it has died: another one will take its place
+                            worker.pipe.send_bytes(message)
+        except BaseException:
+            self.close()
+            raise
+        return lease
+
+    def end(self, lease: Lease, wait: bool) -> None:
+        """Keep the workers for the next pass. The garbage collector may say so in the middle of anything."""
+        if self._lease is not lease:
+            return
+        with suppress(OSError):  # closed before
+            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
+        with self._lock:
+            if self._lease is not lease:
+                return
+            self._waiting.clear()
+            if self._torn or self._inside:
+                self.close(wait)
+            if not self._closed:
+                self._since = time.monotonic()
+                for worker in self._workers:
+                    worker.tasks = deque((_STALE, slot) for _, slot in worker.tasks)
+                self._home.put(self._key, self)
+            self._lease = None  # at last: what is cut short here, by Ctrl-C, is done by the next call
+            if lease.forget is not None:
+                lease.forget()
+
     # ---- starting
 
-    def _start(self) -> _Worker:
+    def _start(self) -> Worker:
         """Start a process.
 
         Raises:
@@ -136,7 +216,7 @@ class Workers:
         # Daemonic: where the interpreter ends before the run does, multiprocessing ends them, instead of waiting.
         made = self._context.Process(target=serve, args=(theirs, self._job), name=name, daemon=True)
         try:
-            with _no_interrupts():
+            with no_interrupts():
                 made.start()
         except Exception as error:  # the system refuses, or the function hands over what cannot travel
             ours.close()
@@ -146,16 +226,25 @@ class Workers:
             raise
         finally:
             theirs.close()
-        _PROCESSES.add(made)
-        return _Worker(made, ours)
+        PROCESSES.add(made)
+        return Worker(made, ours)
 
     # ---- handing out
 
-    def submit(self, task: Task) -> None:
+    def submit(self, lease: Lease, task: Task) -> None:
         """Give an element to the worker with the least to do; it waits if all are full."""
         with self._lock:
-            self._waiting.append(task)
-            self._hand_out()
+            if self._lease is not lease:
+                return
+            self._inside = True
+            try:
+                self._waiting.append(task)
+                self._hand_out()
+            except BaseException:
+                self._torn = True
+                raise
+            finally:
+                self._inside = False
 
     def _hand_out(self) -> None:
         while self._waiting and not self._closed:
@@ -179,21 +268,23 @@ class Workers:
             message = MESSAGE.pack(RUN, slot, size, task.epoch, stream.key, position & MASK)
             try:
                 worker.pipe.send_bytes(message + segment.name.encode())
-            except OSError:  # it has died: `wait` finds that out, and gives this element to another one
+            except OSError:  # it has died: `wait` finds that out, and another one gets this element
+                worker.tasks.pop()
+                self._waiting.appendleft(task)
                 return
 
-    def _room(self, worker: _Worker, slot: int, size: int) -> SharedMemory:
+    def _room(self, worker: Worker, slot: int, size: int) -> SharedMemory:
         """The segment of a slot, made anew if it is too small."""
         old = worker.segments.get(slot)
         if old is not None and old.size >= size:
             return old
         if old is not None:
             del worker.segments[slot]
-            _unlink(old)
+            unlink(old)
         wanted = max(SMALLEST, 1 << (size - 1).bit_length())
         try:
             made = worker.segments[slot] = SharedMemory(create=True, size=wanted)
-            _reserve(made, wanted)
+            reserve(made, wanted)
         except OSError as error:
             raise GpupipeError(
                 f"{self._job.who}(workers='process') at {self._line} needs {wanted:,} bytes of shared memory, and "
@@ -203,30 +294,47 @@ class Workers:
 
     # ---- answers
 
-    def wait(self) -> bool:
-        """Wait until something was answered; False once closed.
+    def wait(self, lease: Lease) -> bool:
+        """Wait until something was answered; False once the lease or the workers are no more.
 
         Raises:
             GpupipeError: workers end before they are ready.
         """
         with self._lock:
-            if self._closed:
+            if self._closed or lease.over or self._lease is not lease:
                 return False
+            self._inside = True
             try:
-                events = wait_for([self._bell, *(worker.pipe for worker in self._workers)], timeout=LOOK)
-                for worker in list(self._workers):
-                    if worker.pipe in events:
-                        self._receive(worker)
-                    elif not events and not worker.process.is_alive():
-                        self._bury(worker)
-            except (OSError, ValueError):
-                if self._closed:  # the garbage collector closed the run while this thread was here
-                    return False
+                self._look()
+            except BaseException as error:
+                self._torn = True
+                if self._closed and isinstance(error, (OSError, ValueError)):
+                    return False  # the garbage collector closed the run while this thread was here
                 raise
-            self._hand_out()
-            return not self._closed
+            finally:
+                self._inside = False
+            return not (self._closed or lease.over)
 
-    def _receive(self, worker: _Worker) -> None:
+    def _look(self) -> None:
+        """Take the next answers, look after the workers, and hand out what waits."""
+        events = wait_for([self._bell, *(worker.pipe for worker in self._workers)], timeout=LOOK)
+        if self._bell in events:  # perhaps of the pass before, which ended when nobody waited
+            self._bell.recv_bytes()
+        for worker in list(self._workers):
+            if worker.pipe in events:
+                self._receive(worker)
+            elif not events and not worker.process.is_alive():
+                self._bury(worker)
+            elif not events and self._is_stuck(worker):
+                worker.process.kill()
+                self._bury(worker)
+        self._hand_out()
+
+    def _is_stuck(self, worker: Worker) -> bool:
+        """Whether it has not come back from an element of a pass that was left long ago."""
+        return bool(worker.tasks) and worker.tasks[0][0] is _STALE and time.monotonic() - self._since > STUCK
+
+    def _receive(self, worker: Worker) -> None:
         """Take every message that is there."""
         try:
             while worker.pipe.poll():
@@ -234,7 +342,7 @@ class Workers:
         except (EOFError, ConnectionError, BrokenPipeError):
             self._bury(worker)
 
-    def _answered(self, worker: _Worker, message: bytes) -> None:
+    def _answered(self, worker: Worker, message: bytes) -> None:
         what, slot, size, *_ = MESSAGE.unpack_from(message)
         if what == READY:
             worker.ready = True
@@ -245,12 +353,14 @@ class Workers:
             return
         task, _ = worker.tasks.popleft()
         worker.free.append(slot)
+        if task.abandoned:
+            return
         text = message[MESSAGE.size :].decode()
         if what == FAILED:
             task.result = Hole(error_of(text))
         elif what == RAISED:
             task.raised = error_of(text).__cause__
-        elif what == DONE and not task.abandoned:
+        elif what == DONE:
             with part(worker.segments[slot], size) as data:
                 task.result = unpack(data)
             task.structure = self._structure(text)
@@ -261,42 +371,31 @@ class Workers:
             self._structures = text, structure_of(text) if text else None
         return self._structures[1]
 
-    def _bury(self, worker: _Worker) -> None:
+    def _bury(self, worker: Worker) -> None:
         """A worker has died: its element becomes a hole, what waited behind goes to others, another one is started."""
         worker.process.join(GRACE)
         if worker.process.is_alive():  # it closed its pipe and goes on
             worker.process.kill()
             worker.process.join(GRACE)
         code = worker.process.exitcode
-        how = f"was killed by {_signal(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
+        how = f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
         self._workers.remove(worker)
         held = [task for task, _ in worker.tasks]
-        _release(worker)
+        release(worker)
         if not worker.ready:
             self.close()
             raise GpupipeError(
                 f"{self._job.who}(workers='process') at {self._line}: a worker process {how} before it was ready "
                 f"(what it says stands in the error output); {GUARD}"
             )
-        if held:
+        if held and not held[0].abandoned:
             memory = "; perhaps the machine ran out of memory" if code == -getattr(signal, "SIGKILL", 9) else ""
             held[0].result = Hole(FunctionError(f"its worker process {how} while it ran on this element{memory}"))
             held[0].done = True
-            self._waiting.extendleft(reversed(held[1:]))
+        self._waiting.extendleft(reversed([task for task in held if not (task.done or task.abandoned)]))
         self._workers.append(self._start())
 
     # ---- ending
-
-    def give_back(self) -> None:
-        """Keep the workers for the next pass, if there can be one."""
-        with self._lock:
-            self._waiting.clear()
-            if self._closed:
-                return
-            if not self._run.stopped.is_set():
-                self._run.idle.setdefault(self._idle_key, []).append(self)
-                return
-        self.close()
 
     def held(self) -> tuple[int, int]:
         """Elements in work, and bytes of shared memory."""
@@ -307,17 +406,18 @@ class Workers:
     def close(self, wait: bool = True) -> None:
         """End every worker, within two seconds, and unlink every segment. Safe to call twice, and from any thread.
 
+        One that is cut short, by Ctrl-C, leaves the rest to the next call.
+
         Args:
             wait: whether workers may end by themselves; False kills them at once.
         """
-        self._forget()
+        if self._forget is not None:
+            self._forget()
         self._closed = True
-        try:
+        with suppress(OSError):  # closed before
             self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
-        except OSError:
-            return  # closed before
         with self._lock:
-            workers, self._workers = self._workers, []
+            workers = self._workers
             self._waiting.clear()
             self._wake.close()
             self._bell.close()
@@ -325,79 +425,23 @@ class Workers:
                 worker.pipe.close()  # an idle worker ends by this
                 if not wait:
                     worker.process.kill()
-            _join(workers, GRACE)
+            join(workers, GRACE)
             for worker in workers:
                 if worker.process.is_alive():
                     worker.process.terminate()
-            _join(workers, GRACE)
+            join(workers, GRACE)
             for worker in workers:
                 if worker.process.is_alive():
                     worker.process.kill()
-            _join(workers, GRACE)
-            for worker in workers:
-                _release(worker)
+            join(workers, GRACE)
+            while workers:
+                release(workers.pop())
 
 
-_PROCESSES: weakref.WeakSet[Any] = weakref.WeakSet()
+def _end_all() -> None:
+    """At exit, before multiprocessing ends what is left without asking: workers end by themselves."""
+    for home in list(HOMES):
+        home.close()
 
 
-def _disown() -> None:
-    """In a forked child: the workers are not its own, and multiprocessing would end them all when the child ends."""
-    children: set[Any] = getattr(started, "_children", set())
-    children.difference_update(_PROCESSES)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown)
-
-
-def _join(workers: list[_Worker], seconds: float) -> None:
-    """Wait for all of them together."""
-    until = time.monotonic() + seconds
-    for worker in workers:
-        worker.process.join(max(0.0, until - time.monotonic()))
-
-
-def _release(worker: _Worker) -> None:
-    """Give back what belongs to a worker that has ended."""
-    worker.pipe.close()
-    for segment in worker.segments.values():
-        _unlink(segment)
-    worker.segments.clear()
-    if not worker.process.is_alive():
-        worker.process.close()
-
-
-def _unlink(segment: SharedMemory) -> None:
-    segment.close()
-    segment.unlink()
-
-
-def _reserve(segment: SharedMemory, size: int) -> None:
-    """Make the system find the memory now: without room, writing later would kill the process (SIGBUS)."""
-    handle = getattr(segment, "_fd", -1)
-    if handle >= 0 and hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, size)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Start a process that does not hear Ctrl-C until it says what to do about it: the mask is inherited."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # started in there, it would unblock the signal again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+atexit.register(_end_all)  # behind the import of multiprocessing, which registers its own: the last one is called first

@@ -246,7 +246,8 @@ class DatasetIterator(Iterator[Any]):
 
         A state of ``shard(N, i)`` is taken by ``shard(M, j)`` too, if nothing but maps, batches and prefetch stands
         behind it and the N shards had all stopped at the same element of the whole (after as many steps, with batches
-        of one size). Only a list of the states of all N shards shows that they had; of one it is believed.
+        of one size). Only a list of the states of all N shards shows that they had; of one it is believed. Under `even`
+        what is left is dropped or wrapped around for M shards.
 
         Args:
             state: what `state_dict` returned, also after a round trip through JSON; or a list of those of all shards.

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from ..errors import StateError
 from ..flow.state import State, as_number, damaged, late_json
 from ..plan.node import Element, Node
-from .reshard import begun, one_of, resharded, sharding
+from .reshard import begun, one_of, other_step, resharded, sharding
 from .state import Chain, keys_from_json, packed, sealed, types_from_json, types_to_json, unpacked
 
 __all__ = ["Epochs", "Numbers", "Progress", "Resume", "Stand", "state_of"]
@@ -181,7 +181,11 @@ class Resume:
         states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
         moves = [resharded(chain.plan, state) if _moves(chain.plan, state) else None for state in states]
         for state, move in zip(states, moves, strict=True):
-            chain.check(state, move is not None)
+            moving = _moves(chain.plan, state)
+            wrong = other_step(chain.plan, state) if moving and move is None else None
+            chain.check(state, move is not None or wrong is not None)
+            if wrong is not None:
+                raise StateError(wrong)
         if any(state.get("epoch") != states[0].get("epoch") for state in states):
             raise StateError("load_state_dict needs states of one epoch, got several; save them after the same step")
         state = one_of(given)
@@ -201,7 +205,7 @@ class Resume:
         if in_epoch > delivered:
             raise damaged()
         if moved is not None:
-            stand, flow, begin, in_epoch = "begin", None, moved, 0
+            stand, flow, begin, in_epoch = "end" if stand == "end" else "begin", None, moved, 0
         progress = Progress(
             epoch=None if epoch is None else as_number(epoch, "epoch"),
             delivered=delivered,

@@ -2,7 +2,8 @@
 
 ``ds.shard(N, i)`` gives every N-th element. Once each of the N ranks was given k of them, the first N * k elements of
 the whole were given, and any number of ranks can share what is left: M of them go on with ``skip(N * k)`` and every
-M-th element. That needs a chain that holds nothing behind `shard`, and one place in which all ranks stopped.
+M-th element. That needs a chain that holds nothing behind `shard`, and one place in which all ranks stopped. Shards of
+one size (`even=`) are made of what is left: M of them leave out, or wrap around, what does not divide by M.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..plan.node import Node
 from ..plan.outline import outline
 from ..plan.steps import Batch, Map, PaddedBatch, Prefetch, Shard, Skip, WithOptions
 
-__all__ = ["Sharding", "begun", "one_of", "resharded", "sharding"]
+__all__ = ["Sharding", "begun", "one_of", "other_step", "resharded", "sharding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,36 @@ def resharded(plan: Node, state: dict[str, Any]) -> int | None:
             f'shared out; use on_error="replace", which keeps every count'
         )
     return elements
+
+
+def other_step(plan: Node, state: dict[str, Any]) -> str | None:
+    """What makes a state of other shards one of another chain, in words; None where it is something else.
+
+    A chain may name the number of shards in one step only, `shard`: what is left is shared out in other steps, too.
+    """
+    found, given, theirs = sharding(plan), state.get("shard"), state.get("steps")
+    match given, theirs:
+        case {"shards": int(shards), "index": int(index)}, list() if found is not None and 0 <= index < shards:
+            other = outline(_with(found, replace(found.node, shards=shards, index=index)))
+        case _:
+            return None
+    if len(theirs) != len(other.steps):
+        return None
+    mine = outline(plan)
+    for i, ((text, digest), step) in enumerate(zip(other.steps, theirs, strict=True)):
+        match step:
+            case [str(was), str(theirs_digest)] if (was, theirs_digest) != (text, digest):
+                what = f"step {i + 1} was {was}, where this one has {mine.steps[i][0]} (at {mine.lines[i]})"
+                if was.startswith("take(") and text.startswith("take("):
+                    return (
+                        f"load_state_dict needs a take that does not depend on the number of shards, to go on in "
+                        f"shard {found.node.index} of {found.node.shards} behind one of {shards}: {what}; leave the "
+                        f"take out and write shard({found.node.shards}, {found.node.index}, even='drop')"
+                    )
+                return (
+                    f"load_state_dict needs a state of this chain, in other shards of it at most, got one whose {what}"
+                )
+    return None
 
 
 def one_of(states: Any) -> Any:

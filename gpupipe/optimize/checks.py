@@ -8,13 +8,13 @@ where a step hides what is below it (several inputs, a function that makes datas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..evaluate import is_image
 from ..graph import Draw, topological
 from ..plan.indexed import Everything, Select, Sliced
-from ..plan.node import Node, walk
-from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shuffle, Skip, Take, Unbatch
+from ..plan.node import UNKNOWN_CARDINALITY, Node, walk
+from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unbatch
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
 from .check_shuffles import shuffle_holds_all
@@ -200,6 +200,33 @@ def no_prefetch(node: Node, above: Above) -> str | None:
     )
 
 
+def uneven_shards(node: Node, above: Above) -> str | None:
+    """Shards whose sizes differ by one element may differ by one batch."""
+    if (
+        not isinstance(node, Shard)
+        or node.even is not None
+        or not any(isinstance(a, (Batch, PaddedBatch)) for a in above)
+    ):
+        return None
+    first, last = (_count(replace(node, index=index), above) for index in (0, node.shards - 1))
+    if first == last or min(first, last) < 0:
+        return None
+    return (
+        f"the shards of {node.source.cardinality} elements are uneven: the first one makes {first} steps and the last "
+        f"one {last}, and ranks that train together wait for each other in every step; use "
+        f"shard({node.shards}, {node.index}, even='drop') or even='wrap'"
+    )
+
+
+def _count(node: Node, above: Above) -> int:
+    """How many elements the steps above would have over this node."""
+    for step in above:
+        if len(step.sources) != 1:
+            return UNKNOWN_CARDINALITY
+        node = step.with_sources((node,))
+    return node.cardinality
+
+
 CHECKS: tuple[Check, ...] = (
     repeat_before_shuffle,
     batch_before_shuffle,
@@ -214,6 +241,7 @@ CHECKS: tuple[Check, ...] = (
     random_in_python,
     zip_of_shuffles,
     zip_of_random_ops,
+    uneven_shards,
     no_prefetch,
 )
 """Every check, in the order in which they are asked."""

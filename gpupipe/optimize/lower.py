@@ -137,6 +137,7 @@ class Lowerer:
     zipped: set[int] = field(default_factory=set)
     users: dict[int, list[Node]] = field(default_factory=dict)
     ahead: bool = False
+    passing: bool = False  # a dataset that a function has just made: it will be gone soon
     known: Mapping[int, Element] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     looked_at: list[Node] = field(default_factory=list)
@@ -326,9 +327,12 @@ class Lowerer:
         calls = self.settings.threads if node.calls < 0 else node.calls
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
         flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic)
+        kind = "threads"
         if node.workers == "process":
-            flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line)
-        kind = "processes" if node.workers == "process" else "threads"
+            lasts = self.settings.persistent_workers and not self.passing
+            home = node.kept.home if lasts and node.kept is not None else None
+            flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line, home)
+            kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
         text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
         return self.learned(node, flow, (*placed.steps, text), function.learned, function.seen)
 
@@ -416,7 +420,7 @@ class Lowerer:
 
     def lower_inner(self, node: Node, plan: Node, at: Context) -> Pending:
         """Lower a dataset that was made while running. Its stages are its own: nobody explains them."""
-        below = Lowerer(self.settings, Placer(self.settings), at)
+        below = Lowerer(self.settings, Placer(self.settings), at, passing=True)
         below.ahead = isinstance(node, Interleave) and node.calls != 0
         if not at.run.any_order and any_order(plan, self.settings.deterministic):
             at.run.surprise = f"{node.describe()} at {node.line} makes datasets with such a step"

@@ -8,6 +8,7 @@ from ..flow.elements import RepeatFlow, TakeFlow
 from ..flow.indexed import shards_of, skipping
 from ..flow.memory import REFERENCE
 from ..flow.shuffle import ShuffleFlow
+from ..plan.indexed import blocker
 from ..plan.node import Node
 from ..plan.steps import WHOLE, Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from .pending import Pending, Step
@@ -30,8 +31,9 @@ def transparent_step(node: Node) -> Step:
             return lambda flow: TakeFlow(flow, 0)
         case Skip(count=count):
             return lambda flow: skipping(flow, count, where(node))
-        case Shard(shards=shards, index=index):
-            return lambda flow: shards_of(flow, shards, index)
+        case Shard(source=source, shards=shards, index=index, even=even):
+            places = even is not None and blocker(source) is None
+            return lambda flow: shards_of(flow, shards, index, even, places)
         case Repeat(count=count):
             return lambda flow: RepeatFlow(flow, count)
         case Shuffle(size=size, seed=seed, reshuffle=reshuffle):

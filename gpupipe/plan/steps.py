@@ -62,6 +62,7 @@ class Map(Step):
         deterministic: whether results keep the order of their inputs.
         rng: whether a Python function is handed a generator.
         workers: what runs a Python function in parallel, "thread" or "process".
+        kept: where processes wait between two iterators; shared by every rewritten form of this node.
     """
 
     fn: Callable[..., Any]
@@ -72,6 +73,7 @@ class Map(Step):
     deterministic: bool | None = None
     rng: bool = False
     workers: str = "thread"
+    kept: Any = field(default=None, compare=False)
 
     def _element(self) -> Element:
         if self.traced is None:
@@ -353,17 +355,25 @@ class Skip(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard(Step):
-    """Every `shards`-th element, beginning with number `index`."""
+    """Every `shards`-th element, beginning with number `index`.
+
+    Attributes:
+        even: gives every shard equally many elements: "drop" leaves out a last round that is not whole, "wrap" fills it
+            up with the first elements; None is uneven.
+    """
 
     shards: int
     index: int
+    even: str | None = None
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
-        return n if n < 0 else len(range(self.index, n, self.shards))
+        if n < 0 or self.even is None:
+            return n if n < 0 else len(range(self.index, n, self.shards))
+        return -(-n // self.shards) if self.even == "wrap" else n // self.shards
 
     def describe(self) -> str:
-        return f"shard({self.shards}, {self.index})"
+        return f"shard({self.shards}, {self.index}{'' if self.even is None else f', even={self.even!r}'})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,10 +63,17 @@ _PICTURES = [
     st.tuples(st.just("cached batch"), st.integers(1, 4), st.booleans(), _DAMAGE),
 ]
 _FAILING_BATCHES = [st.tuples(st.just("batch fails"), st.integers(0, 2))]
+_EVEN = [
+    st.integers(1, 3).flatmap(
+        lambda n: st.tuples(st.just("even shard"), st.just(n), st.integers(0, n - 1), st.sampled_from(["drop", "wrap"]))
+    )
+]
 
 
 @st.composite
-def programs(draw: st.DrawFn, failing: bool = False, most: int = 7, pictures: bool = False) -> Program:
+def programs(
+    draw: st.DrawFn, failing: bool = False, most: int = 7, pictures: bool = False, even: bool = False
+) -> Program:
     """A source of up to 9 numbers and up to `most` steps; with `failing`, steps that raise for some elements."""
     ops: list[Op] = []
     batched = False
@@ -74,6 +81,8 @@ def programs(draw: st.DrawFn, failing: bool = False, most: int = 7, pictures: bo
         choices = list(_BATCHES if batched else _NUMBERS)
         if failing:
             choices += _FAILING_BATCHES if batched else _FAILING_NUMBERS * 2
+        if even:
+            choices += _EVEN * 4
         if pictures and not batched:
             choices += _PICTURES * 4
         op = draw(st.one_of(choices))
@@ -169,6 +178,26 @@ def _slice(source: Stream, chosen: Callable[[int], bool], end: int | None = None
     return run
 
 
+def _even(source: Stream, shards: int, index: int, wrap: bool) -> Stream:
+    """Equally many elements for every index; an error on its way to the user overtakes one that waits for its round."""
+
+    def run() -> Iterator[Any]:
+        elements: list[Any] = []
+        for item in source():
+            if not _counts(item):
+                yield item
+                continue
+            elements.append(item)
+            if wrap and len(elements) % shards == (index + 1) % shards:
+                yield item
+            if not wrap and len(elements) % shards == 0:
+                yield elements[index - shards]
+        if wrap and elements and 0 < len(elements) % shards <= index:
+            yield elements[(index - len(elements) % shards) % len(elements)]
+
+    return run
+
+
 def _zipped(left: Stream, right: Stream, join: Callable[[Any, Any], Any]) -> Stream:
     def run() -> Iterator[Any]:
         inputs = left(), right()
@@ -258,6 +287,8 @@ def _step(source: Stream, op: Op, on_error: str) -> Stream:
             return lambda: itertools.chain.from_iterable(source() for _ in range(n))
         case ("shard", n, index):
             return _slice(source, lambda i: i % n == index)
+        case ("even shard", n, index, even):
+            return _even(source, n, index, even == "wrap")
         case ("prefetch", _) | ("cache",):
             return source
         case ("add", k):
@@ -355,6 +386,8 @@ def _append(d: Dataset, op: Op) -> Dataset:
     match op:
         case ("take" | "skip" | "repeat" | "shard" | "prefetch" | "cache" | "batch" | "unbatch", *args):
             return getattr(d, op[0])(*args)  # type: ignore[no-any-return]
+        case ("even shard", n, index, even):
+            return d.shard(n, index, even=even)
         case ("add", k):
             return d.map(lambda x: x + k)
         case ("python", k, calls):

@@ -104,6 +104,12 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     "cache, then shuffle": (lambda: Dataset.range(9).cache().shuffle(9), []),
     "random, then cache": (lambda: _images().map(_flipped).cache().prefetch(1), ["random_before_cache"]),
     "cache, then random": (lambda: _images().cache().map(_flipped).prefetch(1), []),
+    "shards of other numbers of batches": (lambda: Dataset.range(255).shard(2, 1).batch(128, True), ["uneven_shards"]),
+    "shards of other sizes, as many batches": (lambda: Dataset.range(255).shard(2, 1).batch(128), []),
+    "even shards": (lambda: Dataset.range(255).shard(2, 1, even="drop").batch(128, True), []),
+    "shards that do not end": (lambda: Dataset.range(255).repeat().shard(2, 1).batch(128, True).take(5), []),
+    "shards that are not counted": (lambda: Dataset.range(9).filter(lambda x: x > 2).shard(2, 1).batch(3), []),
+    "shards that are no batches": (lambda: Dataset.range(9).shard(2, 1).map(lambda x: x + 1), []),
     "shuffle, then take": (lambda: Dataset.range(9).shuffle(9).take(3), ["split_of_a_shuffle"]),
     "shuffle, map, then skip": (
         lambda: Dataset.range(9).shuffle(9).map(lambda x: x + 1).skip(3),
@@ -426,7 +432,7 @@ def test_a_python_map_is_told_how_to_be_faster_and_repeatable() -> None:
     assert "calls ops.resize in the lambda and yet runs as ordinary Python" in behind
     assert "map(fn, traced=True) says why" in behind
     assert "draws from random.random in the lambda" in drawing and "map(fn, rng=True)" in drawing
-    with pytest.raises(gp.TraceError, match="a traced function needs np.rot90"):
+    with pytest.raises(gp.TraceError, match=r"a traced function needs np\.rot90"):
         _images().map(lambda x: ops.resize(np.rot90(x), (3, 3)), traced=True)
 
 

@@ -156,3 +156,25 @@ def generator_exits(x: Any) -> Any:
     if x == 1:
         raise GeneratorExit(7)
     return int(x)
+
+
+def slow_process_of(x: Any) -> Any:
+    """The number of the process, after a quarter of a second."""
+    time.sleep(0.25)
+    return int(x), os.getpid()
+
+
+def stuck_at_one(x: Any) -> Any:
+    """Never comes back from element 1 while there is a file whose name is in the environment."""
+    while int(x) == 1 and os.path.exists(os.environ.get("GPUPIPE_TEST_STUCK", "")):
+        time.sleep(0.01)
+    return int(x), os.getpid()
+
+
+def noted(x: Any) -> Any:
+    """How often this process was called."""
+    _CALLS.append(int(x))
+    return int(x), len(_CALLS)
+
+
+_CALLS: list[int] = []

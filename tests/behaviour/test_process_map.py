@@ -228,6 +228,7 @@ def test_results_of_any_size_fit_and_no_segment_is_left(monkeypatch: pytest.Monk
     sizes = [(x.size, set(x.tolist())) for x in gp.Dataset.range(8).map(functions.large, 2, workers="process")]
     with iter(gp.Dataset.range(20).map(functions.large, 2, workers="process")) as items:
         next(items)  # the others are in work when it is closed
+    del items  # of a dataset that is gone
 
     assert sizes == [(40_000 * (i + 1), {i}) for i in range(8)]
     assert len(names) > 4
@@ -238,11 +239,11 @@ def test_results_of_any_size_fit_and_no_segment_is_left(monkeypatch: pytest.Monk
 
 def test_the_next_pass_finds_its_workers_ready() -> None:
     chain = gp.Dataset.range(6).map(functions.process_of, 2, workers="process").take(4).repeat(3)
-    with iter(chain) as items:
-        pids = {int(pid) for _, pid in items}
+    pids = {int(pid) for _, pid in chain}
 
     assert len(pids) == 2
     assert os.getpid() not in pids
+    del chain
     assert all(map(_gone, pids))
 
 
@@ -262,6 +263,7 @@ def test_closing_ends_a_function_that_never_comes_back() -> None:
     assert list(never) == []
     thread.join()
     items.close()
+    del items, never
     assert _gone(pid)
 
 

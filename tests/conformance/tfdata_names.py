@@ -91,7 +91,9 @@ DATASET: dict[str, Name] = {
         better="identities are kept, so a loaded chain draws as before", tested="tests/behaviour/test_save_load.py"
     ),
     "scan": Name(better="`spec=` says what a Python function gives"),
-    "shard": Name(better="a wrong number is an error on the user's line"),
+    "shard": Name(
+        better="a wrong number is an error on the user's line; `even=` gives every rank equally many elements"
+    ),
     "shuffle": Name(
         better="holds references, not payloads; `shuffle(gp.ALL)` is uniform over the whole data set, without a buffer"
     ),

@@ -470,7 +470,7 @@ def _append(ds: Dataset, step: Step, path: Path) -> Dataset:
         case ("endless", n):
             return ds.repeat().take(n)
         case ("shard", n, index):
-            return ds.shard(n, index % n)
+            return ds.shard(n, index % n, even=(None, "drop", "wrap")[(n + index) % 3])
         case ("shuffle all", seed, anew):
             return ds.shuffle(gp.ALL, seed, anew)
         case ("slice", start, stop, stride):

@@ -58,6 +58,28 @@ CHAINS: dict[str, Build] = {
 }
 
 
+def numbers() -> Any:
+    yield from (np.int64(i) for i in range(101))
+
+
+def evenly(even: Any) -> dict[str, Build]:
+    """Chains whose shards are of one size."""
+    return {
+        "elements": lambda n, i: gp.Dataset.range(101).shard(n, i, even=even),
+        "batches": lambda n, i: gp.Dataset.range(101).shard(n, i, even=even).batch(3).prefetch(1),
+        "a global shuffle": lambda n, i: (
+            gp.Dataset.range(101).shuffle(gp.ALL, seed=4).shard(n, i, even=even).map(lambda x: x * 2).batch(4)
+        ),
+        "a stream": lambda n, i: (
+            gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
+            .filter(lambda x: x % 2 == 0)
+            .shuffle(7, seed=1)
+            .shard(n, i, even=even)
+            .batch(2)
+        ),
+    }
+
+
 @pytest.mark.parametrize("counts", [(1, 2), (2, 4), (4, 3), (3, 1), (2, 5), (3, 3)])
 @pytest.mark.parametrize("name", CHAINS)
 def test_nothing_is_lost_and_nothing_comes_twice(name: str, counts: tuple[int, int]) -> None:
@@ -69,6 +91,75 @@ def test_nothing_is_lost_and_nothing_comes_twice(name: str, counts: tuple[int, i
         assert rows(given) + rows(rest_of(build, after, states)) == whole
         if before != after:
             assert rows(given) + rows(rest_of(build, after, states[0])) == whole
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 4), (4, 3), (3, 1), (2, 5)])
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+@pytest.mark.parametrize("name", evenly(None))
+def test_even_shards_stay_even_in_other_numbers(name: str, even: str, counts: tuple[int, int]) -> None:
+    build = evenly(even)[name]
+    before, after = counts
+    whole = rows(taken(iter(evenly(None)[name](1, 0))))
+    for count in (0, 1, 3, 5):
+        given, states = states_of(build, before, count)
+        rests = []
+        for index in range(after):
+            with iter(build(after, index)) as items:
+                items.load_state_dict(states if index % 2 else states[0])
+                rests.append(taken(items))
+        assert len(set(map(len, rests))) == 1
+        assert len({tuple(sorted(map(len_of, rest))) for rest in rests}) == 1
+        found = rows(given) + rows([element for rest in rests for element in rest])
+        if even == "drop":
+            assert found <= whole
+            assert (whole - found).total() == (whole.total() - rows(given).total()) % after
+        else:
+            assert found >= whole
+            assert (found - whole).total() == -(whole.total() - rows(given).total()) % after
+
+
+def len_of(element: Any) -> int:
+    """The rows of a batch."""
+    return sum(rows([element]).values())
+
+
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+def test_an_epoch_that_has_ended_has_ended_for_other_shards_too(even: str) -> None:
+    build = evenly(even)["elements"]
+    given, states = states_of(build, 4, 1000)
+
+    assert len(given) == (100 if even == "drop" else 104)
+    assert rest_of(build, 1, states) == []
+    assert rest_of(build, 3, states[2]) == []
+
+
+def test_a_take_that_depends_on_the_number_of_shards_is_named() -> None:
+    def build(n: int, i: int) -> Any:
+        return gp.Dataset.range(255).map(lambda x: x + 1).take(255 // n * n).shard(n, i).batch(8)
+
+    _, states = states_of(build, 2, 3)
+    refused(
+        build,
+        4,
+        states[0],
+        r"needs a take that does not depend on the number of shards, to go on in shard 0 of 4 behind one of 2: step 3 "
+        r"was take\(254\), where this one has take\(252\) \(at .*test_reshard.py:\d+\); leave the take out and write "
+        r"shard\(4, 0, even='drop'\)",
+    )
+
+
+def test_what_differs_beside_the_shard_is_named() -> None:
+    def build(n: int, i: int) -> Any:
+        return gp.Dataset.range(255).shard(n, i).batch(32 // n)
+
+    _, states = states_of(build, 2, 3)
+    refused(build, 4, states, r"in other shards of it at most, got one whose step 3 was batch\(16\), .* batch\(8\)")
+    refused(
+        lambda n, i: gp.Dataset.range(255).shard(n, i, even="wrap").batch(16),
+        4,
+        states[0],
+        r"step 2 was shard\(2, 0\), where this one has shard\(4, 0, even='wrap'\)",
+    )
 
 
 def test_shards_are_changed_twice_and_states_taken_in_between() -> None:

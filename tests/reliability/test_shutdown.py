@@ -182,9 +182,10 @@ def wait_until(nothing: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
+def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     before = set(left())  # of a test that has failed: its frames are kept for the report
     yield
+    request.node.funcargs.pop("chain", None)  # processes that wait for the next iterator end with their dataset
     assert wait_until(lambda: sorted(set(left()) - before)) == []
 
 

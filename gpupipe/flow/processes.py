@@ -1,0 +1,100 @@
+"""processes: the worker processes of `workers` as the system has them: memory, signals, how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import process as started
+from multiprocessing.connection import Connection
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any
+
+__all__ = ["PROCESSES", "SLOTS", "Worker", "join", "no_interrupts", "release", "reserve", "signal_name", "unlink"]
+
+SLOTS = 2
+"""Elements that a worker may hold: one in work, one that waits, so that it never waits for the parent."""
+
+
+@dataclass(eq=False, slots=True)
+class Worker:
+    """One process, what it holds in order, and its segments."""
+
+    process: Any
+    pipe: Connection
+    ready: bool = False
+    tasks: deque[tuple[Any, int]] = field(default_factory=deque)
+    segments: dict[int, SharedMemory] = field(default_factory=dict)
+    free: list[int] = field(default_factory=lambda: list(range(SLOTS)))
+
+
+PROCESSES: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _disown() -> None:
+    """In a forked child: the workers are not its own, and multiprocessing would end them all when the child ends."""
+    children: set[Any] = getattr(started, "_children", set())
+    children.difference_update(PROCESSES)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
+
+
+def join(workers: list[Worker], seconds: float) -> None:
+    """Wait for all of them together."""
+    until = time.monotonic() + seconds
+    for worker in workers:
+        worker.process.join(max(0.0, until - time.monotonic()))
+
+
+def release(worker: Worker) -> None:
+    """Give back what belongs to a worker that has ended."""
+    worker.pipe.close()
+    for segment in worker.segments.values():
+        unlink(segment)
+    worker.segments.clear()
+    if not worker.process.is_alive():
+        worker.process.close()
+
+
+def unlink(segment: SharedMemory) -> None:
+    """Give a segment back."""
+    segment.close()
+    segment.unlink()
+
+
+def reserve(segment: SharedMemory, size: int) -> None:
+    """Make the system find the memory now: without room, writing later would kill the process (SIGBUS)."""
+    handle = getattr(segment, "_fd", -1)
+    if handle >= 0 and hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@contextmanager
+def no_interrupts() -> Iterator[None]:
+    """Start a process that does not hear Ctrl-C until it says what to do about it: the mask is inherited."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # started in there, it would unblock the signal again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

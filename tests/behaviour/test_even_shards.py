@@ -1,0 +1,352 @@
+"""shard(n, i, even=...): equally many elements for every rank, whatever is in front of it and behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import gpupipe as gp
+from gpupipe.errors import StateError
+from gpupipe.flow import even as module
+from gpupipe.io import TFRecordWriter
+from tests.behaviour.model import outcomes, run
+from tests.behaviour.programs import Program, build, elements, model, programs
+
+Range = gp.Dataset.range
+
+
+def even_shard(whole: list[Any], shards: int, index: int, even: str) -> list[Any]:
+    """What a shard is to have."""
+    n = len(whole)
+    if even == "drop":
+        return whole[: n // shards * shards][index::shards]
+    return [whole[place % n] for place in range(index, -(-n // shards) * shards, shards)]
+
+
+def _numbers(n: int) -> Callable[[], Iterator[np.int64]]:
+    return lambda: (np.int64(i) for i in range(n))
+
+
+def _odd(x: Any) -> Any:
+    return bool(np.asarray(x) % 2)  # `bool` makes it ordinary Python
+
+
+def _inner(x: Any) -> Any:
+    return Range(3).map(lambda y: y + 10 * x)
+
+
+SOURCES: dict[str, Callable[[int], gp.Dataset]] = {
+    "range": Range,
+    "slices": lambda n: gp.Dataset.from_tensor_slices(np.arange(n)),
+    "indexable": lambda n: gp.Dataset.from_indexable(list(range(n))),
+    "indexable in threads": lambda n: gp.Dataset.from_indexable(list(range(n)), num_parallel_calls=2),
+    "taken": lambda n: Range(n + 5).skip(2).take(n),
+    "a slice": lambda n: Range(2 * n)[::2],
+    "a global shuffle": lambda n: Range(n).shuffle(gp.ALL, seed=3),
+    "generator": lambda n: gp.Dataset.from_generator(_numbers(n), output_signature=gp.TensorSpec((), "int64")),
+    "filter": lambda n: Range(n).filter(lambda x: x % 3 != 1),
+    "filter in Python": lambda n: Range(n).filter(_odd),
+    "shuffle": lambda n: Range(n).shuffle(4, seed=1),
+    "shuffle, repeat": lambda n: Range(n).shuffle(4, seed=1).repeat(2),
+    "traced map": lambda n: Range(n).map(lambda x: x * 2),
+    "threads": lambda n: Range(n).map(lambda x: int(x) + 1, num_parallel_calls=2, traced=False),
+    "flat_map": lambda n: Range(n).flat_map(_inner),
+    "interleave": lambda n: Range(n).interleave(_inner, cycle_length=2),
+    "cache": lambda n: Range(n).shuffle(3).cache(),
+    "concatenate": lambda n: Range(n).concatenate(Range(2)),
+    "a shard": lambda n: Range(n).shard(2, 1),
+    "an even shard": lambda n: Range(n).shard(2, 1, even="drop"),
+    "an even shard of a stream": lambda n: Range(n).shuffle(3).shard(2, 0, even="wrap"),
+    "batches": lambda n: Range(n).batch(2),
+}
+
+
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_every_shard_is_that_of_the_model(source: Callable[[int], gp.Dataset], even: Any) -> None:
+    for n in (0, 1, 2, 5, 6, 7):
+        whole = run(source(n).iterator(epoch=2))
+        for shards in (1, 2, 3, 5):
+            for index in range(shards):
+                ds = source(n).shard(shards, index, even=even)
+                found = run(ds.iterator(epoch=2))
+
+                assert found == even_shard(whole, shards, index, even), (n, shards, index)
+                if ds.cardinality() >= 0:
+                    assert ds.cardinality() == len(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(list(SOURCES)),
+    n=st.integers(0, 12),
+    shards=st.integers(1, 7),
+    even=st.sampled_from(["drop", "wrap"]),
+    cut=st.integers(0, 12),
+    data=st.data(),
+)
+def test_a_state_in_any_place_goes_on_with_the_next_element(
+    kind: str, n: int, shards: int, even: Any, cut: int, data: Any
+) -> None:
+    index = data.draw(st.integers(0, shards - 1))
+    ds = SOURCES[kind](n).shard(shards, index, even=even)
+    whole = run(ds.iterator(epoch=0))
+    cut = min(cut, len(whole))
+    with ds.iterator(epoch=0) as items:
+        first = [next(items) for _ in range(cut)]
+        state = items.state_dict()
+
+    with ds.iterator(epoch=0) as items:
+        items.load_state_dict(state)
+        rest = run(items)
+
+    assert run(first) + rest == whole
+
+
+PLACES = ("range", "slices", "indexable", "taken", "a slice", "a global shuffle", "traced map", "threads", "a shard",
+          "an even shard", "batches", "concatenate")  # fmt: skip
+
+
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+@pytest.mark.parametrize("name", PLACES)
+def test_its_elements_have_places(name: str, even: Any) -> None:
+    for n, shards, index in ((7, 3, 2), (6, 4, 3), (2, 5, 4)):
+        ds = SOURCES[name](n).shard(shards, index, even=even)
+        whole = run(ds.iterator(epoch=0))
+
+        assert len(ds) == len(whole)
+        assert run([ds[i] for i in range(len(whole))]) == whole
+        assert run(ds[::-1].iterator(epoch=0)) == whole[::-1]
+        assert run(ds.skip(1).iterator(epoch=0)) == whole[1:]
+        assert run(ds.shard(2, 0).iterator(epoch=0)) == whole[::2]
+        assert sorted(map(str, run(ds.shuffle(gp.ALL)))) == sorted(map(str, whole))
+
+
+def test_cardinality_is_that_of_the_whole_divided() -> None:
+    for n in range(9):
+        assert Range(n).shard(4, 3, even="drop").cardinality() == n // 4
+        assert Range(n).shard(4, 0, even="wrap").cardinality() == -(-n // 4)
+    assert Range(3).repeat().shard(2, 1, even="wrap").cardinality() == gp.Dataset.INFINITE_CARDINALITY
+    assert SOURCES["filter"](3).shard(2, 1, even="drop").cardinality() == gp.Dataset.UNKNOWN_CARDINALITY
+    assert run(Range(3).repeat().shard(2, 1, even="drop").take(4)) == [1, 0, 2, 1]
+
+
+def test_it_is_refused_with_other_words() -> None:
+    with pytest.raises(gp.PlanError, match="shard needs even='drop' or even='wrap', or None, got True"):
+        Range(3).shard(2, 0, even=True)  # type: ignore[arg-type]
+    assert "shard(2, 0, even='wrap')" in str(Range(3).shard(2, 0, even="wrap").explain())
+    assert str(Range(3).shard(2, 0).explain()).count("even") == 0
+
+
+# ---- files
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Files of 5, 0, 3 and 6 records."""
+    folder = tmp_path_factory.mktemp("even")
+    made = []
+    for number, count in enumerate((5, 0, 3, 6)):
+        made.append(str(folder / f"{number}.tfrecord"))
+        with TFRecordWriter(made[-1]) as writer:
+            for i in range(count):
+                writer.write(f"{number}.{i}".encode())
+    return made
+
+
+READERS: dict[str, Callable[[list[str]], gp.Dataset]] = {
+    "file after file": gp.TFRecordDataset,
+    "the first ones": lambda paths: gp.TFRecordDataset(paths).skip(1).take(9),
+    "interleave": lambda paths: gp.Dataset.from_tensor_slices(paths).interleave(gp.TFRecordDataset, cycle_length=3),
+    "shuffled": lambda paths: gp.TFRecordDataset(paths).shuffle(gp.ALL, seed=1),
+}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["no index", "indexed"])
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_records_are_shared_out_evenly_with_an_index_and_without(
+    reader: Callable[[list[str]], gp.Dataset], even: Any, known: bool, paths: list[str]
+) -> None:
+    from gpupipe.extract.index import INDEXES
+
+    whole = run(reader(paths).iterator(epoch=0))
+    for shards in (2, 4, 5, 20):
+        for index in range(shards):
+            ds = reader(paths).shard(shards, index, even=even)
+            INDEXES.clear()
+            if known:
+                assert len(ds) == len(even_shard(whole, shards, index, even))
+            with ds.iterator(epoch=0) as items:
+                given = [next(items) for _ in range(min(1, len(whole) // shards))]
+                state = items.state_dict()
+                given += list(items)
+            with ds.iterator(epoch=0) as items:
+                items.load_state_dict(state)
+                assert given[1:] == list(items) or len(given) < 2
+
+            assert run(given) == even_shard(whole, shards, index, even)
+
+
+def test_ranks_that_read_one_damaged_file_make_equally_many_batches(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    with TFRecordWriter(str(path)) as writer:
+        for i in range(13):
+            writer.write(bytes([i]) * 8)
+    data = bytearray(path.read_bytes())
+    data[3 * 24 + 12] ^= 1  # a payload
+    path.write_bytes(data)
+
+    for even in ("drop", "wrap"):
+        counts = []
+        for index in range(3):
+            ds = gp.TFRecordDataset(str(path)).shard(3, index, even=even)
+            replaced = ds.batch(2).with_options(gp.Options(on_error="replace"))
+            counts.append([len(batch) for batch in replaced])
+        assert counts[0] == counts[1] == counts[2]
+        assert sum(counts[0]) == (4 if even == "drop" else 5)
+
+
+# ---- bad elements
+
+
+def _fails_at_one(x: Any) -> Any:
+    if int(x) in (1, 6):
+        raise ValueError("on purpose")
+    return int(x)
+
+
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+def test_a_bad_element_keeps_its_place(even: Any) -> None:
+    whole = outcomes(Range(7).map(_fails_at_one))
+    for shards in (2, 3, 4):
+        for index in range(shards):
+            before = Range(7).map(_fails_at_one).shard(shards, index, even=even)
+            behind = Range(7).shard(shards, index, even=even).map(_fails_at_one)
+
+            assert outcomes(before) == outcomes(behind) == even_shard(whole, shards, index, even)
+            assert run(before.with_options(gp.Options(on_error="skip"))) == [
+                x for x in even_shard(whole, shards, index, even) if x != "error"
+            ]
+
+
+@pytest.mark.parametrize("even", ["drop", "wrap"])
+def test_errors_on_their_way_pass_and_survive_a_state(even: Any) -> None:
+    """A batch that loses a row raises its error and is filled up: the error is no element."""
+    source = Range(14).map(_fails_at_one).batch(2, drop_remainder=True)
+    elements = [batch for batch in outcomes(source) if batch != "error"]
+    for shards, index in ((2, 0), (2, 1), (4, 0), (4, 3)):
+        ds = source.shard(shards, index, even=even)
+        seen = outcomes(ds)
+
+        assert [x for x in seen if x != "error"] == even_shard(elements, shards, index, even)
+        for cut in range(len(seen) + 1):
+            with ds.iterator(epoch=0) as items:
+                first = _some(items, cut)
+                state = items.state_dict()
+            with ds.iterator(epoch=0) as items:
+                items.load_state_dict(state)
+                assert first + _some(items) == seen, cut
+
+
+def _some(items: Any, count: int | None = None) -> list[Any]:
+    seen: list[Any] = []
+    while count is None or len(seen) < count:
+        try:
+            seen += run([next(items)])
+        except StopIteration:
+            break
+        except gp.DataError:
+            seen.append("error")
+    return seen
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@given(program=programs(failing=True, most=5, even=True))
+def test_it_may_stand_anywhere_in_a_chain(on_error: Any, program: Program) -> None:
+    names = [op[0] for op in program[1]]
+    assume("even shard" in names and "twice" not in names)  # of zipped batches the model says nothing
+    dataset = build(program).with_options(gp.Options(on_error=on_error))
+
+    assert elements(dataset) == model(program, on_error)
+
+
+# ---- what is wrapped
+
+
+def _drawn(x: Any, rng: np.random.Generator) -> Any:
+    return x, rng.integers(1 << 40)
+
+
+@pytest.mark.parametrize("name", ["range", "shuffle", "generator", "filter"])
+def test_an_element_that_is_given_twice_is_the_same_with_its_draws(name: str) -> None:
+    ranks = [run(SOURCES[name](5).shard(3, i, even="wrap").map(_drawn, rng=True).iterator(epoch=1)) for i in range(3)]
+    first = run(SOURCES[name](5).map(_drawn, rng=True).iterator(epoch=1))
+
+    whole = [ranks[place % 3][place // 3] for place in range(3 * len(ranks[0]))]
+    assert whole == [first[place % len(first)] for place in range(len(whole))]
+
+
+def test_large_first_elements_are_read_again_instead_of_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+
+    def numbers() -> Iterator[np.ndarray[Any, Any]]:
+        opened.append(1)
+        for i in range(5):
+            yield np.full(10, i)
+
+    source = gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((10,), "int64"))
+    ds = source.shard(4, 3, even="wrap").map(lambda x: x[0], traced=False)
+
+    assert (run(ds), len(opened)) == ([3, 2], 1)
+    monkeypatch.setattr(module, "KEPT", 100)
+    assert (run(ds), len(opened)) == ([3, 2], 3)
+
+
+def test_an_input_that_cannot_be_gone_through_again_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = iter(range(5))
+    source = gp.Dataset.from_generator(lambda: once, output_signature=gp.TensorSpec((), "int64"))
+    assert run(source.shard(4, 3, even="wrap")) == [3, 2]
+
+    once = iter(range(5))
+    monkeypatch.setattr(module, "KEPT", 0)
+    with pytest.raises(StateError, match=r"shard\(4, 3, even='wrap'\) needs the first elements of its input again"):
+        list(source.shard(4, 3, even="wrap"))
+
+
+def test_a_stream_is_not_read_further_than_the_round() -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for i in range(100):
+            taken.append(i)
+            yield i
+
+    source = gp.Dataset.from_generator(numbers, output_signature=gp.TensorSpec((), "int64"))
+    with iter(source.shard(4, 1, even="drop")) as items:
+        assert int(next(items)) == 1
+    assert taken == [0, 1, 2, 3]
+    taken.clear()
+    with iter(source.shard(4, 1, even="wrap")) as items:
+        assert int(next(items)) == 1
+    assert taken == [0, 1]
+
+
+def test_files_that_are_interleaved_give_equal_batches_on_every_rank(paths: list[str]) -> None:
+    """14 records on 4 ranks: without `even`, two ranks have a batch more than the others."""
+
+    def steps(rank: int, **even: Any) -> int:
+        names = gp.Dataset.from_tensor_slices(paths)
+        ds = names.interleave(gp.TFRecordDataset, cycle_length=2).shuffle(5, seed=1).shard(4, rank, **even)
+        return len([len(batch) for batch in ds.batch(3)])
+
+    assert [steps(rank) for rank in range(4)] == [2, 2, 1, 1]
+    assert [steps(rank, even="drop") for rank in range(4)] == [1, 1, 1, 1]
+    assert [steps(rank, even="wrap") for rank in range(4)] == [2, 2, 2, 2]

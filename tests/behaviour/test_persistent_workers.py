@@ -1,0 +1,329 @@
+"""map(workers="process") over several iterators: processes wait for the next one, and end with their dataset."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import threading
+import time
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe.flow import workers
+from tests.behaviour import test_process_functions as functions
+from tests.behaviour.test_process_map import _gone, _results, _same, _script
+
+Range = gp.Dataset.range
+
+
+def pids_of(elements: Any) -> set[int]:
+    """The processes that made elements, where the function says which."""
+    return {int(pid) for _, pid in elements}
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def test_every_epoch_finds_the_processes_of_the_first() -> None:
+    ds = Range(8).map(functions.process_of, 2, workers="process")
+    first = pids_of(ds)
+
+    assert len(first) == 2
+    assert pids_of(ds) == pids_of(ds.shuffle(3).take(7)) == pids_of(ds.epochs(2)) == first
+    assert pids_of(gp.Dataset.zip((ds, Range(8))).map(lambda pair, _: pair)) == first
+    assert ds[3][1] in first
+    assert "in 2 processes, which wait for the next iterator" in str(ds.explain())
+
+
+def test_they_end_with_their_dataset_and_not_before() -> None:
+    ds = Range(8).map(functions.process_of, 2, workers="process")
+    pids = pids_of(ds)
+    derived = ds.batch(4)
+
+    del ds
+    gc.collect()
+    assert all(map(alive, pids))
+    del derived
+    assert all(map(_gone, pids))
+
+
+def test_no_segment_is_left_of_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+
+    def recorded(*args: Any, **kwargs: Any) -> SharedMemory:
+        made = SharedMemory(*args, **kwargs)
+        names.append(made.name)
+        return made
+
+    monkeypatch.setattr(workers, "SharedMemory", recorded)
+    ds = Range(6).map(functions.large, 2, workers="process")
+    assert [x.size for x in ds] == [40_000 * (i + 1) for i in range(6)]
+    before = len(names)
+    assert [x.size for x in ds] == [40_000 * (i + 1) for i in range(6)]
+    assert len(names) <= before + 2  # the largest one may come to the other worker
+
+    del ds
+    for name in names:
+        with pytest.raises(FileNotFoundError):
+            SharedMemory(name)
+
+
+def test_each_iterator_has_its_own_where_that_is_asked_for() -> None:
+    ds = Range(8).map(functions.process_of, 2, workers="process").with_options(gp.Options(persistent_workers=False))
+    with iter(ds) as items:
+        first = pids_of(items)
+    assert all(map(_gone, first))
+    second = pids_of(ds)
+
+    assert not first & second
+    assert all(map(_gone, second))
+    assert "in 2 processes, which end with the iterator" in str(ds.explain())
+    assert len(pids_of(ds.repeat(2))) == 2
+    with pytest.raises(TypeError, match=r"Options\.persistent_workers needs True or False, got 1"):
+        gp.Options(persistent_workers=1)  # type: ignore[arg-type]
+
+
+def test_release_memory_ends_those_that_wait_and_no_others() -> None:
+    ds = Range(8).map(functions.process_of, 2, workers="process")
+    waiting = pids_of(ds)
+    with iter(ds) as items:
+        used = {int(next(items)[1]) for _ in range(4)}
+        assert used == waiting
+        gp.release_memory()
+        assert len(pids_of(items)) == 2
+
+    gp.release_memory()
+    assert all(map(_gone, waiting))
+    assert not pids_of(ds) & waiting
+
+
+def test_two_iterators_at_a_time_have_processes_of_their_own() -> None:
+    ds = Range(12).map(functions.process_of, 2, workers="process")
+    one, other = iter(ds), iter(ds)
+    pairs = list(zip(one, other, strict=True))
+    first, second = pids_of(pair[0] for pair in pairs), pids_of(pair[1] for pair in pairs)
+
+    assert [int(a[0]) for a, _ in pairs] == [int(b[0]) for _, b in pairs] == list(range(12))
+    assert not first & second
+    assert pids_of(ds) in (first, second)
+
+
+def test_a_pass_that_is_left_in_the_middle_leaves_nothing_to_the_next() -> None:
+    chains = [Range(20).map(functions.noise, 2, rng=True, traced=False),
+              Range(20).map(functions.noise, 2, rng=True, workers="process")]  # fmt: skip
+    for stop in (0, 1, 5, 19):
+        threads, processes = ([x for _, x in zip(range(stop), chain, strict=False)] for chain in chains)
+        _same(threads, processes)
+        _same(*map(list, chains))
+
+
+def test_draws_and_limits_are_those_of_each_run() -> None:
+    """The options of the chain may differ from one iterator to the next: the processes are told."""
+    pixels = np.asarray(Image.new("RGB", (8, 8)))
+    png = gp.Dataset.from_tensor_slices([_png(pixels)]).map(functions.decoded, 1, workers="process")
+    assert next(iter(png)).shape == (8, 8, 3)
+    assert "max_pixels" in _results(png.with_options(gp.Options(max_pixels=10)))[0][1]
+    assert next(iter(png)).shape == (8, 8, 3)
+
+    threads = Range(5).map(functions.noise, 2, rng=True, traced=False)
+    processes = Range(5).map(functions.noise, 2, rng=True, workers="process")
+    for seed in (0, 1, 2):
+        options = gp.Options(seed=seed)
+        _same(list(threads.with_options(options)), list(processes.with_options(options)))
+
+
+def _png(pixels: Any) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def test_another_number_of_processes_ends_those_that_wait() -> None:
+    ds = Range(8).map(functions.process_of, gp.AUTOTUNE, workers="process")
+    two = pids_of(ds.with_options(gp.Options(threads=2)))
+    one = pids_of(ds.with_options(gp.Options(threads=1)))
+
+    assert (len(two), len(one)) == (2, 1)
+    assert all(map(_gone, two))
+
+
+def test_one_that_died_while_it_waited_costs_no_element() -> None:
+    ds = Range(8).map(functions.process_of, 2, workers="process")
+    first = pids_of(ds)
+    killed = first.pop()
+    os.kill(killed, signal.SIGKILL)
+    while killed in {child.pid for child in multiprocessing.active_children()}:  # all of its threads
+        time.sleep(0.01)
+
+    results = _results(ds)
+
+    assert [int(x) for x, _ in results] == list(range(8))
+    second = pids_of(results)
+    assert len(second) == 2
+    assert killed not in second
+    assert first < second
+
+
+def test_one_that_never_came_back_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(workers, "STUCK", 0.2)
+    monkeypatch.setattr(workers, "LOOK", 0.3)
+    stays = tmp_path / "stuck"
+    stays.touch()
+    monkeypatch.setenv("GPUPIPE_TEST_STUCK", str(stays))
+    ds = Range(4).map(functions.stuck_at_one, 1, workers="process")
+    with iter(ds) as items:
+        stuck = int(next(items)[1])  # element 1 is in work, and stays so
+    stays.unlink()
+    monkeypatch.delenv("GPUPIPE_TEST_STUCK")
+    stays.touch()
+
+    results = _results(ds)
+
+    assert [int(x) for x, _ in results] == list(range(4))
+    assert stuck not in pids_of(results)
+    assert _gone(stuck)
+
+
+def test_a_state_goes_on_in_processes_that_waited() -> None:
+    ds = Range(30).shuffle(5).map(functions.noise, 2, rng=True, workers="process").batch(3)
+    whole = list(ds.iterator(epoch=0))
+    for cut in (0, 1, 4, 9, 10):
+        with ds.iterator(epoch=0) as items:
+            first = [next(items) for _ in range(cut)]
+            state = items.state_dict()
+        with ds.iterator(epoch=0) as items:
+            items.load_state_dict(state)
+            _same(first + list(items), whole)
+
+
+def test_a_pickled_dataset_starts_its_own() -> None:
+    ds = Range(4).map(functions.process_of, 1, workers="process")
+    pids = pids_of(ds)
+    copied = pickle.loads(pickle.dumps(ds))
+
+    assert not pids_of(copied) & pids
+    assert pids_of(ds) == pids
+
+
+def test_datasets_made_for_each_element_share_processes_during_their_iterator() -> None:
+    ds = Range(4).flat_map(_inner_in_processes)
+    before = len(pids_of(ds))
+
+    assert before == 1
+    assert not pids_of(ds) & pids_of(ds)
+
+
+def _inner_in_processes(x: Any) -> Any:
+    return Range(int(np.asarray(x)) + 1).map(functions.process_of, 1, workers="process")
+
+
+def test_what_a_process_keeps_stays_between_epochs() -> None:
+    ds = Range(3).map(functions.noted, 1, workers="process")
+
+    assert [int(n) for _, n in ds] == [1, 2, 3]
+    assert [int(n) for _, n in ds] == [4, 5, 6]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the CPU time of a process is read in /proc")
+def test_those_that_wait_use_no_cpu() -> None:
+    ds = Range(8).map(functions.process_of, 2, workers="process")
+    pids = sorted(pids_of(ds))
+    time.sleep(0.1)
+    before = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids]
+    time.sleep(1.0)
+
+    assert [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids] == before
+
+
+def test_ctrl_c_in_one_iterator_leaves_the_other_alone() -> None:
+    ds = Range(40).map(functions.slow_process_of, 2, workers="process")
+    fast = Range(200).map(functions.process_of, 1, workers="process")
+    seen: list[Any] = []
+    taker = threading.Thread(target=lambda: seen.extend(fast))
+    one = iter(ds)
+    next(one)
+    taker.start()
+    timer = threading.Timer(0.1, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(one)
+    timer.join()
+    taker.join()
+    del one
+
+    assert [int(x) for x, _ in seen] == list(range(200))
+    assert [int(x) for x, _ in ds.take(6)] == list(range(6))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_leaves_them_to_its_parent(tmp_path: Path) -> None:
+    body = """
+if __name__ == "__main__":
+    ds = gp.Dataset.range(8).map(f.process_of, 2, workers="process")
+    pids = {int(pid) for _, pid in ds}
+    child = os.fork()
+    if child == 0:
+        own = {int(pid) for _, pid in ds}
+        del ds
+        sys.exit(7 if len(own) == 2 and not own & pids else 8)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), {int(pid) for _, pid in ds} == pids)
+"""
+    command, env = _script(tmp_path, body)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+    assert (done.stdout, done.stderr) == ("7 True\n", "")
+
+
+WAITING = """
+if __name__ == "__main__":
+    ds = gp.Dataset.range(20).map(f.process_of, 2, workers="process")
+    print(*{int(pid) for _, pid in ds}, flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", ["", "import torch\n", "import multiprocessing\n"], ids=["", "torch", "early"])
+def test_the_end_of_the_interpreter_ends_those_that_wait_without_a_word(tmp_path: Path, first: str) -> None:
+    if "torch" in first:
+        pytest.importorskip("torch")
+    command, env = _script(tmp_path, first + WAITING)
+
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split()) == 2
+    assert all(_gone(int(pid)) for pid in done.stdout.split())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of processes are POSIX's")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_those_that_wait_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
+    command, env = _script(tmp_path, WAITING + "    time.sleep(60)\n")
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=30)
+
+    assert len(pids) == 2
+    assert all(map(_gone, pids))
+    if number == signal.SIGINT:
+        assert errors.count("Traceback") == 1
