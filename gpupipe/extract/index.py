@@ -30,6 +30,7 @@ from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.patterns import INDEX_SUFFIX
 from gpupipe.extract.storage import LOCAL, LocalStorage
+from gpupipe.extract.retry import asked
 from gpupipe.extract.waiting import bounded
 from gpupipe.log import logger
 
@@ -51,6 +52,7 @@ __all__ = [
     "record_index",
     "saved_path",
     "version_of",
+    "version_of_tag",
     "walk_headers",
 ]
 
@@ -150,7 +152,7 @@ def walk_headers(
     except DataError as error:
         if size >= 0 and error.offset is None:  # it was open before, and cannot be opened again
             error.offset = at
-        yield Bad(at, error.at(path, at, "read").kept(), passing=True)
+        yield Bad(at, error.at(path, at, "read").kept().hiding(), passing=True)
 
 
 def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:
@@ -214,10 +216,20 @@ class Version(NamedTuple):
 def version_of(path: str) -> Version | None:
     """The present state of a file; None if there is none, or it cannot be asked for."""
     try:
-        status = bounded(path, os.stat, path)
-    except (OSError, ValueError, DataError):
+        status = asked(_unknown, path, None, os.stat, path)
+    except DataError:
         return None
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def version_of_tag(tag: str) -> Version | None:
+    """The state of a file that `LocalStorage` calls so."""
+    parts = tag.split("-")
+    return Version(*map(int, parts)) if len(parts) == 3 else None
+
+
+def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:
+    return DataError(str(error))
 
 
 class Indexes:

@@ -6,13 +6,16 @@ of the GIL, for many records. A thread pool reads the next block while this one 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
+from gpupipe.extract.index import MEMORY, find_index, version_of_tag
 from gpupipe.extract.inflate import Inflater, longest_record
 from gpupipe.extract.reading import BlockReader, Pool, Source
-from gpupipe.extract.reference import HeaderWalker, Reference
-from gpupipe.extract.storage import Storage
+from gpupipe.extract.reference import HeaderWalker, Reference, read_alone
+from gpupipe.extract.storage import LocalStorage, Storage
 from gpupipe.extract.writer import TFRecordWriter
 
 __all__ = ["BLOCK", "HeaderWalker", "Item", "Pool", "RecordReader", "Reference", "TFRecordWriter"]
@@ -29,8 +32,11 @@ class RecordReader(BlockReader):
     read-only views of a block: whoever keeps many of them for long copies them, or the whole block stays in memory.
     A wrong payload CRC costs that record only. Behind a damaged length the next header whose CRC fits is searched,
     and the error says how many bytes were passed over; where none begins within 256 MiB, it says how many are left
-    unread, and the file ends there. Truncation, a missing file and an I/O error are one error each,
-    and then the iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
+    unread, and the file ends there. What does not fit its CRC is asked for once more where it came over a network.
+    Truncation is one error, and then the iteration ends. Where a read fails for good and there is an index of the file,
+    the records behind are read one by one, and each that fails is one error; without an index, and where the file is
+    missing, it is one error that is `lost`, and then the iteration ends. Iterating never raises a DataError, and
+    iterating again reads the file again.
 
     Args:
         path: a local file, or a URL.
@@ -41,6 +47,7 @@ class RecordReader(BlockReader):
         start: offset of the record to begin with.
         first: the number of that record, for messages; None where it is not known.
         storage: where the file is; None finds it by the path.
+        index: where its index may be, see `record_index`.
 
     Raises:
         PlanError: an unknown compression.
@@ -57,9 +64,11 @@ class RecordReader(BlockReader):
         start: int = 0,
         first: int | None = None,
         storage: Storage | None = None,
+        index: str = MEMORY,
     ) -> None:
         super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
         self.check_crc = check_crc
+        self.index = index
         self.first = 0 if start == 0 else first
         self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
 
@@ -72,8 +81,12 @@ class _Plain:
     """Blocks of a file that is not compressed. One thread at a time calls `block`."""
 
     def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
         self._path = reader.path
         self._storage = reader.storage
+        self._network = not reader.storage.random_reads
+        self._sent_again = -1  # offset of the last damaged header that was asked for twice
+        self._alone: Iterator[list[Item]] | None = None  # records that are read one by one
         self._blocks = reader.ring
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
         self._size, self._tag = self._storage.size(reader.path)
@@ -81,15 +94,33 @@ class _Plain:
         self._want = HEADER  # what the record at `_at` is known to need
 
     def block(self) -> list[Item]:
+        if self._alone is not None:
+            return next(self._alone, [])
         out: list[Item] = []
         try:
             while not out and self._at < self._size:
                 self._fill(out)
         except DataError as error:
+            self._alone = self._one_by_one()
+            if self._alone is not None:
+                return out or next(self._alone, [])
             error.offset = self._at  # the record's, not that of the range that was read
-            out.append((self._at, error.kept()))
+            out.append((self._at, error.kept().hiding()))
             self._at = self._size
         return out
+
+    def _one_by_one(self) -> Iterator[list[Item]] | None:
+        """The records from here on, where an index says where each begins; None where there is none."""
+        storage = self._storage
+        if not isinstance(storage, LocalStorage):
+            return None
+        index = find_index(self._path, version_of_tag(self._tag), self._reader.index)
+        if index is None or not index.lasting:
+            return None
+        first = index.number(self._at)
+        if first == len(index) or index.place(first)[0] != self._at:
+            return None
+        return read_alone(index, self._path, first, self._reader.check_crc, storage)
 
     def _fill(self, out: list[Item]) -> None:
         """Read one block, and the rest of the record its end falls into if there is room."""
@@ -106,12 +137,12 @@ class _Plain:
         whole = memoryview(buffer)
         view = whole.toreadonly()
         self._storage.readinto(self._path, base, whole[:have], self._tag)
-        at, want = self._cut(view[:have], base, 0, out)
+        at, want = self._cut(view[:have], base, 0, out, whole)
         self._at = base + at  # the record that an error to read on is of
         end = min(at + want + HEADER, room)  # with the next header: then the length of the next record is known
         if want > 0 and have < end and at + want <= room:
             self._storage.readinto(self._path, base + have, whole[have:end], self._tag)
-            at, want = self._cut(view[:end], base, at, out)
+            at, want = self._cut(view[:end], base, at, out, whole)
         self._at, self._want = base + at, max(want, HEADER)
         if want == 0:
             self._seek(out, base + (end if have < end else have))
@@ -119,12 +150,19 @@ class _Plain:
             out.append((self._at, self._truncated()))
             self._at = self._size
 
-    def _cut(self, view: memoryview, base: int, at: int, out: list[Item]) -> tuple[int, int]:
-        """Cut records, also behind a damaged header if the next good one is in `view`."""
+    def _cut(self, view: memoryview, base: int, at: int, out: list[Item], whole: memoryview) -> tuple[int, int]:
+        """Cut records, also behind a damaged header if the next good one is in `view`, a part of `whole`."""
         while True:
+            first = len(out)
             at, want = self._framer.cut(view, base, self._size, out, at)
+            if self._network:
+                self._ask_again(out, first, base, at, view, whole)
             if want:
                 return at, want
+            if self._network and self._sent_again != base + at:
+                self._sent_again = base + at
+                if self._read_again(base + at, whole[at : len(view)]):
+                    continue
             head = bytes(view[at : at + HEADER])
             found = None if base + at == 0 and sniff(head) else find_header(view, base, self._size, at + 1)
             if found is None:
@@ -133,6 +171,29 @@ class _Plain:
             at = found
             if len(out) > _MOST:
                 return at, HEADER
+
+    def _ask_again(
+        self, out: list[Item], first: int, base: int, end: int, view: memoryview, whole: memoryview
+    ) -> None:
+        """Ask once more for each record whose payload does not fit its CRC: a network may have changed it."""
+        for i in range(first, len(out)):
+            offset, value = out[i]
+            if type(value) is memoryview:
+                continue
+            begin, stop = offset - base, (out[i + 1][0] - base if i + 1 < len(out) else end)
+            fresh: list[Item] = []
+            if self._read_again(offset, whole[begin:stop]):
+                Framer(self._path, check_crc=True, first=None).cut(view[begin:stop], offset, self._size, fresh)
+            if fresh and type(fresh[0][1]) is memoryview:
+                out[i] = fresh[0]
+
+    def _read_again(self, offset: int, part: memoryview) -> bool:
+        """Read a part of a block once more; False where that fails, and the part is what it was."""
+        try:
+            self._storage.readinto(self._path, offset, part, self._tag)
+        except DataError:
+            return False
+        return True
 
     def _seek(self, out: list[Item], seen: int) -> None:
         """Go to the next good header, which lies not before `seen`, behind the damaged one at `_at`."""

@@ -101,7 +101,7 @@ class BatchFormer:
                 continue
             if self._taken is None:
                 self._taken = self._rows.copy()
-            if self._ignores is not None:
+            if self._ignores is not None and not value.error.lost:
                 self._run.leave_out(element, "left out", self._ignores)
                 continue
             if value.raised or self._on_error == "raise":

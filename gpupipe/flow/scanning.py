@@ -236,7 +236,7 @@ def next_state(who: str, value: Any, structure: Structure, specs: Sequence[Tenso
 
 @dataclass(frozen=True, slots=True)
 class IgnoreErrorsFlow:
-    """The elements that are no holes. Those left out are counted and logged.
+    """The elements that are no holes. Those left out are counted and logged. A file that is lost is no element.
 
     Attributes:
         log: log every one of them.
@@ -254,7 +254,7 @@ class IgnoreErrorsFlow:
             if at.run.stopped.is_set():
                 return
             value = element[0]
-            if type(value) is Hole:
+            if type(value) is Hole and not value.error.lost:
                 at.run.leave_out(element, "left out", self.log)
             else:
                 yield element

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..errors import DataError, PlanError
+from ..errors import DataError, LengthError, PlanError
 from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.patterns import is_url
 from ..extract.reference import Reference, indexed_elements
 from ..extract.storage import LOCAL
 from ..random import hash64, mix64
-from .base import Context, Element, Hole, Stream
+from .base import Context, Element, Hole, Run, Stream
 from .places import Access, Made, blocks_of, kept, opens, passes
 from .shuffle import ShuffleFlow
 from .sources import FilesFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, named_stream
@@ -119,7 +119,7 @@ class Records(Access):
     """The records of one file."""
 
     def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:
-        self.size = len(index)
+        self.size = len(index) - (not index.lasting)  # the error of what could not be read is no record
         self._index = index
         self._path = path
         self._stream = stream
@@ -141,7 +141,7 @@ class Records(Access):
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th record from place `start` on."""
-        if self._references and not self._index.faults:
+        if self._references and not self._index.faults and self._index.lasting:
             return indexed_elements(self._index, self._path, self._stream, start, step)
         return self.pick(blocks_of(start, self.size, step))
 
@@ -168,7 +168,30 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
         index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
         if index is None:
             return None
-        if at.run.uncounted is not None and index.failure is not None:
-            at.run.uncounted.append(index.failure)
-        return Records(flow, path, index, Stream(mix64(at.key, hash64("records")), path, "offset"))
+        stream = Stream(mix64(at.key, hash64("records")), path, "offset")
+        if index.failure is not None:
+            _uncounted(at.run, index.failure, stream)
+        return Records(flow, path, index, stream)
     return None
+
+
+def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+    """A file could not be read to its end: only where that is allowed, the records in front of that place are all.
+
+    Raises:
+        LengthError: it is not.
+    """
+    if run.settings.lost_files == "raise":
+        raise length_error(failure) from failure
+    hole = Hole(failure)
+    hole.raised = True
+    run.lose((hole, stream, failure.offset or 0))
+
+
+def length_error(failure: DataError) -> LengthError:
+    """The error of a chain by place over a file that could not be read to its end."""
+    error = LengthError(
+        failure.reason, file=failure.file, offset=failure.offset, stage=failure.stage, unit=failure.unit
+    )
+    error.lost = True
+    return error

@@ -41,7 +41,8 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if settings.disabled_rules:
         lines.append(f"  disabled: {', '.join(settings.disabled_rules)}")
     lines.append(
-        f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads} "
+        f"  seed {settings.seed}, on_error={settings.on_error!r}, lost_files={settings.lost_files!r}, "
+        f"threads {settings.threads} "
         f"(DALI on CPU: {settings.dali_threads}), "
         f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
     )
