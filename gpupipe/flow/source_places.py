@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..errors import DataError, LengthError, PlanError
+from ..errors import DataError, LengthError, PlanTypeError
 from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.patterns import is_url
 from ..extract.reference import Reference, indexed_elements
@@ -158,7 +158,8 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
         path = value[flow.column].decode(errors="surrogateescape")
         if is_url(path):
             if build:
-                raise PlanError(f"a choice by place needs local files, got {path}; copy it to a disk")
+                # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
+                raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
             return None
         try:
             LOCAL.size(path)  # drops what is open of an earlier version of the file
@@ -179,19 +180,16 @@ def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
     """A file could not be read to its end: only where that is allowed, the records in front of that place are all.
 
     Raises:
-        LengthError: it is not.
+        DataError: it is not; a LengthError where somebody only asks for their number.
     """
-    if run.settings.lost_files == "raise":
-        raise length_error(failure) from failure
     hole = Hole(failure)
     hole.raised = True
-    run.lose((hole, stream, failure.offset or 0))
-
-
-def length_error(failure: DataError) -> LengthError:
-    """The error of a chain by place over a file that could not be read to its end."""
-    error = LengthError(
-        failure.reason, file=failure.file, offset=failure.offset, stage=failure.stage, unit=failure.unit
-    )
-    error.lost = True
-    return error
+    element = hole, stream, failure.offset or 0
+    if run.settings.lost_files == "skip":
+        run.lose(element)
+    elif run.counting:
+        where = {"file": failure.file, "offset": failure.offset}
+        raise LengthError(failure.reason, **where, stage=failure.stage, unit=failure.unit) from failure
+    else:
+        run.note(element, "raised")
+        raise failure.again()
