@@ -113,11 +113,18 @@ def walk_headers(
     try:
         size, tag = storage.size(path)
         read = partial(_read, storage, path, tag)
+        alone = 0  # up to here the headers are read one by one
         framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
         length = 0
         while at < size:
             base, place = at, 0
-            data = read(at, min(BLOCK if length <= SMALL else HEADER, size - at))
+            try:
+                data = read(at, min(BLOCK if length <= SMALL and at >= alone else HEADER, size - at))
+            except DataError as error:
+                if not error.passing or at < alone or length > SMALL:
+                    raise
+                alone = at + BLOCK
+                continue
             if len(data) < HEADER:
                 yield Bad(at, framer.truncated(at, len(data), HEADER))
                 return

@@ -7,7 +7,7 @@ import zlib
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.compression import Compression
 from gpupipe.extract.framing import sniff
-from gpupipe.extract.storage import Storage
+from gpupipe.extract.storage import Storage, read_up_to
 
 __all__ = ["Inflater", "longest_record"]
 
@@ -92,7 +92,7 @@ class Inflater:
 
     def _chunk(self, offset: int, n: int) -> bytes:
         try:
-            return self._storage.read(self._path, offset, n, self._tag)
+            return read_up_to(self._storage, self._path, offset, n, self._tag)
         except DataError as error:
             raise error.hiding()
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from gpupipe.errors import DataError
 from gpupipe.extract.compression import Compression, checked_compression
 from gpupipe.extract.inflate import Inflater
-from gpupipe.extract.storage import Storage, storage_of
+from gpupipe.extract.storage import Storage, read_up_to, storage_of
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
 
@@ -192,7 +192,7 @@ class ByteSource:
         if self._inflater is not None:
             return self._inflater.read(n)
         try:
-            data = self._storage.read(self._path, self._at, min(n, self._end - self._at), self._tag)
+            data = read_up_to(self._storage, self._path, self._at, min(n, self._end - self._at), self._tag)
         except DataError as error:
             raise error.hiding()
         self._at += len(data)

@@ -32,14 +32,13 @@ from gpupipe.extract.index import (
 )
 from gpupipe.extract.storage import LOCAL, LocalStorage
 
-__all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_alone", "read_many", "reference_at"]
+__all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
 
 _header = struct.Struct("<QI").unpack_from
 _footer = struct.Struct("<I").unpack_from
 _blocks = Blocks(1 << 20)
 _SMALL = 64 << 10  # bytes that an allocator hands out again without a page fault; a whole block would be held for them
 _AT_ONCE = 4096
-_ALONE = 256  # records that are read by themselves, before those that are there are given
 _T = TypeVar("_T")
 
 
@@ -130,33 +129,6 @@ def read_many(
         at = end
         left -= length + FOOTER
     return out
-
-
-def read_alone(
-    index: RecordIndex, path: str, first: int, check_crc: bool, storage: LocalStorage
-) -> Iterator[list[tuple[int, memoryview | DataError]]]:
-    """The records of a file from number `first` on, each read by itself; what fails is an error, and hides nothing.
-
-    For a file of which larger pieces cannot be read.
-    """
-    out: list[tuple[int, memoryview | DataError]] = []
-    room = _blocks.size
-    for number in range(first, len(index)):
-        offset, length = index.place(number)
-        value: memoryview | DataError | None = index.faults.get(number)
-        if value is None:
-            try:
-                value = memoryview(Reference(path, offset, length).read(check_crc, storage))
-                room -= length
-            except DataError as error:
-                error.offset = offset
-                value = error.kept()
-        out.append((offset, value))
-        if room <= 0 or len(out) >= _ALONE:
-            yield out
-            out, room = [], _blocks.size
-    if out:
-        yield out
 
 
 def _damaged(reference: Reference, storage: LocalStorage) -> RecordError:

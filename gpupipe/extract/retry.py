@@ -124,10 +124,11 @@ def again(
     error: BaseException, translated: Translate, file: str, offset: int | None, fn: Callable[..., _T], *args: Any
 ) -> _T:
     """The answer to a request that failed with `error`; see `asked`."""
-    begun, tries = time.monotonic(), 1
+    begun, tries, patient = time.monotonic(), 1, True
     try:
         while passes(error):
-            if tries == TRIES or GIVEN_UP.lately(file):
+            patient = not GIVEN_UP.lately(file)
+            if tries == TRIES or not patient:
                 GIVEN_UP.add(file)
                 break
             seconds = max(PAUSE * 2 ** (tries - 1) * (0.5 + _drawn.random()), _told_to_wait(error))
@@ -139,8 +140,9 @@ def again(
             except Exception as failed:
                 error = failed
         found = error if isinstance(error, DataError) else translated(error, file, offset)
-        if tries > 1:
-            found.reason += f" ({tries} tries in {time.monotonic() - begun:.1f} s)"
+        found.passing = passes(error)
+        if tries > 1 or not patient:
+            found.reason += f" ({tries} tries in {time.monotonic() - begun:.1f} s)" if patient else f" (as in {TRIES} tries before)"
             found.args = (found.reason,)
         raise found from (found.__cause__ if found is error else error)
     finally:

@@ -22,7 +22,7 @@ from gpupipe.extract.patterns import expand, is_url
 from gpupipe.extract.retry import again, asked
 from gpupipe.extract.waiting import LIMITS, bounded
 
-__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand", "storage_of"]
+__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand", "read_up_to", "storage_of"]
 
 Listing = list[tuple[str, str]]
 
@@ -298,6 +298,35 @@ _pread = os.pread if hasattr(os, "pread") else _seek_read
 _pread_into = _preadv if hasattr(os, "preadv") else _seek_read_into
 
 LOCAL = LocalStorage()
+
+
+_PAGE = 4096
+
+
+def read_up_to(storage: Storage, name: str, offset: int, n: int, tag: str | None) -> bytes:
+    """Read `n` bytes from `offset`, or those in front of the first page of a disk that cannot be read.
+
+    So what is lost behind that page does not depend on where somebody began to read.
+
+    Raises:
+        DataError: not even the first of them can be read.
+    """
+    try:
+        return storage.read(name, offset, n, tag)
+    except DataError as error:
+        if not error.passing or not storage.random_reads or n <= _PAGE - offset % _PAGE:
+            raise
+    pieces: list[bytes] = []
+    at, end = offset, offset + n
+    while at < end:
+        try:
+            pieces.append(storage.read(name, at, min(_PAGE - at % _PAGE, end - at), tag))
+        except DataError:
+            if not pieces:
+                raise
+            break
+        at += len(pieces[-1])
+    return b"".join(pieces)
 
 
 def storage_of(name: str) -> Storage:

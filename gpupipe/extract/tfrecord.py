@@ -6,21 +6,20 @@ of the GIL, for many records. A thread pool reads the next block while this one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
 from gpupipe.extract.index import MEMORY, find_index, version_of_tag
 from gpupipe.extract.inflate import Inflater, longest_record
 from gpupipe.extract.reading import BlockReader, Pool, Source
-from gpupipe.extract.reference import HeaderWalker, Reference, read_alone
-from gpupipe.extract.storage import LocalStorage, Storage
+from gpupipe.extract.reference import HeaderWalker, Reference
+from gpupipe.extract.storage import Storage
 from gpupipe.extract.writer import TFRecordWriter
 
 __all__ = ["BLOCK", "HeaderWalker", "Item", "Pool", "RecordReader", "Reference", "TFRecordWriter"]
 
 BLOCK = 1 << 20
+_FEW = 256  # records that are read one by one, before those that are there are given
 _MOST = 4096  # items behind which a block of much damage ends: whoever closes the reader waits for no more than that
 _ring = Blocks(BLOCK)
 
@@ -33,10 +32,10 @@ class RecordReader(BlockReader):
     A wrong payload CRC costs that record only. Behind a damaged length the next header whose CRC fits is searched,
     and the error says how many bytes were passed over; where none begins within 256 MiB, it says how many are left
     unread, and the file ends there. What does not fit its CRC is asked for once more where it came over a network.
-    Truncation is one error, and then the iteration ends. Where a read fails for good and there is an index of the file,
-    the records behind are read one by one, and each that fails is one error; without an index, and where the file is
-    missing, it is one error that is `lost`, and then the iteration ends. Iterating never raises a DataError, and
-    iterating again reads the file again.
+    Truncation is one error, and then the iteration ends. Where a block cannot be read, its records are read one by one,
+    and each that fails is one error; where even a header fails, which says how long its record is, an index of the file
+    knows the next one. Without an index, and where the file is missing, it is one error that is `lost`, and then the
+    iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
 
     Args:
         path: a local file, or a URL.
@@ -86,7 +85,7 @@ class _Plain:
         self._storage = reader.storage
         self._network = not reader.storage.random_reads
         self._sent_again = -1  # offset of the last damaged header that was asked for twice
-        self._alone: Iterator[list[Item]] | None = None  # records that are read one by one
+        self._alone = 0  # up to this offset records are read one by one
         self._blocks = reader.ring
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
         self._size, self._tag = self._storage.size(reader.path)
@@ -94,33 +93,57 @@ class _Plain:
         self._want = HEADER  # what the record at `_at` is known to need
 
     def block(self) -> list[Item]:
-        if self._alone is not None:
-            return next(self._alone, [])
         out: list[Item] = []
-        try:
-            while not out and self._at < self._size:
-                self._fill(out)
-        except DataError as error:
-            self._alone = self._one_by_one()
-            if self._alone is not None:
-                return out or next(self._alone, [])
-            error.offset = self._at  # the record's, not that of the range that was read
-            out.append((self._at, error.kept().hiding()))
-            self._at = self._size
+        while not out and self._at < self._size:
+            try:
+                if self._at < self._alone:
+                    self._one_by_one(out)
+                else:
+                    self._fill(out)
+            except DataError as error:
+                if error.passing and not self._network and self._at >= self._alone:
+                    self._alone, self._want = min(self._at + self._blocks.size, self._size), HEADER
+                    continue
+                error.offset = self._at  # the record's, not that of the range that was read
+                following = self._following(self._at)
+                out.append((self._at, error.kept() if following is not None else error.kept().hiding()))
+                self._at = self._size if following is None else following
         return out
 
-    def _one_by_one(self) -> Iterator[list[Item]] | None:
-        """The records from here on, where an index says where each begins; None where there is none."""
-        storage = self._storage
-        if not isinstance(storage, LocalStorage):
+    def _one_by_one(self, out: list[Item]) -> None:
+        """Read some records by themselves: what of a block can be read, where the block as a whole cannot."""
+        while self._at < self._alone and len(out) < _FEW:
+            at = self._at
+            head = memoryview(self._read(at, min(HEADER, self._size - at)))
+            _, want = self._framer.cut(head, at, self._size, out)
+            if want == 0:
+                self._seek(out, at + HEADER)
+            elif want < 0 or len(head) < HEADER:
+                out.append((at, self._truncated()))
+                self._at = self._size
+            else:
+                try:
+                    data = self._read(at, want)
+                except DataError as error:
+                    error.offset = at
+                    out.append((at, error.kept()))
+                    self._framer.index += 1
+                else:
+                    self._framer.cut(memoryview(data), at, self._size, out)
+                self._at = at + want
+
+    def _following(self, offset: int) -> int | None:
+        """Where the record behind the one at `offset` begins, by an index; None where there is none that knows it."""
+        if self._network:
             return None
         index = find_index(self._path, version_of_tag(self._tag), self._reader.index)
         if index is None or not index.lasting:
             return None
-        first = index.number(self._at)
-        if first == len(index) or index.place(first)[0] != self._at:
+        number = index.number(offset)
+        if number == len(index) or index.place(number)[0] != offset:
             return None
-        return read_alone(index, self._path, first, self._reader.check_crc, storage)
+        self._framer.index = number + 1
+        return index.place(number + 1)[0] if number + 1 < len(index) else self._size
 
     def _fill(self, out: list[Item]) -> None:
         """Read one block, and the rest of the record its end falls into if there is room."""

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -340,7 +339,7 @@ class Run:
         """Note the rest of a file that is left out before any element is asked for; once in each pass."""
         _, stream, _ = element
         if self.counting:
-            say_once(str(element[0].error))
+            _say_once(element[0].error)
         elif (self.epoch, stream.key) not in self._lost:
             self._lost.add((self.epoch, stream.key))
             self.leave_out(element, "left out", always=True)
@@ -400,10 +399,16 @@ class Run:
                 stack.callback(closer, wait)
 
 
-@lru_cache(1000)  # `ds[i]` counts each time
-def say_once(error: str) -> None:
-    """Say of a file that is counted that a part of it is lost."""
-    logger.warning("left out of the count: %s", error)
+TOLD: dict[tuple[str | None, int | None], None] = {}
+"""Files of which it was said that a part of them is left out of a count, with the place: `ds[i]` counts each time."""
+
+
+def _say_once(error: DataError) -> None:
+    if (error.file, error.offset) not in TOLD:
+        while len(TOLD) >= 1000:
+            TOLD.pop(next(iter(TOLD)), None)
+        TOLD[error.file, error.offset] = None
+        logger.warning("left out of the count: %s", error)
 
 
 class Looking:
