@@ -29,8 +29,8 @@ from gpupipe.extract.crc import mask
 from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.patterns import INDEX_SUFFIX
-from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.retry import asked
+from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import bounded
 from gpupipe.log import logger
 

@@ -94,7 +94,8 @@ class Inflater:
         try:
             return read_up_to(self._storage, self._path, offset, n, self._tag)
         except DataError as error:
-            raise error.hiding()
+            error.hiding()
+            raise
 
     def _sent_wrong(self) -> bool:
         """Whether a network changed the bytes at hand: asked for once more they are others, and these are taken."""

@@ -194,7 +194,8 @@ class ByteSource:
         try:
             data = read_up_to(self._storage, self._path, self._at, min(n, self._end - self._at), self._tag)
         except DataError as error:
-            raise error.hiding()
+            error.hiding()
+            raise
         self._at += len(data)
         return data
 

@@ -51,8 +51,8 @@ _NAMES = frozenset(
     "TimeoutError HTTPException ClientConnectionError ClientPayloadError HTTPClientError IncompleteReadError "
     "ServiceRequestError ServiceResponseError TransportError ProtocolError".split()
 )
-"""Errors of a connection that are no OSError, by the names that asyncio, http, aiohttp, botocore, azure, httpx, google and
-urllib3 give them: none of these is imported here."""
+"""Errors of a connection that are no OSError, by the names that asyncio, http, aiohttp, botocore, azure, httpx, google
+and urllib3 give them: none of these is imported here."""
 
 _drawn = random.SystemRandom()
 _T = TypeVar("_T")
@@ -142,7 +142,9 @@ def again(
         found = error if isinstance(error, DataError) else translated(error, file, offset)
         found.passing = passes(error)
         if tries > 1 or not patient:
-            found.reason += f" ({tries} tries in {time.monotonic() - begun:.1f} s)" if patient else f" (as in {TRIES} tries before)"
+            found.reason += (
+                f" ({tries} tries in {time.monotonic() - begun:.1f} s)" if patient else f" (as in {TRIES} tries before)"
+            )
             found.args = (found.reason,)
         raise found from (found.__cause__ if found is error else error)
     finally:

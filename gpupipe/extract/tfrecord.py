@@ -195,9 +195,7 @@ class _Plain:
             if len(out) > _MOST:
                 return at, HEADER
 
-    def _ask_again(
-        self, out: list[Item], first: int, base: int, end: int, view: memoryview, whole: memoryview
-    ) -> None:
+    def _ask_again(self, out: list[Item], first: int, base: int, end: int, view: memoryview, whole: memoryview) -> None:
         """Ask once more for each record whose payload does not fit its CRC: a network may have changed it."""
         for i in range(first, len(out)):
             offset, value = out[i]

@@ -188,8 +188,9 @@ def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
     if run.settings.lost_files == "skip":
         run.lose(element)
     elif run.counting:
-        where = {"file": failure.file, "offset": failure.offset}
-        raise LengthError(failure.reason, **where, stage=failure.stage, unit=failure.unit) from failure
+        raise LengthError(
+            failure.reason, file=failure.file, offset=failure.offset, stage=failure.stage, unit=failure.unit
+        ) from failure
     else:
         run.note(element, "raised")
         raise failure.again()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import importlib.util
+import os
 import random
 import signal
 import threading
@@ -18,7 +19,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.extract import retry
+from gpupipe.extract import retry, storage
+from gpupipe.extract import waiting as waits
 from gpupipe.extract.index import INDEXES
 from gpupipe.extract.storage import LOCAL
 from gpupipe.extract.writer import TFRecordWriter
@@ -318,8 +320,6 @@ def test_whatever_asks_for_a_record_asks_again(
 
 
 def test_opening_and_looking_are_done_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     paths = [str(tmp_path / name) for name in written(tmp_path, "records")[:2]]
     failed: list[str] = []
 
@@ -342,8 +342,6 @@ def test_opening_and_looking_are_done_again_too(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_descriptor_that_lost_its_file_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     paths = [str(tmp_path / name) for name in written(tmp_path, "lines")[:1]]
     stale: set[int] = set()
     look = os.fstat
@@ -352,8 +350,6 @@ def test_a_descriptor_that_lost_its_file_is_opened_anew(tmp_path: Path, monkeypa
         if fd in stale:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         return look(fd)
-
-    from gpupipe.extract import storage
 
     read = storage._pread
 
@@ -373,9 +369,7 @@ def test_a_descriptor_that_lost_its_file_is_opened_anew(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EISDIR], ids=errno.errorcode.get)
-def test_what_no_patience_mends_is_asked_for_once(
-    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_no_patience_mends_is_asked_for_once(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(tmp_path / name) for name in written(tmp_path, "lines")[:1]]
     disk = Disk(paths[0], lambda number, start, stop: code).install(monkeypatch)
 
@@ -395,14 +389,24 @@ def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+def noticed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once somebody waits before another try."""
+    paused, pause = threading.Event(), waits.pause
+
+    def noted(file: str, seconds: float) -> None:
+        paused.set()
+        pause(file, seconds)
+
+    monkeypatch.setattr(retry, "pause", noted)
+    return paused
+
+
 @pytest.mark.parametrize("timeout", [None, PATIENCE])
 @pytest.mark.parametrize("by_place", [False, True])
 def test_close_ends_the_pause_before_another_try(
     waiting: list[str], timeout: float | None, by_place: bool, monkeypatch: pytest.MonkeyPatch, no_threads_left: None
 ) -> None:
-    paused = threading.Event()
-    pause = retry.pause
-    monkeypatch.setattr(retry, "pause", lambda *args: (paused.set(), pause(*args)))
+    paused = noticed(monkeypatch)
     ds = chain(waiting, "records", 2, 2, on_error="skip", read_timeout=timeout).prefetch(2)
     items = (ds.shuffle(gp.ALL) if by_place else ds).iterator()
     taker = threading.Thread(target=lambda: list(items))
@@ -436,9 +440,7 @@ def test_ctrl_c_ends_the_pause_before_another_try(waiting: list[str], no_threads
 def test_an_iterator_inside_a_function_of_a_chain_that_is_closed_ends_its_pause(
     waiting: list[str], monkeypatch: pytest.MonkeyPatch, no_threads_left: None
 ) -> None:
-    paused = threading.Event()
-    pause = retry.pause
-    monkeypatch.setattr(retry, "pause", lambda *args: (paused.set(), pause(*args)))
+    paused = noticed(monkeypatch)
 
     def first(i: Any) -> Any:
         return next(iter(gp.TFRecordDataset(waiting)))
