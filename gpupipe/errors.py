@@ -12,7 +12,7 @@ The tree::
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
     └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
-        ├── RecordError                 framing: CRC, length, truncation
+        ├── RecordError                 framing: CRC, length, truncation; or a read that fails in all of six tries
         ├── ParseError                  a tf.train.Example lacks a feature or holds another type
         ├── DecodeError                 bytes that are no image, or a damaged one
         ├── ShapeError                  elements of one batch that do not stack
@@ -257,7 +257,7 @@ class DataError(GpupipeError, RuntimeError):
 
 
 class RecordError(DataError):
-    """A record's framing is damaged: CRC, length or truncation."""
+    """A record's framing is damaged: CRC, length or truncation. Or its file cannot be read there, also when asked again."""
 
 
 class ParseError(DataError):

@@ -79,7 +79,8 @@ class Options:
             it is missing, or reading fails in all of six tries (see `read_timeout`), and there is no index of it.
             ``"raise"`` (default) raises whatever `on_error` says, and the next `next` goes on with what follows the
             file. ``"skip"`` leaves the rest of the file out: counted once, listed and logged like a bad element, in
-            whose place nothing comes. Records that an index tells are bad elements, each by itself.
+            whose place nothing comes; counts change then, also under "replace". A cache keeps no pass that lost a
+            file. Where an index, a header or a fixed length tells the records, they are bad elements, each by itself.
         error_manifest: a file that every bad element is appended to as a line of JSON, when it is left out, replaced or
             raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
         bad_records: such a file, whose records are bad from the start: they are neither read again nor decoded, and no

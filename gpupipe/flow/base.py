@@ -119,13 +119,15 @@ class Hole:
         known: a manifest said so before the run began.
         raised: it is no element, only its error travels on: a batch was waiting for it and decided to raise, or it
             hides the rest of a file, nobody knows how many elements (`DataError.lost`).
+        ignored: such a rest of a file is left out, as an `ignore_errors` says.
     """
 
-    __slots__ = ("error", "known", "noted", "raised")
+    __slots__ = ("error", "ignored", "known", "noted", "raised")
 
     def __init__(self, error: DataError, known: bool = False) -> None:
         self.error = error
         self.raised = False
+        self.ignored = False
         self.noted = False
         self.known = known
 
@@ -325,7 +327,7 @@ class Run:
             TooManyBadError: there are more than `Options.max_bad`.
         """
         hole, settings = element[0], self.settings
-        if hole.error.lost and settings.lost_files == "skip":
+        if hole.error.lost and (hole.ignored or settings.lost_files == "skip"):
             self.leave_out(element, "left out", always=True)
         elif hole.raised or settings.on_error == "raise":
             self.note(element, "raised")

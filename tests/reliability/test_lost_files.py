@@ -436,7 +436,7 @@ def test_a_lost_rest_takes_no_place_in_any_step(
     short = f"{two[0]}-other/first"
     records_of(Path(short), FIRST[:ends])
 
-    assert errors >= 1
+    assert (errors == 0) == ("ignore" in step)
     assert (whole, 0) == of([short, two[1]])
 
 
@@ -454,6 +454,22 @@ def test_a_cache_keeps_no_pass_that_lost_a_file(
     retry.GIVEN_UP.clear()
 
     assert list(map(bytes, ds)) == FIRST + SECOND
+
+
+def test_a_file_that_ignore_errors_leaves_out_is_listed_and_said(
+    two: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "gpupipe")
+    ds = chain(two).ignore_errors().cache()
+    with monkeypatch.context() as patch:
+        bad_sector(two[0], patch)
+        with ds.iterator() as items:
+            assert len(list(items)) == 298 + EACH
+            assert [(record.unit, record.action) for record in items.errors] == [("file", "left out")]
+    assert [two[0] in text for text in caplog.messages] == [True]
+    retry.GIVEN_UP.clear()
+
+    assert len(list(ds)) == 2 * EACH
 
 
 def test_a_mixture_in_any_order_raises_too(two: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
