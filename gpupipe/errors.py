@@ -13,7 +13,7 @@ The tree::
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
     └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
-        ├── RecordError                 framing: CRC, length, truncation
+        ├── RecordError                 framing: CRC, length, truncation; or a read that fails in all of six tries
         ├── ParseError                  a tf.train.Example lacks a feature or holds another type
         ├── DecodeError                 bytes that are no image, or a damaged one
         ├── ShapeError                  elements of one batch that do not stack
@@ -153,7 +153,8 @@ class BadRecord:
     Attributes:
         file: the file or stream it came from.
         offset: byte offset of the record in the file, or index in the stream; None where unknown.
-        unit: what `offset` counts: "offset" (bytes of a file) or "index".
+        unit: what `offset` counts: "offset" (bytes of a file) or "index"; "file" where what the file has from that
+            offset on is lost.
         key: its identity, 64 bits: what its random parameters depend on. It differs between the passes of a `repeat`.
         stage: the step that failed (``"read"``, ``"parse_single_example"``, ``"decode_jpeg"``, ...).
         reason: what was needed and what was found; the first 500 characters of it.
@@ -183,10 +184,15 @@ class DataError(GpupipeError, RuntimeError):
         stage: the step that failed, as the user wrote it (``"read"``, ``"parse"``, ``"decode_jpeg"``, ...).
         rows: where one step works on a batch, the rows that it refuses; the others are good.
         reasons: the reason of each of these rows, where they have one of their own.
+        lost: it is no element that is bad: the file cannot be read from here on, and nobody knows how many records
+            that hides. It is raised whatever `Options.on_error` says, unless `Options.lost_files` is "skip".
+        passing: trying again may help.
     """
 
     rows: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
+    lost: bool = False
+    passing: bool = False
 
     def __init__(
         self, reason: str, *, file: str | None = None, offset: int | None = None, stage: str = "", unit: str = "offset"
@@ -225,6 +231,17 @@ class DataError(GpupipeError, RuntimeError):
         other.rows, other.reasons = (), ()
         return other
 
+    def hiding(self) -> DataError:
+        """Say that it hides what its file has from here on, nobody knows how many records; answer self."""
+        if not self.lost:
+            self.lost = True
+            self.reason += (
+                "; its records cannot be counted from there on, so this is raised under every on_error: mend the "
+                'storage, or leave the rest of such files out with Options(lost_files="skip")'
+            )
+            self.args = (self.reason,)
+        return self
+
     def again(self) -> DataError:
         """An equal error, to be raised; the one that steps and caches keep never gets a traceback.
 
@@ -255,7 +272,7 @@ class DataError(GpupipeError, RuntimeError):
 
 
 class RecordError(DataError):
-    """A record's framing is damaged: CRC, length or truncation."""
+    """A record's framing is damaged: CRC, length or truncation. Or its file cannot be read there, also when asked again."""
 
 
 class ParseError(DataError):

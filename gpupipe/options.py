@@ -1,4 +1,4 @@
-"""options: how a chain runs, never what it means (apart from `seed` and `on_error`)."""
+"""options: how a chain runs, never what it means (apart from `seed`, `on_error` and `lost_files`)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ _LONGEST_TIMEOUT = 1_000_000
 _LITERALS: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "dali", "numpy"),
     "on_error": ("raise", "skip", "replace"),
+    "lost_files": ("raise", "skip"),
 }
 _INTEGERS = ("threads", "seed", "max_pixels", "host_memory", "device_memory")
 _SEED: list[int] = [0]
@@ -78,6 +79,12 @@ class Options:
             it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
             Errors are raised when they are found: of one batch those seen on the host come before those that only a
             decoder sees, whatever their order in the file.
+        lost_files: what a file does that cannot be read (to its end), where nobody knows how many elements that hides:
+            it is missing, or reading fails in all of six tries (see `read_timeout`), and there is no index of it.
+            ``"raise"`` (default) raises whatever `on_error` says, and the next `next` goes on with what follows the
+            file. ``"skip"`` leaves the rest of the file out: counted once, listed and logged like a bad element, in
+            whose place nothing comes; counts change then, also under "replace". A cache keeps no pass that lost a
+            file. Where an index, a header or a fixed length tells the records, they are bad elements, each by itself.
         error_manifest: a file that every bad element is appended to as a line of JSON, when it is left out, replaced or
             raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
         bad_records: such a file, whose records are bad from the start: they are neither read again nor decoded, and no
@@ -92,9 +99,11 @@ class Options:
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
             more is run in parts; default 4 GiB.
         read_timeout: seconds > 0 that one request to a file's storage may take (to open it, or to read one block or
-            record); a file that does not answer in time is a bad element that names it, and `close()` waits for no
-            read. Each request then costs a hand-over to another thread and back, and a copy. Default: as long as the
-            system takes. A file system says by itself when it fails, unless it is mounted to wait for ever.
+            record), and `close()` waits for no read. Each request then costs a hand-over to another thread and back,
+            and a copy. Default: as long as the system takes. A file system says by itself when it fails, unless it is
+            mounted to wait for ever. A request that takes too long, or that fails for a moment (a server answers 429
+            or 5xx, a connection breaks, a disk says EIO), is made up to six times, after 0.1, 0.2, ... 1.6 s, or as
+            long as the server asks for, up to 30 s; what is missing or forbidden fails at once.
         persistent_workers: whether the processes of ``map(workers="process")`` wait for the next iterator and end with
             the dataset; False starts new ones in each iterator. Default True: a process that imports PyTorch takes
             seconds to start. Those that wait use no CPU; `release_memory` ends them.
@@ -109,6 +118,7 @@ class Options:
     seed: int | None = None
     deterministic: bool | None = None
     on_error: Literal["raise", "skip", "replace"] | None = None
+    lost_files: Literal["raise", "skip"] | None = None
     error_manifest: str | os.PathLike[str] | None = None
     bad_records: str | os.PathLike[str] | None = None
     max_bad: float | None = None
@@ -187,6 +197,7 @@ class Options:
             seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             deterministic=self.deterministic is not False,
             on_error=self.on_error or "raise",
+            lost_files=self.lost_files or "raise",
             error_manifest=None if self.error_manifest is None else os.path.abspath(self.error_manifest),
             bad_records=None if self.bad_records is None else os.path.abspath(self.bad_records),
             max_bad=self.max_bad,
@@ -210,6 +221,7 @@ class Settings:
     seed: int
     deterministic: bool
     on_error: str
+    lost_files: str
     error_manifest: str | None
     bad_records: str | None
     max_bad: float | None

@@ -60,6 +60,9 @@ class TFRecordDataset(_FileDataset):
     A record whose payload is damaged is one bad element. Behind a damaged length the next good header is searched, and
     the error says how many bytes were passed over; so a bad place does not cost the rest of its file. Where no header
     begins within 256 MiB, as in a hole of a terabyte, it does, and the error says how many bytes are left unread.
+    Reads that fail for a moment are made again. Of a local file that is not compressed, a read that fails for good costs
+    the records that it hides, each a bad element, as far as their headers or an index tell them. Where they do not, and
+    of other files, the rest of the file is lost: see `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -94,7 +97,8 @@ class TextLineDataset(_FileDataset):
 
     ``\n`` and ``\r\n`` end a line; empty lines are elements; what follows the last newline is one if it is not empty.
     Any other ``\r`` is kept (TensorFlow drops every one). A line of more than 64 MiB is a bad element, and the lines
-    behind it follow.
+    behind it follow. Reads that fail for a moment are made again; behind one that fails for good the rest of the file is
+    lost, see `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
@@ -122,7 +126,9 @@ class FixedLengthRecordDataset(_FileDataset):
     """The records of files that hold a header, records of one length and a footer (CIFAR's files, say), as bytes.
 
     A file whose body is no multiple of `record_bytes` is a bad element that names all sizes. A plain one gives nothing
-    else; of a compressed one, whose length is known at its end only, the whole records come first.
+    else; of a compressed one, whose length is known at its end only, the whole records come first. Reads that fail for
+    a moment are made again; where one fails for good, each record of a plain file that cannot be read is a bad element.
+    A file that is missing, and the rest of a compressed one, are lost: see `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.

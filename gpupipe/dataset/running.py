@@ -62,12 +62,12 @@ class Running(Chain):
         """How many elements there are. Record files without an index are indexed: a pass over their headers.
 
         Bad elements count, as they have a place each: a damaged record is one. A file that cannot be read to its end
-        (it is missing, may not be opened, or a read of it fails or takes longer than `Options.read_timeout`) is an
-        error: nobody knows how many records it has. With ``on_error="skip"`` or ``"replace"`` it counts as one bad
-        element behind those that could be read, as it does in an iteration, and the log says so.
+        (it is missing, may not be opened, or a read of it fails or takes longer than `Options.read_timeout`, in all of
+        six tries) is an error whatever `Options.on_error` says: nobody knows how many records it has. With
+        ``lost_files="skip"`` those in front of that place count, and the log says so.
 
         Raises:
-            LengthError: a file that cannot be read to its end, under ``on_error="raise"``; names it.
+            LengthError: a file that cannot be read to its end, unless `Options.lost_files` is "skip"; names it.
             TypeError: there is no end, or only reading all elements would tell.
             PlanError: there are 2**63 or more, which Python's `len` cannot say.
         """

@@ -151,7 +151,8 @@ class Scanning(Chain):
         In front of `batch` that is one element, and the batch is filled from what follows; behind it, it is the whole
         batch. What is left out is counted (`left_out` of the iterator), listed (`errors`) and logged: the first ten,
         then every tenfold.
-        Errors of the steps behind this one are raised, or treated as `Options.on_error` says.
+        Errors of the steps behind this one are raised, or treated as `Options.on_error` says. The rest of a file that
+        cannot be read to its end is left out too, as by ``lost_files="skip"``, and always logged.
 
         Args:
             log_warning: log every one.

@@ -213,6 +213,7 @@ class ElementsReader:
         self._records = iter(self._reader)
         self._token: bytes | None = None  # where the head is damaged, that of the first good record
         self._broken: list[RecordError] = []  # damage since the last good element
+        self._unread = False  # not damage, but a read that failed for good
         self.head = self._head(head_needed)
 
     def check_end(self) -> None:
@@ -260,6 +261,7 @@ class ElementsReader:
             on_damage()
         for offset, record in self._records:
             if isinstance(record, DataError):
+                self._unread = self._unread or record.lost
                 self._note(record.reason, offset, on_damage)
                 continue
             try:
@@ -303,7 +305,9 @@ class ElementsReader:
             reason = f"it ends after {expected} elements without its last record"
             if first is not None:
                 reason = f"{reason}; {first.reason}"
-            raise self._damaged(reason, None if first is None else first.offset) from first
+            ended = self._damaged(reason, None if first is None else first.offset)
+            ended.lost = self._unread
+            raise ended from first
         for offset, _ in self._records:
             raise self._damaged("something follows its last record", offset)
 
@@ -350,8 +354,11 @@ class ElementsReader:
         if isinstance(record, MissingFileError):
             raise record
         if isinstance(record, DataError):
-            if needed:
-                raise self._damaged(record.reason, offset) from record
+            self._unread = record.lost
+            if needed or record.lost:
+                damaged = self._damaged(record.reason, offset)
+                damaged.lost = record.lost
+                raise damaged from record
             self._note(f"its head: {record.reason}", offset, lambda: None)
             return {}
         n = len(_MAGIC)

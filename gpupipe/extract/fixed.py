@@ -10,6 +10,8 @@ from gpupipe.extract.storage import Storage
 
 __all__ = ["FixedReader"]
 
+_AT_ONCE = 256  # records that are read by themselves, before those that are there are given
+
 
 class FixedReader(BlockReader):
     """Iterates over (offset, record) of one file of fixed-length records.
@@ -17,7 +19,8 @@ class FixedReader(BlockReader):
     The offset is that of the record's first byte, in the decompressed stream if the file is compressed. Records are
     read-only views of a block. A plain file whose body is no multiple of the record's length is one error and nothing
     else: which bytes are the surplus nobody knows. Of a compressed file the length is known at its end only: the
-    records come first.
+    records come first. Where a block of a plain file cannot be read, each of its records is read by itself: where they
+    begin is known, so each that fails is one error, and those behind follow.
 
     Args:
         path: a local file, or a URL.
@@ -77,26 +80,54 @@ class _Fixed:
         self._base = 0  # offset of the first in the stream
         self._ended = False
         self._done = False
+        self._last = 0  # where the records of a plain file end
+        self._alone = 0  # up to this offset they are read one by one
+        self._wrong: DataError | None = None  # why there is no record at all
         size = self._bytes.size
         if size is not None:
-            body = size - reader.header_bytes - reader.footer_bytes
+            self._last = size - reader.footer_bytes
+            body = self._last - reader.header_bytes
             if body < 0 or body % reader.record_bytes:
-                raise reader.wrong_size(size)
+                self._wrong = reader.wrong_size(size)
 
     def block(self) -> list[Item]:
         out: list[Item] = []
         reader = self._reader
+        if self._wrong is not None and not self._done:
+            self._done = True
+            return [(reader.first_offset, self._wrong)]
         while not out and not self._done:
+            if self._base < self._alone:
+                self._one_by_one(out)
+                continue
             try:
                 self._skip_header()
                 self._grow(max(reader.block, reader.record_bytes) + reader.footer_bytes)
             except DataError as error:
+                if self._bytes.size is not None:
+                    self._pieces.clear()
+                    self._have = 0
+                    self._alone = min(self._base + max(reader.block, reader.record_bytes), self._last)
+                    self._done = self._base == self._last  # only the footer is left
+                    continue
                 error.offset = self._base
                 out.append((self._base, error.kept()))
                 self._done = True
                 break
             self._cut(out)
         return out
+
+    def _one_by_one(self, out: list[Item]) -> None:
+        """Some records by themselves, each that cannot be read as an error of its own; then go on behind them."""
+        n = self._reader.record_bytes
+        while self._base < self._alone and len(out) < _AT_ONCE:
+            try:
+                out.append((self._base, memoryview(self._bytes.read_at(self._base, n))))
+            except DataError as error:
+                error.offset = self._base
+                out.append((self._base, error.kept()))
+            self._base += n
+        self._bytes.go_to(self._base)
 
     def _cut(self, out: list[Item]) -> None:
         reader, step = self._reader, self._reader.record_bytes
@@ -132,6 +163,9 @@ class _Fixed:
         if not self._base and self._reader.start:
             self._bytes.skip(self._reader.start)
             self._base = self._reader.start
+        if self._bytes.size is not None and self._base < self._reader.header_bytes:
+            self._bytes.skip(self._reader.header_bytes - self._base)
+            self._base = self._reader.header_bytes
         while self._base < self._reader.header_bytes and not self._ended:
             data = self._bytes.read(min(BLOCK, self._reader.header_bytes - self._base))
             self._base += len(data)

@@ -29,6 +29,7 @@ from gpupipe.extract.crc import mask
 from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.patterns import INDEX_SUFFIX
+from gpupipe.extract.retry import asked
 from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import bounded
 from gpupipe.log import logger
@@ -51,6 +52,7 @@ __all__ = [
     "record_index",
     "saved_path",
     "version_of",
+    "version_of_tag",
     "walk_headers",
 ]
 
@@ -111,11 +113,18 @@ def walk_headers(
     try:
         size, tag = storage.size(path)
         read = partial(_read, storage, path, tag)
+        alone = 0  # up to here the headers are read one by one
         framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
         length = 0
         while at < size:
             base, place = at, 0
-            data = read(at, min(BLOCK if length <= SMALL else HEADER, size - at))
+            try:
+                data = read(at, min(BLOCK if length <= SMALL and at >= alone else HEADER, size - at))
+            except DataError as error:
+                if not error.passing or at < alone or length > SMALL:
+                    raise
+                alone = at + BLOCK
+                continue
             if len(data) < HEADER:
                 yield Bad(at, framer.truncated(at, len(data), HEADER))
                 return
@@ -150,7 +159,7 @@ def walk_headers(
     except DataError as error:
         if size >= 0 and error.offset is None:  # it was open before, and cannot be opened again
             error.offset = at
-        yield Bad(at, error.at(path, at, "read").kept(), passing=True)
+        yield Bad(at, error.at(path, at, "read").kept().hiding(), passing=True)
 
 
 def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:
@@ -214,10 +223,20 @@ class Version(NamedTuple):
 def version_of(path: str) -> Version | None:
     """The present state of a file; None if there is none, or it cannot be asked for."""
     try:
-        status = bounded(path, os.stat, path)
-    except (OSError, ValueError, DataError):
+        status = asked(_unknown, path, None, os.stat, path)
+    except DataError:
         return None
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def version_of_tag(tag: str) -> Version | None:
+    """The state of a file that `LocalStorage` calls so."""
+    parts = tag.split("-")
+    return Version(*map(int, parts)) if len(parts) == 3 else None
+
+
+def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:
+    return DataError(str(error))
 
 
 class Indexes:

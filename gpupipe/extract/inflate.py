@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 
-from gpupipe.errors import RecordError
+from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.compression import Compression
 from gpupipe.extract.framing import sniff
-from gpupipe.extract.storage import Storage
+from gpupipe.extract.storage import Storage, read_up_to
 
 __all__ = ["Inflater", "longest_record"]
 
@@ -47,6 +47,7 @@ class Inflater:
         self._name = compression
         self._storage = storage
         self._at = 0
+        self._asked_again = -1  # the end of the bytes that were asked for twice
         self._rest = b""
         self._members = 0
         self._damage: RecordError | None = None
@@ -66,6 +67,9 @@ class Inflater:
             try:
                 data = self._stream.decompress(self._rest, n)
             except zlib.error as error:
+                if self._sent_wrong():
+                    self._stream = before
+                    continue
                 self._damage = self._damaged(error)
                 self._damage.__cause__ = error
                 data = self._salvaged(before, n)
@@ -83,8 +87,24 @@ class Inflater:
 
     def _more(self) -> None:
         """Read the next compressed bytes; none at the end of the file."""
-        self._rest = self._storage.read(self._path, self._at, min(_CHUNK, self.size - self._at), self._tag)
+        self._rest = self._chunk(self._at, min(_CHUNK, self.size - self._at))
         self._at += len(self._rest)
+
+    def _chunk(self, offset: int, n: int) -> bytes:
+        try:
+            return read_up_to(self._storage, self._path, offset, n, self._tag)
+        except DataError as error:
+            error.hiding()
+            raise
+
+    def _sent_wrong(self) -> bool:
+        """Whether a network changed the bytes at hand: asked for once more they are others, and these are taken."""
+        if self._storage.random_reads or self._asked_again == self._at:
+            return False
+        self._asked_again = self._at
+        fresh = self._chunk(self._at - len(self._rest), len(self._rest))
+        changed, self._rest = fresh != self._rest, fresh
+        return changed
 
     def _salvaged(self, before: zlib._Decompress, n: int) -> bytes:
         """Decompress what comes before the damage: zlib keeps nothing of a call that fails."""
@@ -116,7 +136,7 @@ class Inflater:
         return True
 
     def _damaged(self, error: zlib.error) -> RecordError:
-        head = self._storage.read(self._path, 0, min(8, self.size), self._tag)
+        head = self._chunk(0, min(8, self.size))
         known = sniff(head)
         if "incorrect header check" in str(error) and not self._members:
             looks = f"it looks like {known}" if known else "is it not compressed?"

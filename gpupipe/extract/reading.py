@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from gpupipe.errors import DataError
 from gpupipe.extract.compression import Compression, checked_compression
 from gpupipe.extract.inflate import Inflater
-from gpupipe.extract.storage import Storage, storage_of
+from gpupipe.extract.storage import Storage, read_up_to, storage_of
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
 
@@ -46,7 +46,8 @@ class Source(Protocol):
 class BlockReader(ABC):
     """Iterates over (offset, payload) of one file; what is damaged is (offset, DataError).
 
-    Iterating never raises a DataError, and iterating again reads the file again.
+    Iterating never raises a DataError, and iterating again reads the file again. Where a read fails for good and nobody
+    knows how many items that hides, it is a last error that is `lost`.
 
     Args:
         path: a local file, or a URL.
@@ -116,7 +117,7 @@ class BlockReader(ABC):
         try:
             source = self.source()
         except DataError as error:
-            yield [(self.first_offset, error.kept())]
+            yield [(self.first_offset, error.kept().hiding())]
             return
         ahead: Future[list[Any]] | None = None
         try:
@@ -159,7 +160,7 @@ class ByteSource:
         size: bytes of the file; None where it is compressed, as nobody knows before the end.
 
     Raises:
-        DataError: from every method; the file is missing, cannot be read, or is not what it should be.
+        DataError: from every method; the file is missing, cannot be read (`lost`), or is not what it should be.
     """
 
     def __init__(self, reader: BlockReader) -> None:
@@ -190,6 +191,18 @@ class ByteSource:
         """Read at most `n` bytes (> 0); none at the end."""
         if self._inflater is not None:
             return self._inflater.read(n)
-        data = self._storage.read(self._path, self._at, min(n, self._end - self._at), self._tag)
+        try:
+            data = read_up_to(self._storage, self._path, self._at, min(n, self._end - self._at), self._tag)
+        except DataError as error:
+            error.hiding()
+            raise
         self._at += len(data)
         return data
+
+    def go_to(self, offset: int) -> None:
+        """Go on at an offset of a file that is not compressed."""
+        self._at = min(offset, self._end)
+
+    def read_at(self, offset: int, n: int) -> bytes:
+        """Read `n` bytes of a file that is not compressed, by themselves: what fails hides nothing else."""
+        return self._storage.read(self._path, offset, n, self._tag)

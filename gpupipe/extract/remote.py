@@ -1,7 +1,8 @@
 """remote: files named by a URL (``s3://``, ``gs://``, ``https://``, ``memory://``, ...), reached through fsspec.
 
 Nothing is kept open: every read is one request for a range of bytes, from whatever thread asks. A request takes
-milliseconds, so reading ahead in many threads pays here, and following references one by one does not.
+milliseconds, so reading ahead in many threads pays here, and following references one by one does not. One that fails
+for a moment is made again, see `retry`; an answer that is too short is asked for once more.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.patterns import alternatives, matches, wild_at
-from gpupipe.extract.waiting import bounded
+from gpupipe.extract.retry import asked, passes
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage"]
 
@@ -66,13 +68,7 @@ class RemoteStorage:
             MissingFileError, DirectoryError: the URL is no file.
             RecordError: the storage does not answer, or does not know the size.
         """
-        path = self._path(name)
-        try:
-            info = bounded(name, self._info, path)
-        except DataError:
-            raise
-        except Exception as error:  # each file system raises what its client library raises
-            raise _translated(error, name) from error
+        info = asked(_translated, name, None, self._info, self._path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
@@ -111,17 +107,14 @@ class RemoteStorage:
             )
         if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
             raise _short(name, offset, n, max(known[0] - offset, 0))
-        try:
-            data: bytes = bounded(name, self._range, self._path(name), offset, n)
-        except DataError:
-            raise
-        except Exception as error:  # as above
-            raise _translated(error, name, offset) from error
-        if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
-            data = data[offset : offset + n]
-        if len(data) != n:
-            raise _short(name, offset, n, len(data))
-        return data
+        path = self._path(name)
+        for _ in range(2):  # a connection that breaks may look like the end of the file
+            data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
+            if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
+                data = data[offset : offset + n]
+            if len(data) == n:
+                return data
+        raise _short(name, offset, n, len(data))
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`, with the same errors."""
@@ -153,14 +146,23 @@ class _Remote:
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
-            found = self._files.ls(self._path(folder), detail=True)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return []
+            found = asked(_unlisted, folder, None, partial(self._files.ls, detail=True), self._path(folder))
+        except DataError as error:
+            if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError, PermissionError)):
+                return []
+            raise
         named = [(str(info["name"]).rstrip("/").rpartition("/")[2], info.get("type") == "directory") for info in found]
         return [(name, folder, False) for name, folder in named if name]
 
     def exists(self, path: str) -> bool:
-        return bool(self._files.exists(self._path(path)))
+        """Whether there is such a file: what a busy server says to `exists` of fsspec is no."""
+        try:
+            asked(_translated, path, None, self._files.info, self._path(path))
+        except DataError as error:
+            if error.__cause__ is not None and passes(error.__cause__):
+                raise
+            return not isinstance(error, MissingFileError) and bool(self._files.exists(self._path(path)))
+        return True
 
     def is_folder(self, path: str) -> bool:
         return True  # one that is none has no entries: asking would cost a request for each part of the path
@@ -168,6 +170,10 @@ class _Remote:
     def _path(self, path: str) -> str:
         scheme, rest = self._around
         return str(self._to_path(f"{scheme}{path.rstrip('/')}{rest}")[1])
+
+
+def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
+    return DataError(f"{type(error).__name__}: {error}")
 
 
 def expand_url(pattern: str) -> list[tuple[str, str]]:
@@ -193,7 +199,8 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     except PlanError:
         raise
     except Exception as error:  # each file system raises what its client library raises
-        raise PlanError(f"{pattern!r} cannot be listed: {type(error).__name__}: {error}") from error
+        what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        raise PlanError(f"{pattern!r} cannot be listed: {what}") from error
     return [(f"{scheme}{path}{rest}", path[len(root) :]) for path in found]
 
 
@@ -225,7 +232,11 @@ def _short(name: str, offset: int, n: int, got: int) -> RecordError:
     return RecordError(reason, file=name, offset=offset, stage="read")
 
 
-def _translated(error: Exception, name: str, offset: int | None = None) -> DataError:
+def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
+    """Make one error of what file systems raise: each what its client library does."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and cause is not None and passes(cause):
+        error = cause
     if isinstance(error, FileNotFoundError):
         return MissingFileError("no such file", file=name, stage="read")
     if isinstance(error, IsADirectoryError):

@@ -5,6 +5,7 @@ range is one `pread`; open descriptors are an LRU, since a data set has more sha
 
 Only regular files are read: opening a FIFO waits for a writer, perhaps for ever, and a device may have no end. Every
 request goes through `waiting.bounded`: it is not begun for a run that is closed, and may be given up (`read_timeout`).
+One that fails for a moment is made again, see `retry`: here, and not in what reads.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Protocol
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.forking import renew_lock
 from gpupipe.extract.patterns import expand, is_url
+from gpupipe.extract.retry import again, asked
 from gpupipe.extract.waiting import LIMITS, bounded
 
-__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand", "storage_of"]
+__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "expand", "read_up_to", "storage_of"]
 
 Listing = list[tuple[str, str]]
 
@@ -63,11 +65,8 @@ class _Descriptor:
 
     def __init__(self, name: str) -> None:
         self.fd = -1
-        try:
-            self.fd = os.open(name, _FLAGS)
-            status = os.fstat(self.fd)
-        except (OSError, ValueError) as error:
-            raise _translated(error, name) from error
+        self.fd = os.open(name, _FLAGS)
+        status = os.fstat(self.fd)
         _check_regular(status, name)
         self.size, self.tag = status.st_size, _tag(status)
 
@@ -105,10 +104,7 @@ class LocalStorage:
             MissingFileError, DirectoryError: the path is no file.
             RecordError: it cannot be read, or is no regular file.
         """
-        try:
-            status = bounded(name, os.stat, name)
-        except (OSError, ValueError) as error:
-            raise _translated(error, name) from error
+        status = asked(_translated, name, None, os.stat, name)
         _check_regular(status, name)
         tag = _tag(status)
         with self._lock:
@@ -133,8 +129,8 @@ class LocalStorage:
             raise _short(name, offset, n, max(found.size - offset, 0))
         try:
             data = bounded(name, _read, found, n, offset)
-        except OSError as error:
-            raise _translated(error, name, offset) from error
+        except Exception as error:
+            data = again(error, _translated, name, offset, self._read_anew, name, tag, n, offset)
         if len(data) < n:
             raise _short(name, offset, n, len(data))
         return data
@@ -156,7 +152,23 @@ class LocalStorage:
                     raise _short(name, offset, n, done)
                 done += got
         except OSError as error:
-            raise _translated(error, name, offset) from error
+            data = again(error, _translated, name, offset, self._read_anew, name, tag, n, offset)
+            if len(data) < n:
+                raise _short(name, offset, n, len(data)) from None
+            out[:] = data
+
+    def _read_anew(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
+        """Read once more: through a new descriptor, where the old one has lost its file, as those of NFS may."""
+        found = self._descriptor(name, tag)
+        try:
+            os.fstat(found.fd)
+        except OSError:
+            with self._lock:
+                if self._open.get(name) is found:
+                    del self._open[name]
+                    self._tags[name] = found.tag
+            found = self._descriptor(name, tag)
+        return _read(found, n, offset)
 
     def check(self, name: str, offset: int, n: int) -> None:
         """Check that a file has `n` bytes from `offset`, before memory is taken for them.
@@ -191,7 +203,7 @@ class LocalStorage:
         return found
 
     def _opened(self, name: str) -> _Descriptor:
-        fresh = bounded(name, _Descriptor, name)  # outside the lock: opening may wait for a network
+        fresh = asked(_translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
         with self._lock:
             expected = self._tags.pop(name, fresh.tag)
             found = self._open.setdefault(name, fresh)
@@ -252,14 +264,15 @@ def _short(name: str, offset: int, n: int, got: int) -> RecordError:
     return RecordError(reason, file=name, offset=offset, stage="read")
 
 
-def _translated(error: OSError | ValueError, name: str, offset: int | None = None) -> DataError:
+def _translated(error: Exception, name: str, offset: int | None = None) -> DataError:
     if isinstance(error, ValueError):  # a NUL, or a character that no encoding of names has
         return MissingFileError(f"no file can have this name ({error})", file=ascii(name)[1:-1], stage="read")
     if isinstance(error, FileNotFoundError):
         return MissingFileError("no such file", file=name, stage="read")
     if isinstance(error, IsADirectoryError):
         return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
-    return RecordError(f"cannot be read: {error.strerror or error}", file=name, offset=offset, stage="read")
+    reason = getattr(error, "strerror", None) or error
+    return RecordError(f"cannot be read: {reason}", file=name, offset=offset, stage="read")
 
 
 _seek = threading.Lock()
@@ -285,6 +298,35 @@ _pread = os.pread if hasattr(os, "pread") else _seek_read
 _pread_into = _preadv if hasattr(os, "preadv") else _seek_read_into
 
 LOCAL = LocalStorage()
+
+
+_PAGE = 4096
+
+
+def read_up_to(storage: Storage, name: str, offset: int, n: int, tag: str | None) -> bytes:
+    """Read `n` bytes from `offset`, or those in front of the first page of a disk that cannot be read.
+
+    So what is lost behind that page does not depend on where somebody began to read.
+
+    Raises:
+        DataError: not even the first of them can be read.
+    """
+    try:
+        return storage.read(name, offset, n, tag)
+    except DataError as error:
+        if not error.passing or not storage.random_reads or n <= _PAGE - offset % _PAGE:
+            raise
+    pieces: list[bytes] = []
+    at, end = offset, offset + n
+    while at < end:
+        try:
+            pieces.append(storage.read(name, at, min(_PAGE - at % _PAGE, end - at), tag))
+        except DataError:
+            if not pieces:
+                raise
+            break
+        at += len(pieces[-1])
+    return b"".join(pieces)
 
 
 def storage_of(name: str) -> Storage:

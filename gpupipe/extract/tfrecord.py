@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
+from gpupipe.extract.index import MEMORY, find_index, version_of_tag
 from gpupipe.extract.inflate import Inflater, longest_record
 from gpupipe.extract.reading import BlockReader, Pool, Source
 from gpupipe.extract.reference import HeaderWalker, Reference
@@ -18,6 +19,7 @@ from gpupipe.extract.writer import TFRecordWriter
 __all__ = ["BLOCK", "HeaderWalker", "Item", "Pool", "RecordReader", "Reference", "TFRecordWriter"]
 
 BLOCK = 1 << 20
+_FEW = 256  # records that are read one by one, before those that are there are given
 _MOST = 4096  # items behind which a block of much damage ends: whoever closes the reader waits for no more than that
 _ring = Blocks(BLOCK)
 
@@ -29,8 +31,11 @@ class RecordReader(BlockReader):
     read-only views of a block: whoever keeps many of them for long copies them, or the whole block stays in memory.
     A wrong payload CRC costs that record only. Behind a damaged length the next header whose CRC fits is searched,
     and the error says how many bytes were passed over; where none begins within 256 MiB, it says how many are left
-    unread, and the file ends there. Truncation, a missing file and an I/O error are one error each,
-    and then the iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
+    unread, and the file ends there. What does not fit its CRC is asked for once more where it came over a network.
+    Truncation is one error, and then the iteration ends. Where a block cannot be read, its records are read one by one,
+    and each that fails is one error; where even a header fails, which says how long its record is, an index of the file
+    knows the next one. Without an index, and where the file is missing, it is one error that is `lost`, and then the
+    iteration ends. Iterating never raises a DataError, and iterating again reads the file again.
 
     Args:
         path: a local file, or a URL.
@@ -41,6 +46,7 @@ class RecordReader(BlockReader):
         start: offset of the record to begin with.
         first: the number of that record, for messages; None where it is not known.
         storage: where the file is; None finds it by the path.
+        index: where its index may be, see `record_index`.
 
     Raises:
         PlanError: an unknown compression.
@@ -57,9 +63,11 @@ class RecordReader(BlockReader):
         start: int = 0,
         first: int | None = None,
         storage: Storage | None = None,
+        index: str = MEMORY,
     ) -> None:
         super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
         self.check_crc = check_crc
+        self.index = index
         self.first = 0 if start == 0 else first
         self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
 
@@ -72,8 +80,12 @@ class _Plain:
     """Blocks of a file that is not compressed. One thread at a time calls `block`."""
 
     def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
         self._path = reader.path
         self._storage = reader.storage
+        self._network = not reader.storage.random_reads
+        self._sent_again = -1  # offset of the last damaged header that was asked for twice
+        self._alone = 0  # up to this offset records are read one by one
         self._blocks = reader.ring
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
         self._size, self._tag = self._storage.size(reader.path)
@@ -82,14 +94,56 @@ class _Plain:
 
     def block(self) -> list[Item]:
         out: list[Item] = []
-        try:
-            while not out and self._at < self._size:
-                self._fill(out)
-        except DataError as error:
-            error.offset = self._at  # the record's, not that of the range that was read
-            out.append((self._at, error.kept()))
-            self._at = self._size
+        while not out and self._at < self._size:
+            try:
+                if self._at < self._alone:
+                    self._one_by_one(out)
+                else:
+                    self._fill(out)
+            except DataError as error:
+                if error.passing and not self._network and self._at >= self._alone:
+                    self._alone, self._want = min(self._at + self._blocks.size, self._size), HEADER
+                    continue
+                error.offset = self._at  # the record's, not that of the range that was read
+                following = self._following(self._at)
+                out.append((self._at, error.kept() if following is not None else error.kept().hiding()))
+                self._at = self._size if following is None else following
         return out
+
+    def _one_by_one(self, out: list[Item]) -> None:
+        """Read some records by themselves: what of a block can be read, where the block as a whole cannot."""
+        while self._at < self._alone and len(out) < _FEW:
+            at = self._at
+            head = memoryview(self._read(at, min(HEADER, self._size - at)))
+            _, want = self._framer.cut(head, at, self._size, out)
+            if want == 0:
+                self._seek(out, at + HEADER)
+            elif want < 0 or len(head) < HEADER:
+                out.append((at, self._truncated()))
+                self._at = self._size
+            else:
+                try:
+                    data = self._read(at, want)
+                except DataError as error:
+                    error.offset = at
+                    out.append((at, error.kept()))
+                    self._framer.index += 1
+                else:
+                    self._framer.cut(memoryview(data), at, self._size, out)
+                self._at = at + want
+
+    def _following(self, offset: int) -> int | None:
+        """Where the record behind the one at `offset` begins, by an index; None where there is none that knows it."""
+        if self._network:
+            return None
+        index = find_index(self._path, version_of_tag(self._tag), self._reader.index)
+        if index is None or not index.lasting:
+            return None
+        number = index.number(offset)
+        if number == len(index) or index.place(number)[0] != offset:
+            return None
+        self._framer.index = number + 1
+        return index.place(number + 1)[0] if number + 1 < len(index) else self._size
 
     def _fill(self, out: list[Item]) -> None:
         """Read one block, and the rest of the record its end falls into if there is room."""
@@ -106,12 +160,12 @@ class _Plain:
         whole = memoryview(buffer)
         view = whole.toreadonly()
         self._storage.readinto(self._path, base, whole[:have], self._tag)
-        at, want = self._cut(view[:have], base, 0, out)
+        at, want = self._cut(view[:have], base, 0, out, whole)
         self._at = base + at  # the record that an error to read on is of
         end = min(at + want + HEADER, room)  # with the next header: then the length of the next record is known
         if want > 0 and have < end and at + want <= room:
             self._storage.readinto(self._path, base + have, whole[have:end], self._tag)
-            at, want = self._cut(view[:end], base, at, out)
+            at, want = self._cut(view[:end], base, at, out, whole)
         self._at, self._want = base + at, max(want, HEADER)
         if want == 0:
             self._seek(out, base + (end if have < end else have))
@@ -119,12 +173,19 @@ class _Plain:
             out.append((self._at, self._truncated()))
             self._at = self._size
 
-    def _cut(self, view: memoryview, base: int, at: int, out: list[Item]) -> tuple[int, int]:
-        """Cut records, also behind a damaged header if the next good one is in `view`."""
+    def _cut(self, view: memoryview, base: int, at: int, out: list[Item], whole: memoryview) -> tuple[int, int]:
+        """Cut records, also behind a damaged header if the next good one is in `view`, a part of `whole`."""
         while True:
+            first = len(out)
             at, want = self._framer.cut(view, base, self._size, out, at)
+            if self._network:
+                self._ask_again(out, first, base, at, view, whole)
             if want:
                 return at, want
+            if self._network and self._sent_again != base + at:
+                self._sent_again = base + at
+                if self._read_again(base + at, whole[at : len(view)]):
+                    continue
             head = bytes(view[at : at + HEADER])
             found = None if base + at == 0 and sniff(head) else find_header(view, base, self._size, at + 1)
             if found is None:
@@ -133,6 +194,27 @@ class _Plain:
             at = found
             if len(out) > _MOST:
                 return at, HEADER
+
+    def _ask_again(self, out: list[Item], first: int, base: int, end: int, view: memoryview, whole: memoryview) -> None:
+        """Ask once more for each record whose payload does not fit its CRC: a network may have changed it."""
+        for i in range(first, len(out)):
+            offset, value = out[i]
+            if type(value) is memoryview:
+                continue
+            begin, stop = offset - base, (out[i + 1][0] - base if i + 1 < len(out) else end)
+            fresh: list[Item] = []
+            if self._read_again(offset, whole[begin:stop]):
+                Framer(self._path, check_crc=True, first=None).cut(view[begin:stop], offset, self._size, fresh)
+            if fresh and type(fresh[0][1]) is memoryview:
+                out[i] = fresh[0]
+
+    def _read_again(self, offset: int, part: memoryview) -> bool:
+        """Read a part of a block once more; False where that fails, and the part is what it was."""
+        try:
+            self._storage.readinto(self._path, offset, part, self._tag)
+        except DataError:
+            return False
+        return True
 
     def _seek(self, out: list[Item], seen: int) -> None:
         """Go to the next good header, which lies not before `seen`, behind the damaged one at `_at`."""

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from gpupipe.errors import RecordError
 
-__all__ = ["LIMITS", "Limits", "bounded"]
+__all__ = ["LIMITS", "Limits", "bounded", "pause"]
 
 _T = TypeVar("_T")
 
 MOST_STUCK = 64
 """Requests without an answer that one run leaves behind; while there are as many, every other one fails at once."""
 
-MOST_OF_A_FILE = 2
-"""The same for one file: each of its 10,000 records would take the timeout, and a thread."""
+MOST_OF_A_FILE = 6
+"""The same for one file, since it answered last: as many as one request is tried. Each of its 10,000 records would take
+the timeout, and a thread."""
 
 
 class _Request:
@@ -69,6 +71,7 @@ class Limits:
         self.outer = LIMITS.get()
         self.seconds = seconds
         self.stopped = stopped.is_set
+        self._stop = stopped
         # Reentrant: the garbage collector may close a run in a thread that is just here.
         self._lock = threading.RLock()
         self._idle: list[_Queue] = []
@@ -83,6 +86,20 @@ class Limits:
         """
         if self.stopped():
             raise RecordError("not read any more: its iterator was closed", file=file, stage="read")
+
+    def pause(self, file: str, seconds: float) -> None:
+        """Wait, at most until the run is stopped, or one that it works for.
+
+        Raises:
+            RecordError: it is stopped.
+        """
+        until, at = time.monotonic() + seconds, self.outer
+        while (left := until - time.monotonic()) > 0 and not self._stop.wait(left if at is None else min(left, 0.05)):
+            outer = at
+            while outer is not None:
+                outer.check(file)
+                outer = outer.outer
+        self.check(file)
 
     def call(self, file: str, fn: Callable[..., _T], *args: Any) -> _T:
         """``fn(*args)``, given up when the time is over or the run is stopped.
@@ -118,7 +135,14 @@ class Limits:
                     helper.put(None)  # it ends, as soon as it comes back
         if not request.returned:
             self.check(file)
-            raise self._late(file, "the storage does not answer")
+            late = self._late(file, "the storage does not answer")
+            late.passing = True
+            raise late
+        if self._stuck:
+            with self._lock:
+                for other in self._stuck:
+                    if other.file == file:  # it answers: what hangs was bad luck
+                        other.file = ""
         error, request.error = request.error, None
         if error is not None:
             try:
@@ -160,6 +184,19 @@ def bounded(file: str, fn: Callable[..., _T], *args: Any) -> _T:
     """
     limits = LIMITS.get()
     return fn(*args) if limits is None else limits.call(file, fn, *args)
+
+
+def pause(file: str, seconds: float) -> None:
+    """Wait before a request is made again, at most until the run that this thread works for is closed.
+
+    Raises:
+        RecordError: it is closed.
+    """
+    limits = LIMITS.get()
+    if limits is None:
+        time.sleep(seconds)
+    else:
+        limits.pause(file, seconds)
 
 
 def _helper() -> _Queue:

@@ -297,7 +297,9 @@ class KnownBad:
         self._keys: dict[int, BadRecord] = {}
 
     def add(self, record: BadRecord) -> None:
-        """Add one; of several for one place the first counts."""
+        """Add one; of several for one place the first counts. A file that was lost may be there again."""
+        if record.unit == "file":
+            return
         if record.unit == "offset" and record.offset is not None:
             self._files.setdefault(whole_name(record.file), {}).setdefault(record.offset, record)
         else:
@@ -372,7 +374,11 @@ def record_of(line: bytes, path: str, number: int) -> BadRecord:
     for name, text in texts.items():
         if not isinstance(text, str):
             raise _refused(path, number, f"no text under {name!r}")
-    if texts["unit"] not in ("offset", "index") or texts["action"] not in _ACTIONS or "\0" in str(texts["file"]):
+    if (
+        texts["unit"] not in ("offset", "index", "file")
+        or texts["action"] not in _ACTIONS
+        or "\0" in str(texts["file"])
+    ):
         raise _refused(path, number, "a unit, an action or a file name that there is not")
     file, unit, stage, reason, action = map(str, texts.values())
     return BadRecord(file, offset, unit, int(key, 16), stage[:REASON], reason[:REASON], action, epoch)

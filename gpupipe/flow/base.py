@@ -126,14 +126,17 @@ class Hole:
         error: what failed.
         noted: it is counted, and listed among the bad records.
         known: a manifest said so before the run began.
-        raised: a batch was waiting for it and decided to raise: it is no element any more, only its error travels on.
+        raised: it is no element, only its error travels on: a batch was waiting for it and decided to raise, or it
+            hides the rest of a file, nobody knows how many elements (`DataError.lost`).
+        ignored: such a rest of a file is left out, as an `ignore_errors` says.
     """
 
-    __slots__ = ("error", "known", "noted", "raised")
+    __slots__ = ("error", "ignored", "known", "noted", "raised")
 
     def __init__(self, error: DataError, known: bool = False) -> None:
         self.error = error
         self.raised = False
+        self.ignored = False
         self.noted = False
         self.known = known
 
@@ -268,7 +271,7 @@ class Run:
         bad: the bad elements so far.
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
         any_order: some step gives what is ready first: states hold its choices.
-        uncounted: where somebody asks how many elements there are, why files could not be read to their end.
+        counting: somebody only asks how many elements there are.
         surprise: such a step that only the run has made, where states hold none; they are refused with it.
     """
 
@@ -281,7 +284,8 @@ class Run:
     idle: Home = field(default_factory=Home)
     any_order: bool = False
     surprise: str | None = None
-    uncounted: list[DataError] | None = None
+    counting: bool = False
+    _lost: set[tuple[int, int]] = field(default_factory=set)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
     _next_closer: int = 0
@@ -384,6 +388,32 @@ class Run:
         if count and (always or count <= 10 or str(count).strip("0") == "1"):
             logger.warning("%s: %s (%d so far)", verb, element[0].error, count)
 
+    def settle(self, element: Element) -> DataError | None:
+        """What becomes of a hole at the end of the chain: the error to raise, None where it is left out or replaced.
+
+        Raises:
+            TooManyBadError: there are more than `Options.max_bad`.
+        """
+        hole, settings = element[0], self.settings
+        if hole.error.lost and (hole.ignored or settings.lost_files == "skip"):
+            self.leave_out(element, "left out", always=True)
+        elif hole.raised or settings.on_error == "raise":
+            self.note(element, "raised")
+            error: DataError = hole.error.again()
+            return error
+        else:
+            self.leave_out(element)
+        return None
+
+    def lose(self, element: Element) -> None:
+        """Note the rest of a file that is left out before any element is asked for; once in each pass."""
+        _, stream, _ = element
+        if self.counting:
+            _say_once(element[0].error)
+        elif (self.epoch, stream.key) not in self._lost:
+            self._lost.add((self.epoch, stream.key))
+            self.leave_out(element, "left out", always=True)
+
     def note(self, element: Element, verb: Action) -> int:
         """List a bad element; answer how many were left out so far, 0 if this one was noted before."""
         from .state import REPLAYING
@@ -437,6 +467,18 @@ class Run:
                 stack.callback(readers.close, wait)
             for closer in closers:
                 stack.callback(closer, wait)
+
+
+TOLD: dict[tuple[str | None, int | None], None] = {}
+"""Files of which it was said that a part of them is left out of a count, with the place: `ds[i]` counts each time."""
+
+
+def _say_once(error: DataError) -> None:
+    if (error.file, error.offset) not in TOLD:
+        while len(TOLD) >= 1000:
+            TOLD.pop(next(iter(TOLD)), None)
+        TOLD[error.file, error.offset] = None
+        logger.warning("left out of the count: %s", error)
 
 
 class Looking:
@@ -497,6 +539,8 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
     file, offset, unit = stream.name, position, stream.unit
     if error.file is not None:
         file, offset, unit = error.file, error.offset, error.unit
+    if error.lost:
+        unit = "file"
     key = mix64(stream.key, position)
     return BadRecord(file, offset, unit, key, error.stage, error.reason[:REASON], action, epoch)
 

@@ -471,7 +471,9 @@ def read_elements(
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
-        yield Hole(error.at(path, 0, who, "offset")), place, 0
+        hole = Hole(error.at(path, 0, who, "offset"))
+        hole.raised = error.lost
+        yield hole, place, 0
         return
 
     def stream(key: int, name: str, unit: str) -> Stream:
@@ -485,7 +487,9 @@ def read_elements(
         if spoil is not None:
             error.reason += "; the next iterator computes the file again"
             error.args = (error.reason,)
-        return Hole(error.at(path, None, who, "offset"))
+        hole = Hole(error.at(path, None, who, "offset"))
+        hole.raised = error.lost
+        return hole
 
     try:
         for value, where, position in reader.elements(stream, damaged):

@@ -102,7 +102,9 @@ class FixedRecordsFlow:
 class ReaderIterator:
     """What a file holds as elements, damage as holes; reads block by block.
 
-    Its state is the offset at which the present block begins, and how many items of it were given.
+    Its state is the offset at which the present block begins, and how many items of it were given. Behind an error
+    that hid the rest of the file nothing follows, also where the file can be read again by then: what was counted
+    behind it would be other elements.
 
     Args:
         reader: begins at the offset of `state`.
@@ -111,7 +113,7 @@ class ReaderIterator:
         state: where to go on.
     """
 
-    __slots__ = ("_before", "_begin", "_blocks", "_items", "_reader", "_size", "_stream")
+    __slots__ = ("_before", "_begin", "_blocks", "_items", "_lost", "_reader", "_size", "_stream")
 
     def __init__(self, reader: BlockReader, stream: Stream, at: Context, state: State = None) -> None:
         self._reader = reader
@@ -121,7 +123,11 @@ class ReaderIterator:
         self._begin = reader.start
         self._before = 0 if state is None else number(state, "before")  # items in front of the block
         self._size = 0
-        if state is not None:
+        self._lost = state is not None and bool(state.get("lost"))
+        if self._lost:
+            self._blocks.close()
+            self._size = number(state, "given")
+        elif state is not None:
             drop(self, number(state, "given"), at)
 
     def __iter__(self) -> ReaderIterator:
@@ -135,11 +141,16 @@ class ReaderIterator:
             self._begin, self._size = block[0][0], len(block)
             self._items = iter(block)
             item = next(self._items)
-        return element_of(item, self._stream)
+        element = element_of(item, self._stream)
+        if type(element[0]) is Hole:
+            self._lost = element[0].error.lost
+        return element
 
     def snapshot(self) -> State:
         """The offset of the block, how many items are in front of it, and how many of it were given."""
-        return {"block": self._begin, "before": self._before, "given": self._size - length_hint(self._items)}
+        given = self._size - length_hint(self._items)
+        state = {"block": self._begin, "before": self._before, "given": given}
+        return {**state, "lost": True} if self._lost else state
 
     def ready(self) -> bool:
         """Whether the next item is there without waiting."""
@@ -152,8 +163,10 @@ class ReaderIterator:
 
 
 def element_of(item: tuple[int, Any], stream: Stream) -> Element:
-    """What a reader gives as an element, an error as a hole."""
+    """What a reader gives as an element, an error as a hole; one that hides the rest of a file is no element."""
     offset, value = item
     if isinstance(value, DataError):
-        return Hole(value.at(stream.name, offset, "read", "offset")), stream, offset
+        hole = Hole(value.at(stream.name, offset, "read", "offset"))
+        hole.raised = value.lost
+        return hole, stream, offset
     return (value,), stream, offset

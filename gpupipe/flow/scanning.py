@@ -238,6 +238,8 @@ def next_state(who: str, value: Any, structure: Structure, specs: Sequence[Tenso
 class IgnoreErrorsFlow:
     """The elements that are no holes. Those left out are counted and logged.
 
+    Of a file that is lost the error travels on, to be left out at the end: a cache on its way keeps no such pass.
+
     Attributes:
         log: log every one of them.
     """
@@ -254,7 +256,9 @@ class IgnoreErrorsFlow:
             if at.run.stopped.is_set():
                 return
             value = element[0]
-            if type(value) is Hole:
+            if type(value) is Hole and not value.error.lost:
                 at.run.leave_out(element, "left out", self.log)
-            else:
-                yield element
+                continue
+            if type(value) is Hole:
+                value.ignored = True
+            yield element

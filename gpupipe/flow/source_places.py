@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..errors import DataError, PlanError
+from ..errors import DataError, LengthError, PlanTypeError
 from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.patterns import is_url
 from ..extract.reference import Reference, indexed_elements
 from ..extract.storage import LOCAL
-from .base import Context, Element, Hole, Stream
+from .base import Context, Element, Hole, Run, Stream
 from .places import Access, Made, blocks_of, kept, opens, passes
 from .shuffle import ShuffleFlow
 from .sources import FilesFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, named_stream
@@ -118,7 +118,7 @@ class Records(Access):
     """The records of one file."""
 
     def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:
-        self.size = len(index)
+        self.size = len(index) - (not index.lasting)  # the error of what could not be read is no record
         self._index = index
         self._path = path
         self._stream = stream
@@ -140,7 +140,7 @@ class Records(Access):
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
         """Every `step`-th record from place `start` on."""
-        if self._references and not self._index.faults:
+        if self._references and not self._index.faults and self._index.lasting:
             return indexed_elements(self._index, self._path, self._stream, start, step)
         return self.pick(blocks_of(start, self.size, step))
 
@@ -157,7 +157,8 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
         path = value[flow.column].decode(errors="surrogateescape")
         if is_url(path):
             if build:
-                raise PlanError(f"a choice by place needs local files, got {path}; copy it to a disk")
+                # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
+                raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
             return None
         try:
             LOCAL.size(path)  # drops what is open of an earlier version of the file
@@ -167,7 +168,28 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
         index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
         if index is None:
             return None
-        if at.run.uncounted is not None and index.failure is not None:
-            at.run.uncounted.append(index.failure)
-        return Records(flow, path, index, at.stream("records", path, "offset"))
+        stream = at.stream("records", path, "offset")
+        if index.failure is not None:
+            _uncounted(at.run, index.failure, stream)
+        return Records(flow, path, index, stream)
     return None
+
+
+def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+    """A file could not be read to its end: only where that is allowed, the records in front of that place are all.
+
+    Raises:
+        DataError: it is not; a LengthError where somebody only asks for their number.
+    """
+    hole = Hole(failure)
+    hole.raised = True
+    element = hole, stream, failure.offset or 0
+    if run.settings.lost_files == "skip":
+        run.lose(element)
+    elif run.counting:
+        raise LengthError(
+            failure.reason, file=failure.file, offset=failure.offset, stage=failure.stage, unit=failure.unit
+        ) from failure
+    else:
+        run.note(element, "raised")
+        raise failure.again()

@@ -336,6 +336,7 @@ class RecordsFlow:
                 block=block,
                 start=start_of(state),
                 first=None if state is None else number(state, "before"),
+                index=self.index,
             )
             return ReaderIterator(reader, stream, at, state)
         return Counted(iter(()))
@@ -346,13 +347,17 @@ class _References(Iterator[Element]):
 
     def __init__(self, path: str, stream: Stream, index: str, state: State) -> None:
         last = below(state, "offset")
+        self._lost = state is not None and bool(state.get("lost"))
         start, self._given = 0, 0
         if last is not None:
             start, self._given = as_number(last, "offset"), max(number(state, "given") - 1, 0)
         self._last: Any = (None, None, last)
         walker = HeaderWalker(path, start=start, first=self._given, where=index)
         self._items = self._elements(walker.rows(stream), stream)
-        if last is not None:
+        if self._lost:
+            self._items.close()
+            self._given = number(state, "given")
+        elif last is not None:
             next(self._items, None)
 
     def __iter__(self) -> Iterator[Element]:
@@ -366,11 +371,13 @@ class _References(Iterator[Element]):
             element = row if type(row[0][0]) is Reference else element_of((row[2], row[0][0]), stream)
             self._last = element
             self._given += 1
+            self._lost = type(element[0]) is Hole and element[0].error.lost
             yield element
 
     def snapshot(self) -> State:
-        """The offset of the last record, and how many were given."""
-        return {"offset": self._last[2], "given": self._given}
+        """The offset of the last record, and how many were given; whether the rest of the file was lost there."""
+        state = {"offset": self._last[2], "given": self._given}
+        return {**state, "lost": True} if self._lost else state
 
     def close(self) -> None:
         """End the walk."""

@@ -154,10 +154,9 @@ class DatasetIterator(Iterator[Any]):
                     self._run.bad.good += max(1, self._rows)
                 return self._structure.unflatten(value)
             assert self._run is not None
-            if value.raised or self._settings.on_error == "raise":
-                self._run.note(element, "raised")
-                raise value.error.again()
-            self._run.leave_out(element)
+            error = self._run.settle(element)
+            if error is not None:
+                raise error
 
     @property
     def left_out(self) -> int:
@@ -237,7 +236,9 @@ class DatasetIterator(Iterator[Any]):
             if self._run is not None and self.epoch is not None:
                 left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
                 progress = replace(progress, left_out=left_out, noted=Counter(noted))
-            even = self._settings.on_error == "replace" or not (self.left_out or self.errors)
+            even = not (self.left_out or self.errors)
+            if self._settings.on_error == "replace":
+                even = all(record.unit != "file" for record in self.errors)
             flow = self._state if self._items is None else snapshot(self._items)
             return state_of(self._chain, progress, self._learned, even, self._progress.ended or self._over, flow)
 

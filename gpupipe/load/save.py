@@ -99,11 +99,10 @@ def save(
                     value = Hole(DataError(unlike, stage="save").at(stream.name, position, unit=stream.unit))
             element: FlowElement = (value, stream, position)
             if type(value) is Hole:
-                if value.raised or settings.on_error == "raise":
-                    run.note(element, "raised")
-                    raise value.error.again()
-                run.leave_out(element)
-                if settings.on_error == "skip":
+                error = run.settle(element)
+                if error is not None:
+                    raise error
+                if settings.on_error != "replace" or value.raised:
                     continue
                 if last is None:
                     early.append(element)

@@ -46,6 +46,10 @@ def explain(root: Node, settings: Settings) -> Explanation:
         f"(DALI on CPU: {settings.dali_threads}), "
         f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
     )
+    lines.append(
+        f"  lost_files={settings.lost_files!r}: a file that cannot be read to its end, unless an index says what it "
+        f"holds, is {'raised, whatever on_error says' if settings.lost_files == 'raise' else 'left out from there on'}"
+    )
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
     if settings.error_manifest is not None:

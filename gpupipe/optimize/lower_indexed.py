@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LengthError
 from ..extract.waiting import LIMITS
 from ..flow.base import Context, Run
 from ..flow.indexed import ItemsFlow, SelectFlow, access
 from ..flow.python_map import PythonFunction, PythonMapFlow
-from ..log import logger
 from ..options import Settings
 from ..plan.indexed import ENDLESS, Counted, FromIndexable, Select, blocker
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
@@ -61,7 +58,7 @@ def length(root: Node, settings: Settings) -> int:
     order of epoch 0.
 
     Raises:
-        LengthError: a file could not be read to its end, and `on_error` is "raise". Else it is said in the log.
+        LengthError: a file could not be read to its end, and `lost_files` is "raise". Else it is said in the log.
     """
     done: dict[int, Node] = {}
     for node in walk(root, lambda node: node.cardinality != UNKNOWN_CARDINALITY or _countable(node)):
@@ -76,11 +73,6 @@ def length(root: Node, settings: Settings) -> int:
     return done[id(root)].cardinality
 
 
-@lru_cache(1000)  # `ds[i]` counts each time
-def _say_once(error: str) -> None:
-    logger.warning("a file cannot be read to its end, so one bad element stands for the rest of it: %s", error)
-
-
 def _countable(node: Node) -> bool:
     return isinstance(node, FlatMap) and blocker(node) is None
 
@@ -88,19 +80,11 @@ def _countable(node: Node) -> bool:
 def _counted(node: Node, settings: Settings) -> int:
     from .lower import Lowerer
 
-    run = Run(settings)
-    run.uncounted = []
+    run = Run(settings, counting=True)
     limits = LIMITS.set(run.limits)
     try:
         flow = Lowerer(settings, Placer(settings, dry=True), None).run(node).flow
         size = access(flow, Context(run)).size
-        for error in run.uncounted:
-            if settings.on_error == "raise":
-                reason = f"{error.reason}; its records cannot be counted"
-                raise LengthError(
-                    reason, file=error.file, offset=error.offset, stage=error.stage, unit=error.unit
-                ) from error
-            _say_once(str(error))
         return INFINITE if size == ENDLESS else size
     finally:
         run.close()

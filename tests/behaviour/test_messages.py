@@ -99,10 +99,12 @@ def test_a_file_that_is_missing_counts_as_its_error_does(tmp_path: Path) -> None
     chain = gp.TFRecordDataset(str(tmp_path / "typo"))
     skipped = chain.with_options(Options(on_error="skip"))
 
-    assert outcomes(chain) == ["error"]
-    assert (len(skipped), outcomes(skipped)) == (1, [])
-    with pytest.raises(gp.DataError, match="typo: read: no such file"):
-        len(chain)
+    for one in (chain, skipped):
+        assert outcomes(one) == ["error"]
+        with pytest.raises(gp.DataError, match="typo: read: no such file"):
+            len(one)
+    lost = skipped.with_options(Options(lost_files="skip"))
+    assert (len(lost), outcomes(lost)) == (0, [])
 
 
 @pytest.mark.parametrize("deep", [False, True])

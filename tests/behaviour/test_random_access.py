@@ -573,15 +573,18 @@ def test_skip_counts_bad_elements(damaged: str, known: bool) -> None:
     assert list(Records(damaged).shard(2, 1).with_options(options)) == []
 
 
-def test_a_missing_file_is_one_bad_element(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_file_has_no_places_and_is_an_error_unless_it_may_be_lost(folder: Path, tmp_path: Path) -> None:
     gone = write(tmp_path / "gone", [b"x"])
     ds = Records([files(folder)[0], gone, files(folder)[5]]).with_options(gp.Options(on_error="skip"))
     os.unlink(gone)
 
-    assert len(ds) == 5 + 1 + 3
-    with pytest.raises(FileNotFoundError):
-        ds[5]
-    assert ds[6] == b"5-0"
+    for ask in (len, lambda ds: ds[6], lambda ds: list(ds.shuffle(gp.ALL))):
+        with pytest.raises(gp.DataError, match="no such file; its records cannot be counted"):
+            ask(ds)
+    ds = ds.with_options(gp.Options(lost_files="skip"))
+    assert len(ds) == 5 + 0 + 3
+    assert ds[5] == b"5-0"
+    assert len(list(ds.shuffle(gp.ALL))) == 8
 
 
 # ---- images

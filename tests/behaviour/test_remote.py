@@ -18,7 +18,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
-from gpupipe.extract import remote
+from gpupipe.extract import remote, retry
 from gpupipe.extract.patterns import expand, is_url
 from gpupipe.extract.remote import RemoteStorage
 from gpupipe.extract.storage import LOCAL, storage_of
@@ -26,6 +26,14 @@ from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
 
 fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long before another try."""
+    monkeypatch.setattr(retry, "PAUSE", 0.001)
+    retry.GIVEN_UP.clear()
+
 
 NAMES = ("d/a-0", "d/a-1", "d/a-2", "d/b-0", "d/e/a-0", "d/e/f/a-9", "d/.hidden/a-0", "top")
 
@@ -249,7 +257,7 @@ def test_what_a_client_raises_is_a_data_error_that_names_the_file(
             with pytest.raises(gp.DataError, match=f"cannot be read: {type(error).__name__}: {error}") as caught:
                 list(dataset)
             assert caught.value.file == "memory://d/s-0.tfrecord"
-            assert list(dataset.with_options(Options(on_error="skip"))) == []
+            assert list(dataset.with_options(Options(on_error="skip", lost_files="skip"))) == []
 
 
 def test_the_storage_answers_like_that_of_this_machine(files: Any) -> None:

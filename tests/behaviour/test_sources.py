@@ -346,9 +346,11 @@ def test_a_file_cut_in_a_header_is_an_error(shards: list[Path]) -> None:
 
 
 def test_bad_files_are_left_out_where_asked(shards: list[Path], tmp_path: Path) -> None:
-    dataset = TFRecordDataset([shards[0], tmp_path / "gone", shards[1]]).with_options(Options(on_error="skip"))
+    dataset = TFRecordDataset([shards[0], tmp_path / "gone", shards[1]])
 
-    assert len(run(dataset)) == 6
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        run(dataset.with_options(Options(on_error="skip")))
+    assert len(run(dataset.with_options(Options(lost_files="skip")))) == 6
 
 
 def test_building_a_chain_reads_nothing(tmp_path: Path) -> None:

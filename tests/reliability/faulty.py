@@ -1,0 +1,225 @@
+"""faulty: storage that fails now and then: a server of ranges on 127.0.0.1, a file system over it, and a disk."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import os
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from gpupipe.extract import storage
+
+HANG = 20.0
+"""Seconds that a server keeps a request that hangs; it lets go of it when it ends."""
+
+Fault = Callable[[int], "str | None"]
+"""What becomes of a request, by its number from 1 on: a status, "drop", "cut", "hang", "flip", or nothing special."""
+
+
+def every(n: int, kind: str) -> Fault:
+    """Every n-th request fails."""
+    return lambda number: kind if number % n == 3 % n else None
+
+
+@dataclass
+class Faulty:
+    """The files of a folder over HTTP.
+
+    Attributes:
+        folder: of the files.
+        fault: what becomes of each GET.
+        looking: what becomes of each HEAD.
+        gets: requests for bytes so far.
+        faults: how many of them failed.
+        retry_after: what 429 says.
+    """
+
+    folder: Path
+    fault: Fault = lambda number: None
+    looking: Fault = lambda number: None
+    gets: int = 0
+    heads: int = 0
+    faults: int = 0
+    retry_after: str = "0.01"
+    port: int = 0
+    times: list[float] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def serving(self) -> Iterator[Faulty]:
+        """Serve until the end of the block."""
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer._answer(self, True)
+
+            def do_HEAD(self) -> None:
+                outer._answer(self, False)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+        with Server(("127.0.0.1", 0), Handler) as server:
+            self.port = server.server_port
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            try:
+                yield self
+            finally:
+                self._ended.set()
+                server.shutdown()
+                thread.join(20)
+
+    def url(self, name: str, scheme: str = "faulty") -> str:
+        """The URL of a file."""
+        return f"{scheme}://127.0.0.1:{self.port}/{name}"
+
+    def _answer(self, request: http.server.BaseHTTPRequestHandler, body: bool) -> None:
+        with self._lock:
+            if body:
+                self.gets += 1
+                kind = self.fault(self.gets)
+                self.faults += kind is not None
+            else:
+                self.heads += 1
+                kind = self.looking(self.heads)
+            self.times.append(time.monotonic())
+        path = self.folder / request.path.lstrip("/")
+        if kind is not None and kind.isdigit():
+            request.send_response(int(kind))
+            if kind == "429":
+                request.send_header("Retry-After", self.retry_after)
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        if not path.is_file():
+            request.send_error(404)
+            return
+        data = path.read_bytes()
+        size, span = len(data), request.headers.get("Range")
+        if span:
+            first, _, last = span[len("bytes=") :].partition("-")
+            data = data[int(first) : int(last) + 1]
+        if kind == "hang":
+            self._ended.wait(HANG)
+            return
+        request.send_response(206 if span else 200)
+        request.send_header("Content-Length", str(size if not body else len(data)))
+        request.end_headers()
+        if not body:
+            return
+        if kind == "flip":
+            data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+        request.wfile.write(data[: len(data) // 2] if kind == "drop" else data)
+
+
+class ClientResponseError(Exception):
+    """As aiohttp has it."""
+
+    def __init__(self, status: int, headers: Any) -> None:
+        super().__init__(f"{status}, message={http.client.responses[status]!r}")
+        self.status = status
+        self.headers = headers
+
+
+class ClientPayloadError(Exception):
+    """As aiohttp has it."""
+
+
+class FaultyFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """As fsspec's `HTTPFileSystem`, which needs aiohttp: the same requests, and the same errors."""
+
+    protocol = "faulty"
+    cachable = False
+
+    def _asked(self, method: str, path: str, headers: dict[str, str]) -> tuple[bytes, Any]:
+        host, _, name = path.partition("/")
+        connection = http.client.HTTPConnection(host)
+        try:
+            connection.request(method, "/" + urllib.parse.quote(name), headers=headers)
+            answer = connection.getresponse()
+            try:
+                data = answer.read()
+            except http.client.IncompleteRead as error:
+                raise ClientPayloadError(str(error)) from error
+            if answer.status == 404:
+                raise FileNotFoundError(path)
+            if answer.status >= 400:
+                raise ClientResponseError(answer.status, answer.headers)
+            return data, answer.headers
+        finally:
+            connection.close()
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """What HEAD says. It takes every error for a file that is not there."""
+        path = self._strip_protocol(path)
+        try:
+            headers = self._asked("HEAD", path, {})[1]
+        except Exception as error:
+            raise FileNotFoundError(path) from error
+        return {"name": path, "size": int(headers["Content-Length"]), "type": "file"}
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        """A range."""
+        return self._asked("GET", self._strip_protocol(path), {"Range": f"bytes={start}-{(end or 0) - 1}"})[0]
+
+
+fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
+
+
+@dataclass
+class Disk:
+    """Stands in for the system's reads of one file: an error for some of them.
+
+    Attributes:
+        path: of the file.
+        fails: says of a read, by its number and the bytes from `start` to `stop`, with which error it fails.
+    """
+
+    path: str
+    fails: Callable[[int, int, int], int | None]
+    reads: int = 0
+    failed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Disk:
+        """Wrap the two functions that read."""
+        read, read_into = storage._pread, storage._pread_into
+
+        def pread(fd: int, n: int, offset: int) -> bytes:
+            self._look(fd, n, offset)
+            return read(fd, n, offset)
+
+        def pread_into(fd: int, out: memoryview, offset: int) -> int:
+            self._look(fd, len(out), offset)
+            return read_into(fd, out, offset)
+
+        monkeypatch.setattr(storage, "_pread", pread)
+        monkeypatch.setattr(storage, "_pread_into", pread_into)
+        return self
+
+    def _look(self, fd: int, n: int, offset: int) -> None:
+        if os.fstat(fd).st_ino != os.stat(self.path).st_ino:
+            return
+        with self._lock:
+            self.reads += 1
+            code = self.fails(self.reads, offset, offset + n)
+            self.failed += code is not None
+        if code is not None:
+            raise OSError(code, os.strerror(code))

@@ -1,0 +1,487 @@
+"""Reads that fail for a moment lose nothing, whatever `on_error` says, and nobody waits for them behind a close."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import importlib.util
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from gpupipe.extract import retry, storage
+from gpupipe.extract import waiting as waits
+from gpupipe.extract.index import INDEXES
+from gpupipe.extract.storage import LOCAL
+from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.flow import files as flow_files
+from gpupipe.flow import sources as flow_sources
+from tests.reliability.faulty import Disk, Faulty, every
+from tests.reliability.resume import through_json
+
+FILES, EACH, SIZE = 16, 96, 3000
+TOTAL = FILES * EACH
+POLICIES = ["raise", "skip", "replace"]
+PATIENCE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Short pauses, small requests, and nothing left of another test."""
+    monkeypatch.setattr(retry, "PAUSE", 0.002)
+    monkeypatch.setattr(flow_files, "REMOTE_BLOCK", 64 << 10)
+    monkeypatch.setattr(flow_sources, "REMOTE_BLOCK", 64 << 10)
+    for forget in (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear):
+        forget()
+    yield
+    for forget in (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear):
+        forget()
+
+
+def payload(file: int, i: int) -> bytes:
+    return f"{file:02d}.{i:05d}".encode().ljust(SIZE, b".")
+
+
+ALL = [payload(file, i) for file in range(FILES) for i in range(EACH)]
+
+
+def tfrecords(path: Path, file: int) -> None:
+    with TFRecordWriter(str(path)) as writer:
+        for i in range(EACH):
+            writer.write(payload(file, i))
+
+
+def zipped(path: Path, file: int) -> None:
+    tfrecords(path, file)
+    path.write_bytes(gzip.compress(path.read_bytes(), 0))
+
+
+def lines(path: Path, file: int) -> None:
+    path.write_bytes(b"".join(payload(file, i) + b"\n" for i in range(EACH)))
+
+
+def fixed(path: Path, file: int) -> None:
+    path.write_bytes(b"h" * 100 + b"".join(payload(file, i) for i in range(EACH)) + b"f" * 10)
+
+
+KINDS: dict[str, tuple[Callable[[Path, int], None], Callable[[Any], Dataset]]] = {
+    "records": (tfrecords, gp.TFRecordDataset),
+    "gzip": (zipped, lambda name: gp.TFRecordDataset(name, "GZIP")),
+    "lines": (lines, gp.TextLineDataset),
+    "fixed": (fixed, lambda name: gp.FixedLengthRecordDataset(name, SIZE, 100, 10)),
+}
+
+
+def written(folder: Path, kind: str) -> list[str]:
+    """The names of sixteen files."""
+    names = [f"{file:02d}" for file in range(FILES)]
+    for file, name in enumerate(names):
+        KINDS[kind][0](folder / name, file)
+    return names
+
+
+def chain(paths: list[str], kind: str, calls: int | None = None, cycle: int = 1, **options: Any) -> Dataset:
+    made = Dataset.from_tensor_slices(paths).interleave(KINDS[kind][1], cycle_length=cycle, num_parallel_calls=calls)
+    return made.with_options(Options(**options))
+
+
+def taken(items: Any) -> tuple[list[bytes], list[gp.DataError]]:
+    """Everything there is, with the errors in between."""
+    good: list[bytes] = []
+    bad: list[gp.DataError] = []
+    while True:
+        try:
+            good.append(bytes(next(items)))
+        except StopIteration:
+            return good, bad
+        except gp.DataError as error:
+            bad.append(error)
+
+
+SCHEMES = [
+    "faulty",
+    pytest.param(
+        "http",
+        marks=pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="fsspec's HTTP needs aiohttp"),
+    ),
+]
+
+
+# ---- over a network
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("fault", ["503", "429", "500", "drop", "hang"])
+@pytest.mark.parametrize("on_error", POLICIES)
+def test_a_server_that_fails_now_and_then_loses_no_record(
+    tmp_path: Path, on_error: str, fault: str, scheme: str
+) -> None:
+    names = written(tmp_path, "records")
+    timeout = 0.25 if fault == "hang" else None
+    with Faulty(tmp_path).serving() as server:
+        paths = [server.url(name, scheme) for name in names]
+        assert list(chain(paths, "records")) == ALL
+        clean = server.gets
+        expected = list(chain(paths, "records", None, 8))
+        server.gets, server.fault = 0, every(20, fault)
+        with chain(paths, "records", 2, 8, on_error=on_error, read_timeout=timeout).iterator(epoch=0) as items:
+            good, bad = taken(items)
+
+        assert good == expected
+        assert sorted(good) == ALL
+        assert (bad, items.errors, items.left_out) == ([], (), 0)
+        assert server.faults >= 3
+        assert clean >= 60
+
+
+@pytest.mark.parametrize("fault", ["503", "drop"])
+def test_a_fault_costs_one_more_request(tmp_path: Path, fault: str) -> None:
+    names = written(tmp_path, "records")
+    with Faulty(tmp_path).serving() as server:
+        paths = [server.url(name) for name in names]
+        assert list(chain(paths, "records")) == ALL
+        clean, heads = server.gets, server.heads
+        server.gets, server.fault = 0, every(20, fault)
+
+        assert list(chain(paths, "records")) == ALL
+        assert server.gets == clean + server.faults
+        assert server.heads == 2 * heads
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("on_error", POLICIES)
+def test_so_it_is_for_files_of_every_kind(tmp_path: Path, on_error: str, kind: str) -> None:
+    names = written(tmp_path, kind)
+    with Faulty(tmp_path, fault=every(7, "503"), looking=every(5, "503")).serving() as server:
+        paths = [server.url(name) for name in names]
+
+        assert list(chain(paths, kind, on_error=on_error)) == ALL
+        assert server.faults >= 4
+
+
+def test_a_server_says_how_long_to_wait(tmp_path: Path) -> None:
+    written(tmp_path, "records")
+    with Faulty(tmp_path, lambda number: "429" if number == 1 else None, retry_after="0.5").serving() as server:
+        began = time.monotonic()
+        assert next(iter(chain([server.url("00")], "records"))) == ALL[0]
+
+        assert 0.5 <= time.monotonic() - began < PATIENCE
+        _, first, second = server.times[:3]
+        assert second - first >= 0.5
+
+
+@pytest.mark.parametrize(("status", "gets"), [("403", 1), ("404", 1), ("416", 1), ("503", retry.TRIES)])
+def test_what_is_forbidden_or_missing_is_asked_for_once(tmp_path: Path, status: str, gets: int) -> None:
+    written(tmp_path, "records")
+    with Faulty(tmp_path, lambda number: status).serving() as server:
+        good, bad = taken(iter(chain([server.url("00")], "records")))
+
+        assert good == []
+        assert server.gets == gets
+        (error,) = bad
+        assert error.lost
+        assert ("6 tries in" in str(error)) == (status == "503")
+
+
+@pytest.mark.parametrize("kind", ["records", "gzip"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_a_network_changed_is_asked_for_once_more(
+    tmp_path: Path, kind: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer, whose middle is in a payload; or every third one."""
+    if kind == "records":
+        names = written(tmp_path, kind)
+    else:  # a change that zlib notices before anything was made of the bytes
+        monkeypatch.setattr(flow_sources, "REMOTE_BLOCK", 1 << 20)
+        names = ["x"]
+        tfrecords(tmp_path / "plain", 0)
+        (tmp_path / "x").write_bytes(gzip.compress((tmp_path / "plain").read_bytes(), 9))
+    expected = ALL if kind == "records" else ALL[:EACH]
+    flips = (lambda number: "flip" if number == 1 else None) if n == 1 else (lambda n: "flip" if n % 3 == 1 else None)
+    with Faulty(tmp_path, flips).serving() as server:
+        paths = [server.url(name) for name in names]
+
+        good, bad = taken(iter(chain(paths, kind)))
+
+        assert (good, bad) == (expected, [])
+        assert server.faults >= 1
+
+
+def test_a_header_that_a_network_changed_is_asked_for_once_more(tmp_path: Path) -> None:
+    with TFRecordWriter(str(tmp_path / "x")) as writer:
+        for _ in range(9):
+            writer.write(b"")  # nothing but headers
+    with Faulty(tmp_path, lambda number: "flip" if number == 1 else None).serving() as server:
+        assert list(chain([server.url("x")], "records")) == [b""] * 9
+        assert server.gets == 2
+
+
+def test_what_is_damaged_in_the_file_is_one_bad_record_over_a_network_too(tmp_path: Path) -> None:
+    tfrecords(tmp_path / "x", 0)
+    data = bytearray((tmp_path / "x").read_bytes())
+    data[5 * (SIZE + 16) + 100] ^= 1
+    data[9 * (SIZE + 16)] ^= 1
+    (tmp_path / "x").write_bytes(data)
+    with Faulty(tmp_path).serving() as server:
+        good, bad = taken(iter(chain([server.url("x")], "records")))
+
+        assert good == [record for i, record in enumerate(ALL[:EACH]) if i not in (5, 9)]
+        assert [error.offset for error in bad] == [5 * (SIZE + 16), 9 * (SIZE + 16)]
+        assert not any(error.lost for error in bad)
+
+
+def test_a_state_in_the_middle_goes_on_over_faults(tmp_path: Path) -> None:
+    names = written(tmp_path, "records")
+    with Faulty(tmp_path, fault=every(5, "503"), looking=every(5, "503")).serving() as server:
+        paths = [server.url(name) for name in names]
+
+        def build() -> Dataset:
+            return chain(paths, "records", 2, 4, on_error="skip").shuffle(40, seed=3)
+
+        whole = list(build().iterator(epoch=0))
+        for stop in (1, 500, TOTAL - 1):
+            with build().iterator(epoch=0) as first:
+                begun = [next(first) for _ in range(stop)]
+                state = through_json(first.state_dict())
+            with build().iterator(epoch=0) as items:
+                items.load_state_dict(state)
+                assert begun + list(items) == whole
+        assert sorted(whole) == ALL
+
+
+def test_a_listing_is_asked_for_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.pipe("/listed/a", b"")
+    listed, fails = type(files).ls, [ConnectionError("reset")] * 3
+
+    def ls(self: Any, path: str, **more: Any) -> Any:
+        if fails:
+            raise fails.pop()
+        return listed(self, path, **more)
+
+    monkeypatch.setattr(type(files), "ls", ls)
+
+    assert list(Dataset.list_files("memory://listed/*")) == [b"memory://listed/a"]
+    assert not fails
+    files.rm("/listed", recursive=True)
+
+
+# ---- on a disk
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("on_error", POLICIES)
+def test_a_read_of_a_disk_that_fails_once_loses_nothing(
+    tmp_path: Path, on_error: str, timeout: float | None, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(tmp_path / name) for name in written(tmp_path, kind)[:2]]
+    disk = Disk(paths[0], lambda number, start, stop: errno.EIO if number == 1 else None).install(monkeypatch)
+
+    with chain(paths, kind, on_error=on_error, read_timeout=timeout).iterator(epoch=0) as items:
+        good, bad = taken(items)
+
+    assert (good, bad, items.errors) == (ALL[: 2 * EACH], [], ())
+    assert disk.failed == 1
+
+
+@pytest.mark.parametrize("on_error", POLICIES)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN], ids=errno.errorcode.get)
+def test_whatever_asks_for_a_record_asks_again(
+    tmp_path: Path, on_error: Any, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Headers, references, places, whole files: every other read fails."""
+    paths = [str(tmp_path / name) for name in written(tmp_path, "records")[:2]]
+    Disk(paths[0], lambda number, start, stop: code if number % 2 else None).install(monkeypatch)
+    ds = gp.TFRecordDataset(paths).with_options(Options(on_error=on_error))
+    expected = ALL[: 2 * EACH]
+
+    assert sorted(ds.shuffle(50)) == expected
+    INDEXES.clear()
+    assert len(ds) == 2 * EACH
+    assert sorted(ds.shuffle(gp.ALL)) == expected
+    assert ds[3] == expected[3]
+    assert list(ds[::7]) == expected[::7]
+    assert list(ds.skip(5)) == expected[5:]
+    whole = list(Dataset.from_tensor_slices(paths).map(gp.io.read_file).with_options(Options(on_error=on_error)))
+    assert whole == [Path(path).read_bytes() for path in paths]
+    assert gp.io.build_index(paths, "memory") == 2 * EACH
+
+
+def test_opening_and_looking_are_done_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(tmp_path / name) for name in written(tmp_path, "records")[:2]]
+    failed: list[str] = []
+
+    def failing_once(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(path: Any, *rest: Any, **more: Any) -> Any:
+            if path == paths[0] and failed.count(name) < 2:
+                failed.append(name)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(path, *rest, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+    failing_once("stat")
+    failing_once("open")
+
+    assert list(chain(paths, "records", on_error="skip")) == ALL[: 2 * EACH]
+    assert sorted(failed) == ["open", "open", "stat", "stat"]
+
+
+def test_a_descriptor_that_lost_its_file_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(tmp_path / name) for name in written(tmp_path, "lines")[:1]]
+    stale: set[int] = set()
+    look = os.fstat
+
+    def fstat(fd: int) -> os.stat_result:
+        if fd in stale:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return look(fd)
+
+    read = storage._pread
+
+    def pread(fd: int, n: int, offset: int) -> bytes:
+        if offset > 0 and not stale:
+            stale.add(fd)
+        if fd in stale:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read(fd, n, offset)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    monkeypatch.setattr(storage, "_pread", pread)
+    monkeypatch.setattr(storage, "_Descriptor", type("Descriptor", (storage._Descriptor,), {"__del__": lambda self: 0}))
+
+    assert list(gp.TextLineDataset(paths)) == ALL[:EACH]
+    assert stale
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EISDIR], ids=errno.errorcode.get)
+def test_what_no_patience_mends_is_asked_for_once(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(tmp_path / name) for name in written(tmp_path, "lines")[:1]]
+    disk = Disk(paths[0], lambda number, start, stop: code).install(monkeypatch)
+
+    assert len(taken(iter(gp.TextLineDataset(paths)))[1]) == 1
+    assert disk.reads == 1
+
+
+# ---- patience and its end
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A file of which each read fails, and pauses that nobody waits out."""
+    paths = [str(tmp_path / name) for name in written(tmp_path, "records")[:2]]
+    Disk(paths[0], lambda number, start, stop: errno.EIO).install(monkeypatch)
+    monkeypatch.setattr(retry, "PAUSE", 10 * PATIENCE)
+    return paths
+
+
+def noticed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once somebody waits before another try."""
+    paused, pause = threading.Event(), waits.pause
+
+    def noted(file: str, seconds: float) -> None:
+        paused.set()
+        pause(file, seconds)
+
+    monkeypatch.setattr(retry, "pause", noted)
+    return paused
+
+
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("by_place", [False, True])
+def test_close_ends_the_pause_before_another_try(
+    waiting: list[str], timeout: float | None, by_place: bool, monkeypatch: pytest.MonkeyPatch, no_threads_left: None
+) -> None:
+    paused = noticed(monkeypatch)
+    ds = chain(waiting, "records", 2, 2, on_error="skip", read_timeout=timeout).prefetch(2)
+    items = (ds.shuffle(gp.ALL) if by_place else ds).iterator()
+    taker = threading.Thread(target=lambda: list(items))
+    taker.start()
+    assert paused.wait(PATIENCE)
+
+    began = time.monotonic()
+    items.close()
+    taker.join(PATIENCE)
+
+    assert not taker.is_alive()
+    assert time.monotonic() - began < 1.5
+    assert items.errors == ()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to threads")
+def test_ctrl_c_ends_the_pause_before_another_try(waiting: list[str], no_threads_left: None) -> None:
+    items = chain(waiting, "records").iterator()
+    timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        next(items)
+
+    assert time.monotonic() - began < PATIENCE
+    timer.join()
+    items.close()
+
+
+def test_an_iterator_inside_a_function_of_a_chain_that_is_closed_ends_its_pause(
+    waiting: list[str], monkeypatch: pytest.MonkeyPatch, no_threads_left: None
+) -> None:
+    paused = noticed(monkeypatch)
+
+    def first(i: Any) -> Any:
+        return next(iter(gp.TFRecordDataset(waiting)))
+
+    items = Dataset.range(9).map(first, traced=False).prefetch(1).iterator()
+    taker = threading.Thread(target=lambda: taken(items))
+    taker.start()
+    assert paused.wait(PATIENCE)
+
+    items.close()
+    taker.join(PATIENCE)
+    assert not taker.is_alive()
+
+
+def test_pauses_draw_from_no_generator_that_elements_or_users_draw_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(tmp_path / name) for name in written(tmp_path, "records")[:2]]
+
+    def drawn() -> list[Any]:
+        random.seed(7)
+        np.random.seed(7)
+        ds = chain(paths, "records", cycle=2).shuffle(50, seed=1)
+        ds = ds.map(lambda r, rng: (r, rng.random()), rng=True, traced=False)
+        return [list(ds.iterator(epoch=0)), random.random(), np.random.rand()]
+
+    sound = drawn()
+    LOCAL.close()
+    disk = Disk(paths[0], lambda number, start, stop: errno.EIO if number % 2 else None).install(monkeypatch)
+
+    assert drawn() == sound
+    assert disk.failed
+
+
+def test_a_file_that_is_gone_for_good_takes_the_whole_patience_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = [str(tmp_path / name) for name in written(tmp_path, "records")[:1]]
+    ds = gp.TFRecordDataset(path).with_options(Options(on_error="skip"))
+    assert len(ds) == EACH
+    disk = Disk(path, lambda number, start, stop: errno.EIO).install(monkeypatch)
+
+    assert list(ds.shuffle(gp.ALL)) == []
+    assert disk.reads == retry.TRIES + EACH - 1
