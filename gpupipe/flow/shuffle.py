@@ -20,10 +20,12 @@ from ..random import BatchRng, hash64, mix64
 from .base import Context, Element, Flow, Hole
 from .choices import Begins
 from .elements import close
+from .empty_passes import EmptyPasses
 from .held import Held, held_json, is_record
 from .memory import bytes_of_all
 from .state import Late, State, below, integers_json, number, parts_of, these_integers
 from .tape import Place, Tape, chosen
+from .watch import SOMEWHERE, Where
 
 __all__ = ["ShuffleFlow", "shuffled_order"]
 
@@ -49,6 +51,7 @@ class ShuffleFlow:
         reshuffle: False gives the same order in every epoch and pass.
         repeat: passes of the fused repeat, negative for endless, 1 where there is none.
         number: of the fused repeat node.
+        where: it is in the chain.
     """
 
     source: Flow
@@ -57,6 +60,7 @@ class ShuffleFlow:
     reshuffle: bool = True
     repeat: int = 1
     number: int = 0
+    where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return Shuffled(self, at, state)
@@ -311,14 +315,13 @@ class Shuffled:
         self._ahead: Pass | None = None
         self._pass: Pass | None = None
         self._begins = Begins(at, below(state, "begins"))
+        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 1 if state is None else number(state, "empty"))
         if state is None:
             self._opened = 0
-            self._any = False
             self._pass = self._next_pass()
         else:
             now, ahead = parts_of(state, "passes", 2)
             self._opened = number(state, "opened") - (now is not None) - (ahead is not None)
-            self._any = bool(below(state, "any"))
             self._pass = None if now is None else self._next_pass(now)
             self._ahead = None if ahead is None else self._next_pass(ahead)
         at.run.holds(self, f"shuffle({flow.size})")
@@ -335,9 +338,10 @@ class Shuffled:
         return opened
 
     def snapshot(self) -> State:
-        """The buffers of this pass and of the one that is being filled."""
+        """The buffers of this pass and of the one that is being filled, and how many in a row had no element."""
         passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
-        return {"opened": self._opened, "any": self._any, "passes": passes, "begins": self._begins.snapshot()}
+        begins, empty = self._begins.snapshot(), self._empty.count
+        return {"opened": self._opened, "empty": empty, "passes": passes, "begins": begins}
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -383,15 +387,15 @@ class Shuffled:
             if now.passing:
                 return now.passing.pop(0)[0]
             if now.count:
-                self._any = True
+                self._empty.count = 0
                 if not now.more:
                     self._fill_ahead()
                 return now.pop()
-            if not self._any:  # a pass without an element ends an endless repeat too
-                self._pass = None
+            self._pass = None
+            if not self._empty.another():
                 break
             self._pass, self._ahead = self._ahead or self._next_pass(), None
-            self._any = self._pass is not None and self._pass.count > 0
+            self._empty.count += 1
         raise StopIteration
 
     def held(self) -> tuple[int, int]:

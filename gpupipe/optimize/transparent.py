@@ -32,16 +32,23 @@ def transparent_step(node: Node) -> Step:
             return lambda flow: skipping(flow, count, where(node))
         case Shard(shards=shards, index=index):
             return lambda flow: shards_of(flow, shards, index)
-        case Repeat(count=count, number=number):
-            return lambda flow: RepeatFlow(flow, count, number)
+        case Repeat(source=source, count=count, number=number):
+            passes = some(source, count)
+            return lambda flow: RepeatFlow(flow, passes, number, where(node))
         case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
             return lambda flow: ShuffleFlow(flow, size, seed, reshuffle)
-        case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
-            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count, number)
+        case ShuffleRepeat(source=source, size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
+            passes = some(source, count)
+            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, passes, number, where(node))
         case Prefetch(size=size):
             return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
         case _:
             raise PlanError(f"{node.describe()} cannot be lowered")
+
+
+def some(source: Node, count: int) -> int:
+    """How many passes a repeat makes: one over what is known to be empty, were it counted in billions."""
+    return 1 if source.cardinality == 0 and count > 1 else count
 
 
 def held(node: Node, source: Pending) -> str:
