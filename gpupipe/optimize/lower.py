@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import PlanError
 from ..evaluate import is_image
+from ..extract.names import Names
 from ..flow.base import Context, Flow
 from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow, cache_key
 from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
@@ -243,7 +244,7 @@ class Lowerer:
             case Range():
                 flow = RangeFlow(range(node.start, node.stop, node.step), node.dtype)
             case Files(paths=paths, names=names):
-                flow = FilesFlow(paths, names)
+                flow = FilesFlow(paths, Names(names))
             case FromGenerator():
                 signature = node.signature
                 structure = signature.structure if signature.structure is not None else None

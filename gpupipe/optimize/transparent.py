@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import PlanError
+from ..flow.base import Flow
 from ..flow.buffers import PrefetchFlow
 from ..flow.elements import RepeatFlow, TakeFlow
 from ..flow.indexed import shards_of, skipping
 from ..flow.memory import REFERENCE
 from ..flow.shuffle import ShuffleFlow
+from ..flow.shuffle_places import PLACE, ShufflePlacesFlow, can_place
 from ..plan.node import Node
 from ..plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from .pending import Pending, Step
@@ -36,14 +40,19 @@ def transparent_step(node: Node) -> Step:
             passes = some(source, count)
             return lambda flow: RepeatFlow(flow, passes, number, where(node))
         case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
-            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle)
+            return lambda flow: _shuffled(flow, size, seed, reshuffle)
         case ShuffleRepeat(source=source, size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
             passes = some(source, count)
-            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, passes, number, where(node))
+            return lambda flow: _shuffled(flow, size, seed, reshuffle, passes, number, where(node))
         case Prefetch(size=size):
             return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
         case _:
             raise PlanError(f"{node.describe()} cannot be lowered")
+
+
+def _shuffled(flow: Flow, *how: Any) -> Flow:
+    """A shuffle; over what has places, one that holds these."""
+    return (ShufflePlacesFlow if can_place(flow) else ShuffleFlow)(flow, *how)
 
 
 def some(source: Node, count: int) -> int:
@@ -59,4 +68,6 @@ def held(node: Node, source: Pending) -> str:
         return f" holding {node.size} batches"
     if source.references:
         return f" holding {node.size} references, about {node.size * REFERENCE:,} bytes"
+    if can_place(source.flow):
+        return f" holding {node.size} places, about {node.size * PLACE:,} bytes"
     return f" holding {node.size} elements"
