@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..candidate import name_of
 from ..errors import PlanTypeError
 from ..flow.base import Context, Flow
 from ..flow.base import Element as FlowElement
+from ..flow.read_ahead import calls_python
 from ..flow.sources import failed
 from ..flow.state import State
 from ..plan.node import Element, Node
@@ -28,6 +29,10 @@ class StaticInner:
     """Opens the traced inner plan for an outer element."""
 
     flow: Flow
+    python: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "python", calls_python(self.flow))
 
     def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
         return self.flow.open(at.with_param(outer[0]), state)
@@ -43,6 +48,7 @@ class DynamicInner:
         self._lower = lower
         self._structure = element.structure or LEAF
         self._element: Element | None = None
+        self.python = False
 
     def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
         name = self._node.name
@@ -59,6 +65,7 @@ class DynamicInner:
             )
         refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
+        self.python = calls_python(pending.flow)
         if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
             return pending.flow.open(at, state)
         if self._element is None:
