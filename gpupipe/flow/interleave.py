@@ -28,7 +28,8 @@ _LOOKING = 0.01
 class Opener(Protocol):
     """Gives the elements of the dataset that belongs to an outer element.
 
-    It may say as `python` whether what it opened last calls Python for each element.
+    It may say as `python` whether what it opens calls Python for each element, and as `looks` whether to open it makes
+    one of them.
     """
 
     def __call__(self, at: Context, outer: Element, /, state: State = None) -> Iterator[Element]:
@@ -218,16 +219,24 @@ class Interleaved:
     def _opened(self, outer: Element, state: State, skip: int = 0) -> Any:
         """The dataset of an outer element; read ahead where that is worth it."""
         flow, at = self._flow, self._context
+        if flow.threads and self._pool is not None and getattr(flow.inner.open, "looks", False):
+            # To open it may take as long as its first element.
+            return self._made_ahead(lambda: open_inner(flow.inner, at, outer, state), state, skip)
         slot = open_inner(flow.inner, at, outer, state)
         if flow.threads and getattr(flow.inner.open, "python", False):
-            if self._pool is None:
-                self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
-                self._forget = at.run.on_close(self._end)
-                at.run.holds(self, "interleave")
-            slot = ReadAhead(slot, at, self._pool, flow.block + 1, state, skip)
-            slot.start()
-        elif skip:
+            return self._made_ahead(lambda: slot, state, skip)
+        if skip:
             drop(slot, skip, at)
+        return slot
+
+    def _made_ahead(self, open_: Callable[[], Iterator[Element]], state: State, skip: int) -> ReadAhead:
+        flow, at = self._flow, self._context
+        if self._pool is None:
+            self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
+            self._forget = at.run.on_close(self._end)
+            at.run.holds(self, "interleave")
+        slot = ReadAhead(open_, at, self._pool, flow.block + 1, state, skip)
+        slot.start()
         return slot
 
     def _put(self, i: int, place: int, slot: Iterator[Element]) -> None:

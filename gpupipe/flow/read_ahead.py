@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from time import perf_counter
 from typing import Any
@@ -39,8 +39,8 @@ class ReadAhead:
     """The elements of an iterator, made ahead.
 
     Args:
-        inner: the iterator.
-        at: where it was opened.
+        open_: gives the iterator; a thread calls it.
+        at: where it is opened.
         pool: its threads.
         least: so many elements are made ahead, however slow they are.
         skip: elements to be passed over, which were given before.
@@ -50,21 +50,27 @@ class ReadAhead:
     """Elements come without being asked for, once it has started."""
 
     __slots__ = (
-        "_at", "_closed", "_count", "_ended", "_error", "_inner", "_items", "_least", "_marks", "_pool", "_queued",
-        "_ready", "_skip", "_wake", "_working",
+        "_at", "_closed", "_count", "_ended", "_error", "_inner", "_items", "_least", "_marks", "_open", "_pool",
+        "_queued", "_ready", "_skip", "_wake", "_working",
     )  # fmt: skip
 
     def __init__(
-        self, inner: Iterator[Element], at: Context, pool: DaemonPool, least: int, state: State = None, skip: int = 0
+        self,
+        open_: Callable[[], Iterator[Element]],
+        at: Context,
+        pool: DaemonPool,
+        least: int,
+        state: State = None,
+        skip: int = 0,
     ) -> None:
-        self._inner = inner
-        self._items = iter(inner)
+        self._open = open_
+        self._inner: Any = None
+        self._items: Iterator[Element] | None = None
         self._at = at
         self._pool = pool
         self._least = least
         self._skip = skip
         self._marks = Marks({"input": state, "drop": skip})
-        self._marks.begin(first_state(inner, at))
         self._count = 0  # elements that were made
         self._ready: deque[Element] = deque()
         self._wake = threading.Condition()
@@ -108,8 +114,7 @@ class ReadAhead:
                 if self._queued or self._working:
                     self._wake.wait(0.1)  # whoever stops the run may not know of it
                     continue
-                here = REPLAYING.get()
-                self._working = here
+                here = self._working = REPLAYING.get()
             if here:
                 self._make(1)
             else:
@@ -128,14 +133,18 @@ class ReadAhead:
         self._make(_MOST)
 
     def _make(self, most: int) -> None:
-        """Make at most so many elements; fewer where they come slowly. Nobody else works on it."""
+        """Open it, and make at most so many elements; fewer where they come slowly. Nobody else works on it."""
         begun = perf_counter()
         ended, failure = False, None
         try:
+            if self._items is None:
+                self._inner = self._open()
+                self._items = iter(self._inner)
+                self._marks.begin(first_state(self._inner, self._at))
             if self._skip:
                 drop(self._items, self._skip, self._at)
                 self._skip = 0
-            for element in self._items:
+            for element in self._items if most else ():
                 self._count += 1
                 if self._marks.due():
                     self._marks.mark(self._inner, self._count)
@@ -147,7 +156,7 @@ class ReadAhead:
                     if most <= 0 or slow or len(self._ready) >= _MOST or self._closed:
                         break
             else:
-                ended = True
+                ended = most > 0
         except BaseException as error:
             failure = error
         finally:
@@ -167,6 +176,15 @@ class ReadAhead:
 
     def snapshot(self) -> State:
         """The state of the iterator, where nothing was given yet."""
+        while self._at.run.any_order and not self._marks.opened.is_set():  # what was chosen is known from then on
+            with self._wake:
+                if self._error is not None or self._closed or self._at.run.stopped.is_set():
+                    break
+                if self._queued or self._working:
+                    self._wake.wait(0.001)
+                    continue
+                self._working = True
+            self._make(0)
         return self.where()[0]
 
     def held(self) -> tuple[int, int]:

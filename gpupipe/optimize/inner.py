@@ -48,7 +48,7 @@ class DynamicInner:
         self._lower = lower
         self._structure = element.structure or LEAF
         self._element: Element | None = None
-        self.python = False
+        self._python = False
 
     def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
         name = self._node.name
@@ -65,7 +65,7 @@ class DynamicInner:
             )
         refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
-        self.python = calls_python(pending.flow)
+        self._python = self._python or calls_python(pending.flow)
         if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
             return pending.flow.open(at, state)
         if self._element is None:
@@ -78,6 +78,16 @@ class DynamicInner:
         else:
             self._one_dtype(pending.element.specs, self._element.specs)
         return pending.flow.open(at, state)
+
+    @property
+    def python(self) -> bool:
+        """Whether the datasets call Python for each element, once one told what they hold."""
+        return self._python and self._element is not None
+
+    @property
+    def looks(self) -> bool:
+        """Whether opening one looks at its first element. The first one is: the others are compared with it."""
+        return self.python
 
     def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
         for a, b in zip(found, first, strict=True):
