@@ -12,7 +12,8 @@ import numpy as np
 
 from .candidate import name_of
 from .errors import PlanError, PlanTypeError
-from .extract.patterns import may_be_path, stable_names
+from .extract.names import Names
+from .extract.patterns import may_be_paths, stable_names
 from .graph import CONST_LIMIT
 from .integers import is_integer, plain
 from .options import AUTOTUNE
@@ -20,13 +21,13 @@ from .plan.node import Element
 from .spec import TensorSpec, flatten, is_dataclass_type, own, read_only
 
 
-def path_names(column: Any) -> tuple[str, ...] | None:
+def path_names(column: Any) -> Names | None:
     """Names for the rows of a list of paths; None for anything else, e.g. encoded images."""
     if getattr(column, "dtype", None) is None or column.dtype.kind != "O" or column.ndim != 1:
         return None
-    if not all(map(may_be_path, column)):
+    if not may_be_paths(column):
         return None
-    return tuple(stable_names([path.decode(errors="surrogateescape") for path in column]))
+    return Names(stable_names([path.decode(errors="surrogateescape") for path in column]))
 
 
 def kept(leaf: Any) -> Any:

@@ -299,6 +299,8 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
         return value
     if kind is str:
         return _encoded(value)
+    if kind is list and value and isinstance(value[0], (bytes, str)):
+        return byte_array(_all_bytes(value))
     for part in (value, *value) if kind is list else (value,):
         if isinstance(part, np.ndarray) and isinstance(part, np.ma.MaskedArray):
             raise PlanTypeError("a leaf needs values without a mask, got a masked array; fill it first: x.filled(0)")
@@ -306,8 +308,6 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
         return bytes(value)
     if isinstance(value, (np.bytes_, np.str_)):
         return bytes(value) if isinstance(value, np.bytes_) else _encoded(str(value))
-    if kind is list and value and isinstance(value[0], (bytes, str)):
-        return byte_array([as_leaf(item) for item in value])
     try:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and array.ndim:
@@ -318,6 +318,19 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
         raise PlanTypeError(f"a leaf needs something NumPy can hold, got {kind.__name__}") from error
     array = _as_array(array)
     return array[()] if array.ndim == 0 else array
+
+
+def _all_bytes(values: list[Any]) -> list[Any]:
+    """A list of byte strings and texts as leaves: long ones of one type take one call for each."""
+    kinds = set(map(type, values))
+    if kinds == {bytes}:
+        return values
+    if kinds == {str}:
+        try:
+            return [text.encode() for text in values]
+        except UnicodeEncodeError:
+            pass  # the one of them says so
+    return [as_leaf(item) for item in values]
 
 
 def _encoded(text: str) -> bytes:

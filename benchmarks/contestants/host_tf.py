@@ -12,7 +12,7 @@ __all__ = ["passes"]
 
 
 def passes(job: Job, python: Literal["py_function", "numpy_function"]) -> Callable[[], Iterator[Any]]:
-    """Make the chain; each call of the answer begins a pass, which gives the first leaf of every batch.
+    """Make the chain; each call of the answer begins a pass, which gives the last leaf of every batch.
 
     Args:
         python: how a Python function is called for each element.
@@ -32,6 +32,15 @@ def passes(job: Job, python: Literal["py_function", "numpy_function"]) -> Callab
             ds = tf.data.Dataset.from_tensor_slices(np.arange(count * 8, dtype=np.float32).reshape(count, 8) % 1024)
         case "shuffle":
             ds = numbers.shuffle(10_000, seed=job.seed)
+        case "shuffle-all":
+            ds = numbers.shuffle(count, seed=job.seed)
+        case "shuffle-pairs":
+            paths = [f"/data/train/n{i % 1000:08d}/n{i % 1000:08d}_{i}.JPEG" for i in range(count)]
+            ds = tf.data.Dataset.from_tensor_slices((paths, tf.range(count, dtype=tf.int64))).shuffle(
+                count, seed=job.seed
+            )
+        case "shuffle-filtered":
+            ds = numbers.filter(lambda x: x >= 0).shuffle(count, seed=job.seed)
         case "filter":
             ds = numbers.filter(lambda x: x % 2 == 0)
         case "filter-python":
@@ -46,4 +55,4 @@ def passes(job: Job, python: Literal["py_function", "numpy_function"]) -> Callab
     ds = ds.batch(job.batch)
     if job.prefetch:
         ds = ds.prefetch(job.prefetch)
-    return lambda: (batch[0] if type(batch) is tuple else batch for batch in ds.as_numpy_iterator())
+    return lambda: (batch[-1] if type(batch) is tuple else batch for batch in ds.as_numpy_iterator())

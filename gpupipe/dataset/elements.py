@@ -166,7 +166,10 @@ class Elements(Chain):
         return self._then(Skip(self.plan, integer("skip", "count", count)))
 
     def repeat(self, count: int | None = None) -> Dataset:
-        """Go through the elements `count` times, endlessly for None or a negative count. Passes draw anew."""
+        """Go through the elements `count` times, endlessly for None or a negative count. Passes draw anew.
+
+        A pass that happens to be empty ends nothing. Ten in a row end an endless repeat, which says so in the log.
+        """
         return self._then(Repeat(self.plan, -1 if count is None else integer("repeat", "count", count)))
 
     def shard(self, num_shards: int, index: int, *, even: Literal["drop", "wrap"] | None = None) -> Dataset:

@@ -21,7 +21,7 @@ __all__ = [
     "expand",
     "is_url",
     "matches",
-    "may_be_path",
+    "may_be_paths",
     "stable_names",
     "wild_at",
 ]
@@ -33,6 +33,7 @@ _WILD = re.compile(r"[*?\[{]")
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _MOST_ALTERNATIVES = 10_000
 _LONGEST = 4096
+_AT_ONCE = 1024
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
@@ -144,9 +145,13 @@ def alternatives(text: str) -> list[str]:
     return done
 
 
-def may_be_path(text: bytes) -> bool:
-    """Whether bytes can be the path of a file, rather than its contents."""
-    return len(text) <= _LONGEST and not _CONTROL.search(text)
+def may_be_paths(texts: Sequence[bytes]) -> bool:
+    """Whether byte strings can all be the paths of files, rather than their contents."""
+    for start in range(0, len(texts), _AT_ONCE):
+        some = texts[start : start + _AT_ONCE]
+        if max(map(len, some)) > _LONGEST or _CONTROL.search(b"".join(some)):
+            return False
+    return True
 
 
 def stable_names(paths: Sequence[str]) -> list[str]:
@@ -155,10 +160,14 @@ def stable_names(paths: Sequence[str]) -> list[str]:
     Where they do not (each class folder numbers its images from 1), every file of the list is named by as many of its
     last path components as it takes. A file that is listed twice has one name.
     """
-    split = [tuple(path.replace("\\", "/").split("/")) for path in paths]
+    plain = [path.replace("\\", "/") for path in paths]
+    names = [path.rpartition("/")[2] for path in plain]
+    if len(set(names)) == len(set(plain)):
+        return names
+    split = [tuple(path.split("/")) for path in plain]
     distinct = set(split)
     deepest = max(map(len, distinct), default=1)
-    count = next((n for n in range(1, deepest) if len({parts[-n:] for parts in distinct}) == len(distinct)), deepest)
+    count = next((n for n in range(2, deepest) if len({parts[-n:] for parts in distinct}) == len(distinct)), deepest)
     return ["/".join(parts[-count:]) for parts in split]
 
 

@@ -13,6 +13,7 @@ from ..errors import StateError
 from .base import Context, Element, Flow, Hole
 from .choices import Begins
 from .closing import close
+from .empty_passes import EmptyPasses
 from .state import State, below, number, parts_of, snapshot
 from .tape import Tape
 from .watch import SOMEWHERE, Watch, Where
@@ -204,10 +205,11 @@ class EnumerateFlow:
 
 @dataclass(frozen=True, slots=True)
 class RepeatFlow:
-    """The input `count` times, endlessly for a negative count. A pass without any element ends it."""
+    """The input `count` times, endlessly for a negative count."""
 
     source: Flow
     count: int
+    where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         passes = Passes(self, at, state)
@@ -245,7 +247,7 @@ class Passes:
         self._flow = flow
         self._at = at
         self._done = 0 if state is None else number(state, "pass")
-        self._seen = True if state is None else bool(below(state, "seen"))
+        self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else number(state, "empty"))
         if 0 <= flow.count < self._done:
             raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
         self._begins = Begins(at, below(state, "begins"))
@@ -262,9 +264,9 @@ class Passes:
             self._again = False
             return self._noted(self._inner)
         close(self._inner)
-        if self._done == self._flow.count or not self._seen or self._at.run.stopped.is_set():
+        if self._done == self._flow.count or not self._empty.another():
             raise StopIteration
-        self._seen = False
+        self._empty.count += 1
         at = self._at.in_pass(self._done, self._flow.count)
         self._inner = self._flow.source.open(at, self._begins.next())
         self._begins.opened(self._inner)
@@ -273,16 +275,17 @@ class Passes:
 
     def _noted(self, inner: Iterator[Element]) -> Iterator[Element]:
         for element in inner:
-            self._seen = True
+            self._empty.count = 0
             yield element
             break
         for element in inner:
             yield element
 
     def snapshot(self) -> State:
-        """Which pass it is, whether it had an element, and where its input stands."""
+        """Which pass it is, how many in a row had no element, and where its input stands."""
         inner = None if self._inner is None else snapshot(self._inner)
-        return {"pass": self._done, "seen": self._seen, "source": inner, "begins": self._begins.snapshot()}
+        empty = self._empty.count
+        return {"pass": self._done, "empty": empty, "source": inner, "begins": self._begins.snapshot()}
 
     def close(self) -> None:
         """End the pass at hand."""

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,12 @@ from ..random import BatchRng, hash64, mix64
 from .base import Context, Element, Flow, Hole
 from .choices import Begins
 from .elements import close
+from .empty_passes import EmptyPasses
 from .held import Held, held_json, is_record
 from .memory import bytes_of_all
 from .state import Late, State, below, integers_json, number, parts_of, these_integers
 from .tape import Place, Tape, chosen
+from .watch import SOMEWHERE, Where
 
 __all__ = ["ShuffleFlow", "shuffled_order"]
 
@@ -49,6 +50,7 @@ class ShuffleFlow:
         seed: of this node, mixed with the chain's.
         reshuffle: False gives the same order in every epoch and pass.
         repeat: passes of the fused repeat, negative for endless, 1 where there is none.
+        where: it is in the chain.
     """
 
     source: Flow
@@ -56,6 +58,7 @@ class ShuffleFlow:
     seed: int | None
     reshuffle: bool = True
     repeat: int = 1
+    where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return Shuffled(self, at, state)
@@ -109,15 +112,16 @@ class Pass:
 
     Attributes:
         ring: the buffer; element i of it is at (start + i) % size.
-        numbers: of these elements in the input, at the same places; None where their positions are their numbers.
+        numbers: of these elements in the input, at the same places.
         start: below `size`.
         steady: the ring has its full size and one free slot, the one before `start`: each element that comes sends one
             away, see `Shuffled`.
+        last: nothing comes any more, neither into this buffer nor behind it.
     """
 
     __slots__ = (
-        "_pruned", "at", "count", "draws", "items", "more", "numbers", "passing", "ring", "size", "start", "steady",
-        "stopped", "tape",
+        "_pruned", "at", "count", "draws", "last", "more", "numbers", "pairs", "passing", "ring", "size", "start",
+        "steady", "stopped", "tape",
     )  # fmt: skip
 
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
@@ -127,18 +131,16 @@ class Pass:
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
         self.ring: list[Any] = []
-        self.numbers: array[int] | None = None
+        self.numbers = array("q")
         self.start = 0
         self.count = 0
         self.more = True
         self.steady = False
+        self.last = False
         self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
         self._pruned = 16
         self.tape = Tape(flow.source, at, below(state, "input"))
-        self.items: Any = self.tape.items  # elements, or with `numbers` pairs of an element and its number
-        if not self.tape.counts_itself:
-            self.items = self.tape.pairs
-            self.numbers = array("q")
+        self.pairs = self.tape.pairs
         if state is not None:
             self._resume(state)
 
@@ -157,16 +159,14 @@ class Pass:
         others = {place: (keep(found[begin + place]), begin + place) for place in held.others.values()}
         kept = held.elements(others, self.at)
         self.ring = [element for element, _ in kept]
-        if self.numbers is not None:
-            self.numbers = array("q", [place for _, place in kept])
+        self.numbers = array("q", [place for _, place in kept])
         self.passing = [(found[begin + place], begin + place) for place in passing]
         if len(self.ring) > self.size:
             raise StateError(f"load_state_dict needs a state of a buffer of {self.size}, got {len(self.ring)} elements")
         self.count = len(self.ring)
         if self.more and self.count == self.size - 1:
             self.ring.append(None)
-            if self.numbers is not None:
-                self.numbers.append(-1)
+            self.numbers.append(-1)
             self.steady = self.count > 0
         if not self.more:
             self.end()
@@ -178,10 +178,7 @@ class Pass:
         """
         ring, numbers, start, count = self.ring, self.numbers, self.start, self.count
         elements = ([*ring[start:], *ring[:start]])[:count]
-        if numbers is None:
-            places = array("q", map(itemgetter(2), elements))
-        else:
-            places = (numbers[start:] + numbers[:start])[:count]
+        places = (numbers[start:] + numbers[:start])[:count]
         first = next((element for element in elements if type(element[0]) is not Hole), None)
         records = elements if first is not None and is_record(first) else None
         passing = [place for _, place in self.passing]
@@ -200,55 +197,57 @@ class Pass:
 
     def _places(self) -> Iterable[int]:
         """The numbers of the elements in the buffer; -1 for empty places, and for records that need none."""
-        if self.numbers is None:
-            return (-1 if element is None else element[2] for element in self.ring)
         return (-1 if element is None else number for element, number in zip(self.ring, self.numbers, strict=True))
-
-    def take(self) -> tuple[Element, int] | None:
-        """The next element of the input and its number; None at its end."""
-        if self.numbers is not None:
-            pair: tuple[Element, int] | None = next(self.items, None)
-            return pair
-        element = next(self.items, None)
-        return None if element is None else (element, element[2])
 
     def fill(self, limit: int) -> None:
         """Take at most `limit` elements from the input, as many as there is room for."""
-        ring, size, numbers, stopped = self.ring, self.size, self.numbers, self.stopped
-        while limit > 0 and self.more and self.count < size:
-            taken = None if stopped() else self.take()
-            if taken is None:
-                self.end()
-                return
-            element, place = taken
-            if type(element[0]) is Hole and element[0].raised:
-                self.passing.append((element, place))
-                return
-            slot = (self.start + self.count) % size
-            if slot == len(ring):
-                ring.append(keep(element))
-                if numbers is not None:
-                    numbers.append(place)
+        size, stopped = self.size, self.stopped
+        limit = min(limit, size - self.count)
+        if limit <= 0 or not self.more:
+            return
+        ring, numbers = self.ring, self.numbers
+        slot = self.start + self.count
+        for element, place in self.pairs:
+            value = element[0]
+            if type(value) is Hole:
+                if value.raised:
+                    self.passing.append((element, place))
+                    return
             else:
-                ring[slot] = keep(element)
-                if numbers is not None:
-                    numbers[slot] = place
+                for column in value:
+                    if type(column) is memoryview:
+                        element = keep(element)
+                        break
+            if slot >= size:
+                slot -= size
+            if slot == len(ring):
+                ring.append(element)
+                numbers.append(place)
+            else:
+                ring[slot] = element
+                numbers[slot] = place
+            slot += 1
             self.count += 1
             limit -= 1
+            if stopped():
+                break
+            if not limit:
+                return
+        self.end()
 
     def pop(self) -> Element:
         """Choose one of the elements in the buffer."""
-        ring, start, size = self.ring, self.start, self.size
-        word = (self.draws.left or self.draw()).pop()
-        chosen_slot = (start + word % self.count) % size
-        element: Element = ring[chosen_slot]
-        ring[chosen_slot] = ring[start]
+        ring, numbers, start, size, count = self.ring, self.numbers, self.start, self.size, self.count
+        slot = start + (self.draws.left or self.draw()).pop() % count
+        if slot >= size:
+            slot -= size
+        element: Element = ring[slot]
+        ring[slot] = ring[start]
         ring[start] = None
-        if self.numbers is not None:
-            self.numbers[chosen_slot] = self.numbers[start]
-        self.start = (start + 1) % size
-        self.count -= 1
-        self.steady = self.more and self.count == size - 1
+        numbers[slot] = numbers[start]
+        self.start = start + 1 if start + 1 < size else 0
+        self.count = count = count - 1
+        self.steady = self.more and count == size - 1
         return element
 
     def draw(self) -> list[int]:
@@ -306,14 +305,13 @@ class Shuffled:
         self._ahead: Pass | None = None
         self._pass: Pass | None = None
         self._begins = Begins(at, below(state, "begins"))
+        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 1 if state is None else number(state, "empty"))
         if state is None:
             self._opened = 0
-            self._any = False
             self._pass = self._next_pass()
         else:
             now, ahead = parts_of(state, "passes", 2)
             self._opened = number(state, "opened") - (now is not None) - (ahead is not None)
-            self._any = bool(below(state, "any"))
             self._pass = None if now is None else self._next_pass(now)
             self._ahead = None if ahead is None else self._next_pass(ahead)
         at.run.holds(self, f"shuffle({buffer_name(flow.size)})")
@@ -330,9 +328,10 @@ class Shuffled:
         return opened
 
     def snapshot(self) -> State:
-        """The buffers of this pass and of the one that is being filled."""
+        """The buffers of this pass and of the one that is being filled, and how many in a row had no element."""
         passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
-        return {"opened": self._opened, "any": self._any, "passes": passes, "begins": self._begins.snapshot()}
+        begins, empty = self._begins.snapshot(), self._empty.count
+        return {"opened": self._opened, "empty": empty, "passes": passes, "begins": begins}
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -340,12 +339,7 @@ class Shuffled:
     def __next__(self) -> Element:
         now = self._pass
         if now is not None and now.steady:  # what the loop below does, for one that comes and one that leaves
-            numbers = now.numbers
-            place = 0
-            if numbers is None:
-                element: Any = None if now.stopped() else next(now.items, None)
-            else:
-                element, place = (None, 0) if now.stopped() else next(now.items, _NOTHING)
+            element, place = _NOTHING if now.stopped() else next(now.pairs, _NOTHING)
             if element is None:
                 now.end()
             else:
@@ -359,7 +353,7 @@ class Shuffled:
                         if type(column) is memoryview:
                             element = keep(element)
                             break
-                ring, start, size, draws = now.ring, now.start, now.size, now.draws
+                ring, numbers, start, size, draws = now.ring, now.numbers, now.start, now.size, now.draws
                 ring[start - 1] = element
                 chosen_slot = start + (draws.left or now.draw()).pop() % size
                 if chosen_slot >= size:
@@ -367,26 +361,28 @@ class Shuffled:
                 leaving: Element = ring[chosen_slot]
                 ring[chosen_slot] = ring[start]
                 ring[start] = None
-                if numbers is not None:
-                    numbers[start - 1] = place
-                    numbers[chosen_slot] = numbers[start]
+                numbers[start - 1] = place
+                numbers[chosen_slot] = numbers[start]
                 now.start = start + 1 if start + 1 < size else 0
                 return leaving
+        elif now is not None and now.last and now.count:
+            return now.pop()
         while (now := self._pass) is not None:
             if now.more and now.count < now.size:
                 now.fill(now.size)
             if now.passing:
                 return now.passing.pop(0)[0]
             if now.count:
-                self._any = True
+                self._empty.count = 0
                 if not now.more:
                     self._fill_ahead()
+                    now.last = self._ahead is None
                 return now.pop()
-            if not self._any:  # a pass without an element ends an endless repeat too
-                self._pass = None
+            self._pass = None
+            if not self._empty.another():
                 break
             self._pass, self._ahead = self._ahead or self._next_pass(), None
-            self._any = self._pass is not None and self._pass.count > 0
+            self._empty.count += 1
         raise StopIteration
 
     def held(self) -> tuple[int, int]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ..errors import DataError, LengthError, PlanTypeError
 from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.patterns import is_url
 from ..extract.reference import Reference, indexed_elements
 from ..extract.storage import LOCAL
+from ..op import Array
 from .base import Context, Element, Hole, Run, Stream
 from .places import Access, Made, blocks_of, kept, opens, passes
 from .shuffle import ShuffleFlow
-from .sources import FilesFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow, named_stream
+from .shuffle_places import ShufflePlacesFlow
+from .sources import FilesFlow, ParamFlow, Placed, RangeFlow, RecordsFlow, SlicesFlow
 from .state import Counted, State
 from .state import number as number_of
 
@@ -42,41 +45,29 @@ def _items(flow: ItemsFlow, at: Context) -> Access:
     return Made(flow.count, lambda i: ((i,), stream, i))
 
 
-@opens(RangeFlow)
-def _range(flow: RangeFlow, at: Context) -> Access:
-    stream = at.stream("range", "range")
-    numbers, kind = flow.numbers, flow.dtype.type
-    return Made(len(numbers), lambda i: ((kind(numbers[i]),), stream, i))
+class FromPlaced(Access):
+    """What a source holds by place, many elements at a time."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.size = placed.size
+        self._make = placed.make
+
+    def one(self, place: int) -> Element:
+        return next(self._make([place]))
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        return chain.from_iterable(self._make(block.tolist()) for block in blocks)
+
+
+@opens(RangeFlow, FilesFlow)
+def _placed(flow: RangeFlow | FilesFlow, at: Context) -> Access:
+    return FromPlaced(flow.placed(at))
 
 
 @opens(SlicesFlow)
 def _slices(flow: SlicesFlow, at: Context) -> Access:
-    leaves, names = flow.leaves, flow.names
-    if flow.whole:
-        return kept(list(flow.open(at)))
-    if names is not None:
-        before = _listed_before(names)
-
-        def made(i: int) -> Element:
-            row = tuple([leaf[i] for leaf in leaves])
-            shown = row[0].decode(errors="surrogateescape")
-            return row, named_stream(at, shown, names[i], {names[i]: before.get(i, 0)}), 0
-
-        return Made(len(names), made)
-    stream = at.stream("slices", "from_tensor_slices")
-    return Made(len(leaves[0]), lambda i: (tuple([leaf[i] for leaf in leaves]), stream, i))
-
-
-@opens(FilesFlow)
-def _listed(flow: FilesFlow, at: Context) -> Access:
-    paths, names = flow.paths, flow.names
-    before = _listed_before(names)
-
-    def made(i: int) -> Element:
-        stream = named_stream(at, paths[i], names[i], {names[i]: before.get(i, 0)})
-        return (paths[i].encode(errors="surrogateescape"),), stream, 0
-
-    return Made(len(paths), made)
+    placed = flow.placed(at)
+    return kept(list(flow.open(at))) if placed is None else FromPlaced(placed)
 
 
 @opens(ParamFlow)
@@ -84,27 +75,7 @@ def _param(flow: ParamFlow, at: Context) -> Access:
     return kept(list(flow.open(at)))
 
 
-_BEFORE: dict[int, tuple[tuple[str, ...], dict[int, int]]] = {}
-
-
-def _listed_before(names: tuple[str, ...]) -> dict[int, int]:
-    """By place, how often a name was listed before, where it was; kept for the lists that were asked for last."""
-    known = _BEFORE.get(id(names))
-    if known is not None and known[0] is names:
-        return known[1]
-    seen: dict[str, int] = {}
-    before: dict[int, int] = {}
-    for i, name in enumerate(names):
-        count = seen[name] = seen.get(name, -1) + 1
-        if count:
-            before[i] = count
-    while len(_BEFORE) >= 8:
-        _BEFORE.pop(next(iter(_BEFORE)), None)
-    _BEFORE[id(names)] = names, before
-    return before
-
-
-@opens(ShuffleFlow)
+@opens(ShuffleFlow, ShufflePlacesFlow)
 def _shuffled(flow: ShuffleFlow, at: Context) -> Access:
     """A shuffle of file names, which are few: the only buffer that has places."""
     once = replace(flow, repeat=1)

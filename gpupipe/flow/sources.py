@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
 
-from ..errors import ENDING, DataError, FunctionError, GpupipeError, text_of
+from ..errors import ENDING, DataError, FunctionError, GpupipeError, StateError, text_of
+from ..extract.names import Names
 from ..extract.patterns import is_url
 from ..extract.tfrecord import BLOCK, HeaderWalker, RecordReader, Reference
 from ..op import Array
-from ..random import hash64, mix64
+from ..random import mix64_array
 from ..spec import Compound, Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
 from .base import Context, Element, Hole, Stream
 from .closing import close
 from .files import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
 from .state import Counted, Numbered, State, as_number, below, number, replayed, start_of
 
-__all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "RangeFlow", "RecordsFlow", "SlicesFlow"]
+__all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "Placed", "RangeFlow", "RecordsFlow", "SlicesFlow"]
 
 _BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a source holds, in one context, by place: its number is enough to keep an element.
+
+    Attributes:
+        size: how many elements there are.
+        make: the elements at some places, many at a time.
+    """
+
+    size: int
+    make: Callable[[list[int]], Iterator[Element]]
+
+    def since(self, done: int) -> Iterator[Element]:
+        """The elements from a place on, in their order."""
+        starts = range(done, self.size, _BLOCK)
+        return chain.from_iterable(self.make(list(range(start, min(start + _BLOCK, self.size)))) for start in starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +58,39 @@ class RangeFlow:
         scalars = chain.from_iterable(self._block(self.numbers[start : start + _BLOCK]) for start in starts)
         return Numbered(zip(scalars), stream, done)
 
+    def placed(self, at: Context) -> Placed:
+        """The numbers by place."""
+        numbers, kind = self.numbers, self.dtype.type
+        stream = at.stream("range", "range")
+        fits = self._fits(numbers)
+
+        def make(places: list[int]) -> Iterator[Element]:
+            if not fits:
+                return zip(zip(kind(numbers[i]) for i in places), repeat(stream), places)
+            chosen = np.array(places, np.int64) * numbers.step + numbers.start
+            return zip(zip(chosen.astype(kind, copy=False)), repeat(stream), places)
+
+        return Placed(len(numbers), make)
+
     def _block(self, numbers: range) -> Iterable[Any]:
         """Some of the numbers as scalars, one by one where they may not fit: the error comes where the number is."""
+        kind = self.dtype.type
+        if not self._fits(numbers):
+            return map(kind, numbers)
+        block: Array = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+        return block.astype(kind, copy=False)
+
+    def _fits(self, numbers: range) -> bool:
+        """Whether an array of integers holds some of the numbers, and casting it rounds as casting each does."""
         kind = self.dtype.type
         if kind in (np.float32, np.float64):
             low, high = -(2**53), 2**53  # where a double holds every integer: beyond, two roundings are not one
         elif self.dtype.kind != "f":
             low, high = max(np.iinfo(kind).min, -(2**63)), min(np.iinfo(kind).max, 2**63 - 1)
         else:
-            return map(kind, numbers)
+            return False
         whole = all(-(2**63) <= n < 2**63 for n in (numbers.start, numbers.stop, numbers.step))
-        if not whole or not all(low <= end <= high for end in (numbers[0], numbers[-1])):
-            return map(kind, numbers)
-        block: Array = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
-        return block.astype(kind, copy=False)
+        return whole and all(low <= end <= high for end in (*numbers[:1], *numbers[-1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +106,74 @@ class SlicesFlow:
 
     leaves: tuple[Any, ...]
     whole: bool = False
-    names: tuple[str, ...] | None = None
+    names: Names | None = None
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         stream = at.stream("slices", "from_tensor_slices")
         if self.whole:
             return replayed(lambda: iter([(self.leaves, stream, 0)]), at, state)
+        placed = self.placed(at) if self.names is not None else None
+        if placed is not None:
+            return listed(placed, state)
         rows = zip(*self.leaves, strict=True)
-        names = self.names
+        done = 0 if state is None else number(state, "n")
+        return Numbered(islice(rows, done, None) if done else rows, stream, done)
+
+    def placed(self, at: Context) -> Placed | None:
+        """The slices by place; None where there is one element."""
+        if self.whole:
+            return None
+        leaves, names = self.leaves, self.names
+
+        def rows(places: list[int]) -> Iterator[tuple[Any, ...]]:
+            return zip(*chosen(leaves, places), strict=True)
+
         if names is None:
-            done = 0 if state is None else number(state, "n")
-            return Numbered(islice(rows, done, None) if done else rows, stream, done)
-        return replayed(lambda: self._named(at, rows, names), at, state)
+            stream = at.stream("slices", "from_tensor_slices")
+            return Placed(len(leaves[0]), lambda places: zip(rows(places), repeat(stream), places))
 
-    def _named(self, at: Context, rows: Iterator[Any], names: Sequence[str]) -> Iterator[Element]:
-        seen: dict[str, int] = {}
-        for row, name in zip(rows, names, strict=True):
-            yield row, named_stream(at, row[0].decode(errors="surrogateescape"), name, seen), 0
+        def named(places: list[int]) -> Iterator[Element]:
+            shown = [leaves[0][i].decode(errors="surrogateescape") for i in places]
+            return zip(rows(places), named_streams(at, names, places, shown), repeat(0))
+
+        return Placed(len(names), named)
 
 
-def named_stream(at: Context, shown: str, name: str, seen: dict[str, int]) -> Stream:
-    """The stream of one listed file: keyed by its name and how often that name was listed before."""
-    count = seen.get(name, 0)
-    seen[name] = count + 1
-    mixed = hash64(name)
-    key = mix64(mix64(at.key, mixed), count)
-    return Stream(key, shown, alike=key if at.alike == at.key else mix64(mix64(at.alike, mixed), count))
+def chosen(leaves: Sequence[Any], places: list[int]) -> list[Iterable[Any]]:
+    """Some of the rows of every leaf, as iterating over it gives them: numbers at once, those of arrays as views."""
+    where = np.array(places, np.int64)
+    return [
+        leaf[where] if type(leaf) is np.ndarray and leaf.ndim == 1 else [leaf[i] for i in places] for leaf in leaves
+    ]
+
+
+def named_streams(at: Context, names: Names, places: list[int], shown: Sequence[str]) -> Iterator[Stream]:
+    """The streams of some listed files: each keyed by its name and by how often that name was listed before."""
+    where = np.array(places, np.int64)
+    hashes, before = names.hashes(where), names.before(where)
+
+    def keys(start: int) -> list[int]:
+        found: list[int] = mix64_array(mix64_array(np.full(len(places), start, np.uint64), hashes), before).tolist()
+        return found
+
+    if at.alike == at.key:
+        return map(Stream, keys(at.key), shown)
+    return map(Stream, keys(at.key), shown, repeat("index"), keys(at.alike))
+
+
+def listed(placed: Placed, state: State) -> Iterator[Element]:
+    """What a list of files gives, from a place on.
+
+    Raises:
+        StateError: it is shorter.
+    """
+    done = 0 if state is None else number(state, "n")
+    if done > placed.size:
+        raise StateError(
+            f"load_state_dict needs the data that the state was taken over: the input ends {done - placed.size} "
+            f"elements before it"
+        )
+    return Counted(placed.since(done), done=done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +181,21 @@ class FilesFlow:
     """File names, identified by their stable names."""
 
     paths: tuple[str, ...]
-    names: tuple[str, ...]
+    names: Names
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        return replayed(lambda: self._listed(at), at, state)
+        return listed(self.placed(at), state)
 
-    def _listed(self, at: Context) -> Iterator[Element]:
-        seen: dict[str, int] = {}
-        for path, name in zip(self.paths, self.names, strict=True):
-            yield (path.encode(errors="surrogateescape"),), named_stream(at, path, name, seen), 0
+    def placed(self, at: Context) -> Placed:
+        """The file names by place."""
+        paths, names = self.paths, self.names
+
+        def make(places: list[int]) -> Iterator[Element]:
+            shown = [paths[i] for i in places]
+            columns = zip([path.encode(errors="surrogateescape") for path in shown])
+            return zip(columns, named_streams(at, names, places, shown), repeat(0))
+
+        return Placed(len(paths), make)
 
 
 @dataclass(frozen=True, slots=True)

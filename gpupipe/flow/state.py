@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ..errors import StateError
+from ..op import Array
 from .base import Context, Element, Stream
 from .closing import close
 
@@ -288,7 +289,7 @@ MOST = 1 << 27
 """Bytes of the text of one buffer: a state is read from a file that may be anything."""
 
 
-def integers_json(numbers: Sequence[int]) -> State:
+def integers_json(numbers: Sequence[int] | Array) -> State:
     """Integers >= 0 as text: of 1 to 8 bytes each, little-endian, base64."""
     array = np.array(numbers, np.uint64)
     width = max(1, -(-int(array.max()).bit_length() // 8)) if len(array) else 1

@@ -50,12 +50,14 @@ class Watch:
     Args:
         where: the step.
         seconds: the first pause; `SECONDS` unless given.
+        what: it takes.
     """
 
-    __slots__ = ("_pause", "_seconds", "_since", "_spoken", "_where")
+    __slots__ = ("_pause", "_seconds", "_since", "_spoken", "_what", "_where")
 
-    def __init__(self, where: Where, seconds: float | None = None) -> None:
+    def __init__(self, where: Where, seconds: float | None = None, what: str = "elements") -> None:
         self._where = where
+        self._what = what
         self._seconds = SECONDS if seconds is None else seconds
         self._since = self._spoken = 0.0
         self._pause = self._seconds
@@ -70,9 +72,10 @@ class Watch:
             self._pause = self._seconds
         elif now - self._spoken >= self._pause:
             logger.warning(
-                "%s has taken %s elements in a row and given none, for %.3g s; it goes on, Ctrl-C or close() ends it",
+                "%s has taken %s %s in a row and given none, for %.3g s; it goes on, Ctrl-C or close() ends it",
                 self._where,
                 f"{count:,}",
+                self._what,
                 now - self._since,
             )
             self._spoken = now

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import PlanError
 from ..evaluate import is_image
+from ..extract.names import Names
 from ..flow.base import Context, Flow
 from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow, cache_key
 from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
@@ -245,7 +246,7 @@ class Lowerer:
             case Range():
                 flow = RangeFlow(range(node.start, node.stop, node.step), node.dtype)
             case Files(paths=paths, names=names):
-                flow = FilesFlow(paths, names)
+                flow = FilesFlow(paths, Names(names))
             case FromGenerator():
                 signature = node.signature
                 structure = signature.structure if signature.structure is not None else None
@@ -432,7 +433,8 @@ class Lowerer:
         if not isinstance(node, Interleave):
             return FlatMapFlow(source, inner, where(node))
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
-        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node))
+        threads = min(self.settings.threads if node.calls < 0 else node.calls, node.cycle)
+        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node), threads)
 
     # ---- batches
 

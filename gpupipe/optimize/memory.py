@@ -10,6 +10,7 @@ from ..evaluate import is_image
 from ..extract.index import INDEXES
 from ..flow.base import Run
 from ..flow.memory import REFERENCE, bytes_of_all
+from ..flow.shuffle_places import PLACE, can_place
 from ..flow.work import IN_FLIGHT, WAITING
 from ..graph import Input, topological
 from ..options import Settings
@@ -146,7 +147,8 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
         case Shuffle(size=size) | ShuffleRepeat(size=size):
             count = node.source.cardinality
             most = min(size, count) if count >= 0 else None if size == WHOLE else size
-            return _buffer(f"shuffle({buffer_name(size)})", node.line, most, _physical(source))
+            each = PLACE if can_place(source.flow) else _physical(source)
+            return _buffer(f"shuffle({buffer_name(size)})", node.line, most, each)
         case Prefetch(size=size) if source.batch is None or source.above:
             return _buffer(f"prefetch({size})", node.line, 2 if size < 0 else size, _physical(source))
         case Map(workers="process"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import PlanError
+from ..flow.base import Flow
 from ..flow.buffers import PrefetchFlow
 from ..flow.elements import RepeatFlow, TakeFlow
 from ..flow.indexed import shards_of, skipping
 from ..flow.memory import REFERENCE
 from ..flow.shuffle import ShuffleFlow
+from ..flow.shuffle_places import PLACE, ShufflePlacesFlow, can_place
 from ..plan.indexed import blocker
 from ..plan.node import Node
 from ..plan.steps import WHOLE, Prefetch, Repeat, Shard, Shuffle, Skip, Take
@@ -34,16 +38,28 @@ def transparent_step(node: Node) -> Step:
         case Shard(source=source, shards=shards, index=index, even=even):
             places = even is not None and blocker(source) is None
             return lambda flow: shards_of(flow, shards, index, even, places)
-        case Repeat(count=count):
-            return lambda flow: RepeatFlow(flow, count)
+        case Repeat(source=source, count=count):
+            passes = some(source, count)
+            return lambda flow: RepeatFlow(flow, passes, where(node))
         case Shuffle(size=size, seed=seed, reshuffle=reshuffle):
-            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle)
-        case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count):
-            return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count)
+            return lambda flow: _shuffled(flow, size, seed, reshuffle)
+        case ShuffleRepeat(source=source, size=size, seed=seed, reshuffle=reshuffle, count=count):
+            passes = some(source, count)
+            return lambda flow: _shuffled(flow, size, seed, reshuffle, passes, where(node))
         case Prefetch(size=size):
             return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
         case _:
             raise PlanError(f"{node.describe()} cannot be lowered")
+
+
+def _shuffled(flow: Flow, *how: Any) -> Flow:
+    """A shuffle; over what has places, one that holds these."""
+    return (ShufflePlacesFlow if can_place(flow) else ShuffleFlow)(flow, *how)
+
+
+def some(source: Node, count: int) -> int:
+    """How many passes a repeat makes: one over what is known to be empty, were it counted in billions."""
+    return 1 if source.cardinality == 0 and count > 1 else count
 
 
 def held(node: Node, source: Pending) -> str:
@@ -58,5 +74,11 @@ def held(node: Node, source: Pending) -> str:
     if source.batch is not None or source.unstack:
         return f" holding {count} batches"
     if source.references:
-        return f" holding {count} references, about {min(size, most if size == WHOLE else size) * REFERENCE:,} bytes"
+        return f" holding {count} references, about {_most(size, most) * REFERENCE:,} bytes"
+    if can_place(source.flow):
+        return f" holding {count} places, about {_most(size, most) * PLACE:,} bytes"
     return f" holding {count} elements"
+
+
+def _most(size: int, most: int) -> int:
+    return most if size == WHOLE else size

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extract.names import Names
 from ..spec import LEAF, Structure, TensorSpec
 from .joins import first_branches, relaxed
 from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Node
@@ -178,7 +179,7 @@ class Listed(Node):
     columns: tuple[tuple[Any, ...], ...]
     structure: Structure
     specs: tuple[TensorSpec, ...]
-    names: tuple[str, ...] | None = field(default=None, compare=False)
+    names: Names | None = field(default=None, compare=False)
 
     def _element(self) -> Element:
         return Element(self.structure, self.specs)

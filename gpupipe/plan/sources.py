@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extract.names import Names
 from ..spec import LEAF, Structure, TensorSpec, spec_of
 from .node import UNKNOWN_CARDINALITY, Element, Node
 
@@ -42,7 +43,7 @@ class Slices(Node):
 
     leaves: tuple[Any, ...]
     structure: Structure
-    names: tuple[str, ...] | None = field(default=None, compare=False)
+    names: Names | None = field(default=None, compare=False)
 
     def _element(self) -> Element:
         return Element(self.structure, tuple(spec_of(leaf).row() for leaf in self.leaves))

@@ -13,7 +13,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, TFRecordDataset, ops
-from gpupipe.extract.patterns import may_be_path, stable_names
+from gpupipe.extract.patterns import may_be_paths, stable_names
 from gpupipe.ops.samples import noise
 from tests.behaviour.model import run
 
@@ -108,7 +108,9 @@ def test_names_are_as_long_as_it_takes(paths: list[str], names: list[str]) -> No
 
 
 def test_what_may_be_a_path() -> None:
-    assert may_be_path(b"some/folder/a b.jpg")
-    assert may_be_path("ü".encode())
+    good = [b"some/folder/a b.jpg", "ü".encode()] * 2000
+    assert may_be_paths([])
+    assert may_be_paths(good)
     for data in (b"\xff\xd8\xff\xe0\x00\x10", b"\x89PNG\r\n", b"a\tb", b"x" * 4097):
-        assert not may_be_path(data)
+        for place in (0, 1023, 1024, 3999):
+            assert not may_be_paths([*good[:place], data, *good[place:]])

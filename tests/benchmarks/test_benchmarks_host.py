@@ -24,12 +24,15 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 JOB = Job(REFERENCE, (), "host-audit", batch=32, elements=160)
 ROWS = 8 * np.arange(160)[:, None] + np.arange(8)
-# What the first leaf of a chain over 160 numbers holds in all: rows, shape of a row, sum.
+# What the last leaf of a chain over 160 numbers holds in all: rows, shape of a row, sum.
 HOLDS: dict[str, tuple[int, list[int], float]] = {
     "map": (160, [], 160 * 161 / 2),
     "batch": (160, [], 160 * 159 / 2),
     "batch-arrays": (160, [8], float((ROWS % 1024).sum())),
     "shuffle": (160, [], 160 * 159 / 2),
+    "shuffle-all": (160, [], 160 * 159 / 2),
+    "shuffle-pairs": (160, [], 160 * 159 / 2),
+    "shuffle-filtered": (160, [], 160 * 159 / 2),
     "filter": (80, [], 80 * 79.0),
     "filter-python": (80, [], 80 * 79.0),
     "zip": (160, [], 160 * 159 / 2),

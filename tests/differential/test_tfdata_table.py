@@ -139,6 +139,12 @@ def _numbers(n: int) -> Callable[[], Iterator[int]]:
     return lambda: iter(range(n))
 
 
+def _in_passes(*sizes: int) -> Callable[[], Iterator[int]]:
+    """A generator with so many elements in each pass."""
+    left = iter(sizes)
+    return lambda: iter(range(next(left)))
+
+
 class Counting:
     """A generator object that is not a function."""
 
@@ -360,6 +366,9 @@ CASES: dict[str, Chain] = {
     "repeat None": lambda D: D.range(3).repeat(None).take(4),
     "repeat of repeat": lambda D: D.range(2).repeat(2).repeat(3),
     "repeat of an empty generator": lambda D: D.from_generator(_numbers(0), output_types=np.int64).repeat(),
+    "repeat over empty passes": lambda D: D.from_generator(
+        _in_passes(0, 2, 0, 1), output_signature=_on(D).Spec((), np.int64)
+    ).repeat(4),
     "repeat of nothing taken": lambda D: D.range(4).take(0).repeat(),
     "repeat of nothing skipped": lambda D: D.range(4).skip(-1).repeat(),
     "repeat of pairs": lambda D: _pairs(D).take(2).repeat(2),

@@ -534,7 +534,7 @@ def test_a_damaged_text_is_an_error_of_its_own(nonsense: Any, tmp_path: Path) ->
 def test_a_changed_number_is_noticed() -> None:
     ds = gp.Dataset.range(9).take(5).repeat(3)
     state = state_after(ds, 3)
-    for part, name, value in (("flow", "pass", 2), ("flow", "seen", False)):
+    for part, name, value in (("flow", "pass", 2), ("flow", "empty", 3)):
         refused(ds, {**state, part: {**state[part], name: value}}, "damaged")
     refused(ds, {**state, "delivered": 99}, "damaged")
     forged = sealed({**state, "flow": {**state["flow"], "pass": 77}})

@@ -1,0 +1,219 @@
+"""A shuffle over what has places holds places: elements, identities and order are those of any other shuffle."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from gpupipe.extract.names import Names
+from gpupipe.flow.base import Context, Element, Flow, Run
+from gpupipe.flow.indexed import access
+from gpupipe.flow.shuffle import ShuffleFlow
+from gpupipe.flow.shuffle_places import ShufflePlacesFlow, can_place
+from gpupipe.flow.sources import FilesFlow, RangeFlow, SlicesFlow
+from gpupipe.flow.state import Counted, State, late_json
+from gpupipe.random import hash64, mix64
+from gpupipe.spec import byte_array
+from tests.reliability.resume import resumed_after, taken, through_json
+
+PATHS = [f"/data/{i % 7}/{i % 90}.jpg" for i in range(300)]  # some are listed more than once
+
+SOURCES: dict[str, Flow] = {
+    "range": RangeFlow(range(5, 700, 3), np.dtype("int32")),
+    "range of floats": RangeFlow(range(2**53 - 9, 2**53 + 9), np.dtype("float32")),
+    "empty": RangeFlow(range(0), np.dtype("int64")),
+    "slices": SlicesFlow(
+        (np.arange(200.0), np.arange(400).reshape(200, 2), byte_array([b"%d" % i for i in range(200)]))
+    ),
+    "rows of several types": SlicesFlow(((b"a", b"b", b"c"), (np.arange(2), np.arange(3), np.arange(4)))),
+    "named": SlicesFlow((byte_array([p.encode() for p in PATHS]), np.arange(300)), names=Names(PATHS)),
+    "files": FilesFlow(tuple(PATHS), Names(PATHS)),
+}
+
+
+class Passed:
+    """A flow that gives what another one gives, and has no places."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        done = 0 if state is None else state["n"]
+        return Counted(islice(self.flow.open(at), done, None), done=done)
+
+
+def at_epoch(epoch: int = 0) -> Context:
+    return Context(Run(Options().resolve()), epoch).under(3, epoch % 2)
+
+
+def shown(elements: Iterator[Element]) -> list[Any]:
+    """Elements with their types and identities."""
+    return [
+        ([(type(c), getattr(c, "dtype", None), np.asarray(c).tolist()) for c in value], s.key, s.name, s.unit, position)
+        for value, s, position in elements
+    ]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("size", [1, 2, 3, 50, 128, 199, 200, 201, 10_000])
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_what_leaves_is_what_leaves_a_buffer_of_elements(name: str, size: int, repeat: int) -> None:
+    source, at = SOURCES[name], at_epoch(size % 3)
+    assert can_place(source)
+
+    ours = shown(ShufflePlacesFlow(source, size, 7, True, repeat, 5).open(at))
+
+    assert ours == shown(ShuffleFlow(Passed(source), size, 7, True, repeat, 5).open(at))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_is_made_by_place_is_what_iterating_gives(name: str) -> None:
+    source, at = SOURCES[name], at_epoch(1)
+    all_of_it = shown(source.open(at))
+    places = [random.Random(3).randrange(len(all_of_it)) for _ in range(500)] if all_of_it else []
+
+    found = access(source, at)
+
+    assert found.size == len(all_of_it)
+    assert shown(found.pick(iter([np.array(places[:9], int), np.array(places[9:], int)]))) == [
+        all_of_it[place] for place in places
+    ]
+    assert shown(iter([found.one(place) for place in places[:20]])) == [all_of_it[place] for place in places[:20]]
+    for done in {0, 1, len(all_of_it) // 2, len(all_of_it)}:
+        assert shown(source.open(at, {"n": done})) == all_of_it[done:]
+
+
+def test_listed_files_are_keyed_by_name_and_by_how_often_it_came_before() -> None:
+    at, seen = at_epoch(2), dict.fromkeys(PATHS, 0)
+    expected = []
+    for path in PATHS:
+        expected.append(mix64(mix64(at.key, hash64(path)), seen[path]))
+        seen[path] += 1
+    names = Names(PATHS)
+    names.hashes(np.array([7, 3, 7]))
+
+    for again in (names, pickle.loads(pickle.dumps(names))):
+        assert [stream.key for _, stream, _ in FilesFlow(tuple(PATHS), again).open(at)] == expected
+
+
+CHAINS: dict[str, Any] = {
+    "all of a range": lambda: Dataset.range(300).shuffle(300, seed=1),
+    "less than all": lambda: Dataset.range(300).shuffle(70, seed=1),
+    "all but one": lambda: Dataset.range(300).shuffle(299),
+    "one": lambda: Dataset.range(20).shuffle(1),
+    "two": lambda: Dataset.range(20).shuffle(2),
+    "more than all": lambda: Dataset.range(300).shuffle(5000),
+    "nothing": lambda: Dataset.range(0).shuffle(5),
+    "passes": lambda: Dataset.range(60).shuffle(25).repeat(4),
+    "passes of all": lambda: Dataset.range(60).shuffle(60).repeat(4),
+    "endless": lambda: Dataset.range(60).shuffle(100).repeat().take(200),
+    "one order": lambda: Dataset.range(60).shuffle(30, reshuffle_each_iteration=False).repeat(3),
+    "pairs": lambda: Dataset.from_tensor_slices((PATHS, np.arange(300))).shuffle(300),
+    "draws": lambda: (
+        Dataset.from_tensor_slices(PATHS[:60]).shuffle(40).map(lambda p, rng: (p, rng.random()), rng=True).batch(7)
+    ),
+    "shuffled twice": lambda: Dataset.range(200).shuffle(90).shuffle(50).batch(3),
+    "zipped": lambda: Dataset.zip((Dataset.range(90).shuffle(90), Dataset.range(80).shuffle(30))),
+    "in flat_map": lambda: Dataset.range(5).shuffle(5).flat_map(lambda x: Dataset.range(40).shuffle(33)),
+    "in interleave": lambda: Dataset.range(9).shuffle(5).interleave(lambda x: Dataset.range(30).shuffle(30), 4),
+    "prefetched": lambda: Dataset.range(300).shuffle(200).prefetch(3).batch(8),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_state_behind_any_element_goes_on_with_the_next(name: str) -> None:
+    build = CHAINS[name]
+    with iter(build()) as items:
+        whole = taken(items)
+
+    counts = {0, 1, 2, 5, 127, 128, 129, 199, 230, *range(0, len(whole), 37), len(whole)}
+    for count in sorted(count for count in counts if count <= len(whole)):
+        rest, _ = resumed_after(build, count)
+        assert rest == whole[count:], count
+
+
+def test_a_state_of_a_state_is_the_state_that_was_there() -> None:
+    flow = ShufflePlacesFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
+    for count in (0, 1, 130, 299, 300, 301, 302, 400, 499, 500):
+        items: Any = flow.open(at_epoch())
+        list(islice(items, count))
+        state = through_json(late_json(items.snapshot()))
+
+        again: Any = flow.open(at_epoch(), state)
+
+        assert through_json(late_json(again.snapshot())) == state
+        assert shown(again) == shown(items)
+
+
+class Asked(tuple[Any, ...]):
+    """A column that counts how often it is asked for a row."""
+
+    times = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        Asked.times += 1
+        return super().__getitem__(place)
+
+
+def test_filling_the_buffer_makes_no_element() -> None:
+    items = ShufflePlacesFlow(SlicesFlow((Asked([b"a"] * 10_000),)), 10_000, 1).open(at_epoch())
+    Asked.times = 0
+
+    next(items)
+
+    assert 1 <= Asked.times <= 128
+
+
+def test_states_are_small() -> None:
+    items = Dataset.range(100_000).shuffle(50_000).iterator(epoch=0)
+    list(islice(items, 20_000))
+
+    assert len(str(items.state_dict())) < 50_000 * 4  # 16 bits of a place, packed and as text
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"taken": 9_999}, "fewer elements"),
+        ({"begin": 9_999}, "fewer elements"),
+        ({"places": [1, "AAAA"]}, "buffer of 200"),
+        ({"places": "x"}, "damaged"),
+        ({"taken": -1}, "number >= 0"),
+    ],
+    ids=str,
+)
+def test_a_state_that_cannot_be_is_refused(changed: dict[str, Any], message: str) -> None:
+    flow = ShufflePlacesFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
+    items: Any = flow.open(at_epoch())
+    list(islice(items, 150))
+    state = late_json(items.snapshot())
+
+    with pytest.raises(gp.StateError, match=message):
+        flow.open(at_epoch(), {**state, "pass": {**state["pass"], **changed}})
+
+
+def test_an_endless_fill_can_be_stopped() -> None:
+    items = iter(Dataset.range(10**15).shuffle(10**15))
+    threading.Timer(0.3, items.close).start()
+
+    assert list(items) == []
+
+
+def test_what_a_report_counts_are_places() -> None:
+    ds = Dataset.from_tensor_slices(np.zeros((500, 100))).shuffle(300)
+    with iter(ds) as items:
+        next(items)
+        (step,) = [step for step in items.memory_report().steps if "shuffle" in step.step]
+
+    assert (step.elements, step.bytes) == (299, 299 * 8)
+    assert step.most_bytes == 300 * 8
+    assert "holding 300 places, about 2,400 bytes" in str(ds.explain())
