@@ -287,7 +287,7 @@ def test_a_resumed_zip_goes_on_with_the_same_pairs(chain: Chain, taken: int) -> 
     seen = [plain(pair) for pair in islice(items, taken)]
     state = json.loads(json.dumps(items.state_dict()))
     items.close()
-    left = iter(zipped())
+    left = zipped().iterator(epoch=0)
     left.load_state_dict(state)
 
     assert seen + [plain(pair) for pair in left] == [plain(x) for x in zipped().iterator(epoch=0)]

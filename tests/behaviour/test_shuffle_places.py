@@ -52,7 +52,7 @@ class Passed:
 
 
 def at_epoch(epoch: int = 0) -> Context:
-    return Context(Run(Options().resolve()), epoch).under(3, epoch % 2)
+    return Context(Run(Options().resolve()), epoch).in_zip(3, epoch % 2)
 
 
 def shown(elements: Iterator[Element]) -> list[Any]:
@@ -70,9 +70,9 @@ def test_what_leaves_is_what_leaves_a_buffer_of_elements(name: str, size: int, r
     source, at = SOURCES[name], at_epoch(size % 3)
     assert can_place(source)
 
-    ours = shown(ShufflePlacesFlow(source, size, 7, True, repeat, 5).open(at))
+    ours = shown(ShufflePlacesFlow(source, size, 7, True, repeat).open(at))
 
-    assert ours == shown(ShuffleFlow(Passed(source), size, 7, True, repeat, 5).open(at))
+    assert ours == shown(ShuffleFlow(Passed(source), size, 7, True, repeat).open(at))
 
 
 @pytest.mark.parametrize("name", SOURCES)
