@@ -1155,7 +1155,7 @@ ERRORS: dict[str, tuple[str, Chain]] = {
     "map returns nothing, a function": ("V later", lambda D: D.range(2).map(_nothing)),
     "map returns a set": ("V later", lambda D: D.range(2).map(lambda x: {x})),
     "map fails": ("D", lambda D: D.range(2).map(lambda x: EMPTY["no"])),
-    "map misses a key": ("D", lambda D: _dicts(D).map(lambda d: d["c"])),
+    "map misses a key": ("V", lambda D: _dicts(D).map(lambda d: d["c"])),
     "map parallel fails": ("D", lambda D: D.range(2).map(lambda x: EMPTY["no"], num_parallel_calls=2)),
     "filter no function": ("T", lambda D: D.range(2).filter(True)),
     "filter an integer": ("V", lambda D: D.range(2).filter(lambda x: x)),
