@@ -137,8 +137,8 @@ class Arithmetic(Op):
 
     def compiled(self) -> Callable[..., Any]:
         function, left, right = OPERATORS[self.operator], self.left, self.right
-        if right is not None and np.all(right):
-            function = UNCHECKED.get(self.operator, function)
+        if self.operator in UNCHECKED and right is not None and np.all(right):
+            function = UNCHECKED[self.operator]
         if self.image or (left is not None and right is not None):
             return self.reference
         if left is not None:
@@ -149,12 +149,12 @@ class Arithmetic(Op):
         return self._run([d.fn.cast(x, dtype=d.dtype(np.float32)) if hasattr(x, "name") else x for x in xs], d)
 
     def _run(self, xs: list[Any], d: Any = None, function: Callable[..., Any] | None = None) -> Any:
-        function = function or OPERATORS[self.operator]
+        call: Callable[..., Any] = OPERATORS[self.operator] if function is None else function
         if self.left is not None:
             xs = [np.float32(self.left) if self.image and d is None else self._number(self.left), *xs]
         if self.right is not None:
             xs = [*xs, np.float32(self.right) if self.image and d is None else self._number(self.right)]
-        return function(*xs)
+        return call(*xs)
 
     def _number(self, value: Any) -> Any:
         return float(value) if self.image else value

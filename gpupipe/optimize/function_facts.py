@@ -228,8 +228,8 @@ def _draws(one: Reached) -> bool:
         return last in _TORCH
     if owner.startswith("tensorflow") and owner.endswith(".random"):
         return not last.startswith("stateless")
-    kind = type(value)
-    return kind.__module__.startswith(_TRANSFORMS) and kind.__name__.startswith(_RANDOM_TRANSFORMS)
+    kind: type[Any] = type(value)
+    return str(kind.__module__).startswith(_TRANSFORMS) and kind.__name__.startswith(_RANDOM_TRANSFORMS)
 
 
 # ---- images
