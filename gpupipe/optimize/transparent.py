@@ -38,6 +38,8 @@ def transparent_step(node: Node) -> Step:
             return lambda flow: ShuffleFlow(flow, size, seed, reshuffle)
         case ShuffleRepeat(size=size, seed=seed, reshuffle=reshuffle, count=count, number=number):
             return lambda flow: ShuffleFlow(flow, size, seed, reshuffle, count, number)
+        case Prefetch(size=0):
+            return lambda flow: flow
         case Prefetch(size=size):
             return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
         case _:
