@@ -46,6 +46,8 @@ def transparent_step(node: Node) -> Step:
         case ShuffleRepeat(source=source, size=size, seed=seed, reshuffle=reshuffle, count=count):
             passes = some(source, count)
             return lambda flow: _shuffled(flow, size, seed, reshuffle, passes, where(node))
+        case Prefetch(size=0):
+            return lambda flow: flow
         case Prefetch(size=size):
             return lambda flow: PrefetchFlow(flow, 2 if size < 0 else size)
         case _:

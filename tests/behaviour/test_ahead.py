@@ -68,10 +68,12 @@ def test_at_most_so_many_elements_are_made_ahead(name: str, size: int) -> None:
     assert _taken(source, step(source.dataset, size), given=2) == rows * (2 + size)
 
 
-def test_without_prefetch_nothing_is_made_ahead() -> None:
+@pytest.mark.parametrize("rules", [(), ("drop_no_ops",)], ids=["dropped", "kept"])
+def test_prefetch_of_nothing_makes_nothing_ahead(rules: tuple[str, ...]) -> None:
     source = Source()
+    chain = source.dataset.prefetch(0).map(lambda x: int(x)).with_options(Options(disabled_rules=rules))
 
-    assert _taken(source, source.dataset.prefetch(0).map(lambda x: int(x)), given=2) == 2
+    assert _taken(source, chain, given=2) == 2
 
 
 @pytest.mark.parametrize("backend", ["numpy", "dali"])
