@@ -272,7 +272,7 @@ class DataError(GpupipeError, RuntimeError):
 
 
 class RecordError(DataError):
-    """A record's framing is damaged: CRC, length or truncation. Or its file cannot be read there."""
+    """A record's framing is damaged: CRC, length or truncation. Or its file cannot be read there, for good."""
 
 
 class ParseError(DataError):

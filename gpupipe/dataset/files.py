@@ -60,9 +60,9 @@ class TFRecordDataset(_FileDataset):
     A record whose payload is damaged is one bad element. Behind a damaged length the next good header is searched, and
     the error says how many bytes were passed over; so a bad place does not cost the rest of its file. Where no header
     begins within 256 MiB, as in a hole of a terabyte, it does, and the error says how many bytes are left unread.
-    Reads that fail for a moment are made again. Of a local file that is not compressed, one that fails for good costs
-    the records that it hides, each a bad element, as far as their headers or an index tell them. Where they do not, and
-    of other files, the rest of the file is lost: see `Options.lost_files`.
+    Reads that fail for a moment are made again. Of a local file that is not compressed, a read that fails for good
+    costs the records that it hides, each a bad element, as far as their headers or an index tell them. Where they do
+    not, and of other files, the rest of the file is lost: see `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.

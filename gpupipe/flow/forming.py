@@ -101,10 +101,11 @@ class BatchFormer:
                 continue
             if self._taken is None:
                 self._taken = self._rows.copy()
-            if self._ignores is not None and not value.error.lost:
-                self._run.leave_out(element, "left out", self._ignores)
-                continue
-            value.ignored = self._ignores is not None
+            if self._ignores is not None:
+                if not value.error.lost:
+                    self._run.leave_out(element, "left out", self._ignores)
+                    continue
+                value.ignored = True
             if value.raised or self._on_error == "raise":
                 self._taken.append(element if value.raised else raised(element))
                 return self._taken[-1]

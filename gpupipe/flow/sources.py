@@ -454,10 +454,12 @@ class _References(Iterator[Element]):
 
     def _elements(self, rows: Iterator[Any], stream: Stream) -> Generator[Element, None, None]:
         for row in rows:
-            element = row if type(row[0][0]) is Reference else element_of((row[2], row[0][0]), stream)
+            element = row
+            if type(row[0][0]) is not Reference:
+                element = element_of((row[2], row[0][0]), stream)
+                self._lost = element[0].error.lost
             self._last = element
             self._given += 1
-            self._lost = type(element[0]) is Hole and element[0].error.lost
             yield element
 
     def snapshot(self) -> State:

@@ -168,7 +168,7 @@ class FaultyFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """What HEAD says. It takes every error for a file that is not there."""
-        path = self._strip_protocol(path)
+        path = str(self._strip_protocol(path))
         try:
             headers = self._asked("HEAD", path, {})[1]
         except Exception as error:
@@ -177,7 +177,7 @@ class FaultyFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         """A range."""
-        return self._asked("GET", self._strip_protocol(path), {"Range": f"bytes={start}-{(end or 0) - 1}"})[0]
+        return self._asked("GET", str(self._strip_protocol(path)), {"Range": f"bytes={start}-{(end or 0) - 1}"})[0]
 
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import logging
 import os
@@ -75,8 +76,6 @@ def of_kind(tmp_path: Path, kind: str) -> list[str]:
         else:
             path.write_bytes(b"h" * 100 + b"".join(records) + b"f" * 10)
         if kind == "gzip":
-            import gzip
-
             path.write_bytes(gzip.compress(path.read_bytes(), 0))
     return list(map(str, paths))
 
