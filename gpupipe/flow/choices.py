@@ -115,12 +115,13 @@ class Begins:
             place, begin = entry
             self._left[as_number(place, "begins")] = begin
 
-    def next(self) -> State:
-        """The state that the next one is opened with; None where its choices are free."""
-        return self._left.pop(self._opened, None)
+    def next(self, ahead: int = 0) -> State:
+        """The state that the next one, or one behind it, is opened with; None where its choices are free."""
+        return self._left.get(self._opened + ahead)
 
     def opened(self, inner: Any) -> None:
-        """The next one was opened."""
+        """The next one was opened, and is what elements come from now."""
+        self._left.pop(self._opened, None)
         if self._any:
             state = snapshot(inner)
             found = choosing(state)

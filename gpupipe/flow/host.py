@@ -63,6 +63,11 @@ class HostProgram:
         object.__setattr__(self, "_order", order)
         object.__setattr__(self, "_batched", any(isinstance(value, (Draw, Identity)) for value in order))
 
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All values, inputs first."""
+        return self._order
+
     def compile(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
         """A function of (columns, stream, position) that computes the new columns.
 

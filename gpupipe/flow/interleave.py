@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import DataError, StateError
 from ..random import mix64
+from ..threads import DaemonPool
 from .base import Context, Element, Flow, Hole
 from .choices import Begins, Choices
 from .elements import close
-from .state import Counted, State, below, number, parts_of, snapshot
+from .read_ahead import ReadAhead
+from .state import Counted, State, as_number, below, drop, number, parts_of, snapshot
 from .tape import Tape, chosen
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["FlatMapFlow", "Inner", "InterleaveFlow"]
 
+_LOOKING = 0.01
+"""Seconds in which outer elements are taken ahead, before an element is given."""
+
 
 class Opener(Protocol):
-    """Gives the elements of the dataset that belongs to an outer element."""
+    """Gives the elements of the dataset that belongs to an outer element.
+
+    It may say as `python` whether what it opens calls Python for each element, and as `looks` whether to open it makes
+    one of them.
+    """
 
     def __call__(self, at: Context, outer: Element, /, state: State = None) -> Iterator[Element]:
         """Open it in a context, or go on behind a state."""
@@ -148,6 +159,7 @@ class InterleaveFlow:
 
     Attributes:
         deterministic: False takes the next dataset that has an element ready, and waits only if none has.
+        threads: that work on datasets which call Python, as many of which are opened before their turn comes; 0: none.
     """
 
     source: Flow
@@ -156,6 +168,7 @@ class InterleaveFlow:
     block: int
     deterministic: bool = True
     where: Where = SOMEWHERE
+    threads: int = 0
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return Interleaved(self, at, state)
@@ -179,6 +192,10 @@ class Interleaved:
         self._watch = Watch(flow.where)
         self._choices = None if flow.deterministic else Choices(below(state, "choices"))
         self._begins = Begins(at, below(state, "begins"))
+        self._coming: deque[_Coming] = deque()  # outer elements whose turn has not come
+        self._handed = self._tape.count  # outer elements that came before these
+        self._pool: DaemonPool | None = None
+        self._forget: Callable[[], None] | None = None
         if state is not None:
             self._resume(state)
 
@@ -195,8 +212,32 @@ class Interleaved:
         for i, place in wanted.items():
             if place not in outers:  # stopped
                 return
-            inner = below(slots[i], "inner")
-            self._put(i, place, open_inner(self._flow.inner, self._context, outers[place], inner))
+            inner, skip = below(slots[i], "inner"), slots[i].get("skip")
+            self._put(i, place, self._opened(outers[place], inner, 0 if skip is None else as_number(skip, "skip")))
+        self._handed = end
+
+    def _opened(self, outer: Element, state: State, skip: int = 0) -> Any:
+        """The dataset of an outer element; read ahead where that is worth it."""
+        flow, at = self._flow, self._context
+        if flow.threads and self._pool is not None and getattr(flow.inner.open, "looks", False):
+            # To open it may take as long as its first element.
+            return self._made_ahead(lambda: open_inner(flow.inner, at, outer, state), state, skip)
+        slot = open_inner(flow.inner, at, outer, state)
+        if flow.threads and getattr(flow.inner.open, "python", False):
+            return self._made_ahead(lambda: slot, state, skip)
+        if skip:
+            drop(slot, skip, at)
+        return slot
+
+    def _made_ahead(self, open_: Callable[[], Iterator[Element]], state: State, skip: int) -> ReadAhead:
+        flow, at = self._flow, self._context
+        if self._pool is None:
+            self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
+            self._forget = at.run.on_close(self._end)
+            at.run.holds(self, "interleave")
+        slot = ReadAhead(open_, at, self._pool, flow.block + 1, state, skip)
+        slot.start()
+        return slot
 
     def _put(self, i: int, place: int, slot: Iterator[Element]) -> None:
         self._slots[i] = slot
@@ -207,9 +248,9 @@ class Interleaved:
     def snapshot(self) -> State:
         """The places of the outer elements that are open, where their datasets stand, and whose turn it is."""
         begin = self._oldest()
-        taken = self._tape.count - begin
+        taken = self._handed - begin
         slots = [
-            None if slot is None else {"outer": place - begin, "inner": snapshot(slot)}
+            None if slot is None else {"outer": place - begin, **standing(slot)}
             for slot, place in zip(self._slots, self._numbers, strict=True)
         ]
         choices = None if self._choices is None else self._choices.snapshot()
@@ -227,7 +268,7 @@ class Interleaved:
     def _oldest(self) -> int:
         """The first outer element that is still open."""
         places = [place for slot, place in zip(self._slots, self._numbers, strict=True) if slot is not None]
-        return min(places, default=self._tape.count)
+        return min(places, default=self._handed)
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -263,18 +304,38 @@ class Interleaved:
                 if self._tape.due():
                     self._tape.mark()
                     self._tape.forget(self._oldest())
-                outer = next(self._outer, None)
-                if outer is None:
+                if not self._coming or (self._pool is not None and len(self._coming) <= flow.threads):
+                    self._look_ahead()
+                if not self._coming:
                     self._more = False
-                elif type(outer[0]) is Hole and outer[0].raised:
+                    continue
+                place, outer, slot = self._coming.popleft()
+                self._handed = place + 1
+                if slot is None:
                     return outer
-                else:
-                    slot = open_inner(flow.inner, self._context, outer, self._begins.next())
-                    self._begins.opened(slot)
-                    self._put(at, self._tape.count - 1, slot)
+                self._begins.opened(slot)
+                self._put(at, place, slot)
             else:
                 self._advance(cycle)
+        self._end()
         raise StopIteration
+
+    def _look_ahead(self) -> None:
+        """Open the dataset of the next outer element; where threads work on them, of as many as keep them busy.
+
+        Outer elements that take long are not waited for.
+        """
+        until = perf_counter() + _LOOKING
+        while True:
+            outer = next(self._outer, None)
+            if outer is None:
+                return
+            slot = None
+            if type(outer[0]) is not Hole or not outer[0].raised:
+                slot = self._opened(outer, self._begins.next(sum(one.slot is not None for one in self._coming)))
+            self._coming.append(_Coming(self._tape.count - 1, outer, slot))
+            if self._pool is None or len(self._coming) > self._flow.threads or perf_counter() > until:
+                return
 
     def _advance(self, cycle: int) -> None:
         self._run = 0
@@ -309,14 +370,50 @@ class Interleaved:
                 return
 
     def close(self) -> None:
-        """Close every open dataset."""
-        for slot in self._slots:
+        """Close every open dataset, and end the threads."""
+        self._end()
+        for slot in (*self._slots, *(one.slot for one in self._coming)):
             close(slot)
+        self._coming.clear()
         self._slots = [None] * self._flow.cycle
         self._items = [None] * self._flow.cycle
         self._open = 0
         self._more = False
         close(self._tape.inner)
+
+    def held(self) -> tuple[int, int]:
+        """Elements that were made ahead, and their bytes."""
+        slots = [*self._slots, *(one.slot for one in list(self._coming))]
+        sizes = [slot.held() for slot in slots if isinstance(slot, ReadAhead)]
+        return sum(count for count, _ in sizes), sum(size for _, size in sizes)
+
+    def _end(self, wait: bool = True) -> None:
+        """End the threads; those that wait for them go on."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        if self._forget is not None:
+            self._forget()
+        for slot in (*self._slots, *(one.slot for one in self._coming)):
+            if isinstance(slot, ReadAhead):
+                slot.close()
+        pool.close(wait)
+
+
+class _Coming(NamedTuple):
+    """An outer element, its number, and its dataset; None where it is an error on its way."""
+
+    place: int
+    outer: Element
+    slot: Any
+
+
+def standing(slot: Any) -> dict[str, State]:
+    """Where a slot stands: the state of its dataset, and how many elements were given behind that."""
+    if not isinstance(slot, ReadAhead):
+        return {"inner": snapshot(slot)}
+    state, skip = slot.where()
+    return {"inner": state, "skip": skip}
 
 
 def _always() -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..candidate import name_of
 from ..errors import PlanTypeError
 from ..flow.base import Context, Flow
 from ..flow.base import Element as FlowElement
+from ..flow.read_ahead import calls_python
 from ..flow.sources import failed
 from ..flow.state import State
 from ..plan.node import Element, Node
@@ -28,6 +29,10 @@ class StaticInner:
     """Opens the traced inner plan for an outer element."""
 
     flow: Flow
+    python: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "python", calls_python(self.flow))
 
     def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
         return self.flow.open(at.with_param(outer[0]), state)
@@ -43,6 +48,7 @@ class DynamicInner:
         self._lower = lower
         self._structure = element.structure or LEAF
         self._element: Element | None = None
+        self._python = False
 
     def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
         name = self._node.name
@@ -59,6 +65,7 @@ class DynamicInner:
             )
         refuse_options(name, plan)
         pending = self._lower(self._node, plan, at)
+        self._python = self._python or calls_python(pending.flow)
         if unknown(pending.element) or plan.cardinality == 0:  # no elements: an empty list says float64 of nothing
             return pending.flow.open(at, state)
         if self._element is None:
@@ -71,6 +78,16 @@ class DynamicInner:
         else:
             self._one_dtype(pending.element.specs, self._element.specs)
         return pending.flow.open(at, state)
+
+    @property
+    def python(self) -> bool:
+        """Whether the datasets call Python for each element, once one told what they hold."""
+        return self._python and self._element is not None
+
+    @property
+    def looks(self) -> bool:
+        """Whether opening one looks at its first element. The first one is: the others are compared with it."""
+        return self.python
 
     def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
         for a, b in zip(found, first, strict=True):

@@ -428,7 +428,8 @@ class Lowerer:
         if not isinstance(node, Interleave):
             return FlatMapFlow(source, inner, where(node))
         deterministic = self.settings.deterministic if node.deterministic is None else node.deterministic
-        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node))
+        threads = min(self.settings.threads if node.calls < 0 else node.calls, node.cycle)
+        return InterleaveFlow(source, inner, node.cycle, node.block, deterministic, where(node), threads)
 
     # ---- batches
 
