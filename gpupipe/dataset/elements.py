@@ -146,7 +146,9 @@ class Elements(Chain):
             map_func: returns a Dataset.
             cycle_length: datasets open at a time; 16 unless set, on every machine.
             block_length: elements taken from each in turn; 1 unless set.
-            num_parallel_calls: lets readers run ahead; `AUTOTUNE` or any number >= 1. The order stays the same.
+            num_parallel_calls: lets readers run ahead, and so many threads, `cycle_length` at most, work on datasets
+                that call Python for each element; as many datasets are made before their turn comes. `AUTOTUNE` or
+                any number >= 1. The order stays the same.
             deterministic: False takes what is ready first.
         """
         cycle = positive("interleave", "cycle_length", None if cycle_length == AUTOTUNE else cycle_length, 16)

@@ -53,7 +53,8 @@ class Names:
         known = self._known[places]
         if not known.all():
             new, names = places[~known], self._names
-            texts = [names[i].encode(errors="surrogateescape") for i in new.tolist()]
+            wanted: list[int] = new.tolist()
+            texts = [names[i].encode(errors="surrogateescape") for i in wanted]
             digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
             self._hashes[new] = np.frombuffer(digests, "<u8")
             self._known[new] = True  # behind the hashes: another thread may look

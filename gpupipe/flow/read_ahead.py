@@ -51,7 +51,7 @@ class ReadAhead:
 
     __slots__ = (
         "_at", "_closed", "_count", "_ended", "_error", "_inner", "_items", "_least", "_marks", "_open", "_pool",
-        "_queued", "_ready", "_skip", "_wake", "_working",
+        "_queued", "_ready", "_skip", "_waited_for", "_wake", "_working",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +74,7 @@ class ReadAhead:
         self._count = 0  # elements that were made
         self._ready: deque[Element] = deque()
         self._wake = threading.Condition()
-        self._queued = self._working = self._ended = self._closed = False
+        self._queued = self._working = self._ended = self._closed = self._waited_for = False
         self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[Element]:
@@ -100,12 +100,23 @@ class ReadAhead:
         return bool(self._ready) or self._ended or self._error is not None
 
     def __next__(self) -> Element:
+        try:
+            element = self._ready.popleft()
+        except IndexError:
+            element = self._awaited()
+        self._marks.given += 1
+        if len(self._ready) < self._least and not self._working:
+            self.start()
+        return element
+
+    def _awaited(self) -> Element:
+        """The next element, once it is there."""
         while True:
             with self._wake:
+                self._waited_for = True  # before the look: a thread looks at it behind each element
                 if self._ready:
-                    element = self._ready.popleft()
-                    self._marks.given += 1
-                    break
+                    self._waited_for = False
+                    return self._ready.popleft()
                 if self._error is not None:
                     error, self._error = self._error, None
                     raise error
@@ -119,9 +130,6 @@ class ReadAhead:
                 self._make(1)
             else:
                 self.start()
-        if len(self._ready) < self._least:
-            self.start()
-        return element
 
     def _work(self) -> None:
         """What a thread does: make some elements."""
@@ -149,12 +157,14 @@ class ReadAhead:
                 if self._marks.due():
                     self._marks.mark(self._inner, self._count)
                 most -= 1
-                with self._wake:
-                    self._ready.append(element)
-                    self._wake.notify_all()
-                    slow = len(self._ready) >= self._least and perf_counter() - begun > _SECONDS
-                    if most <= 0 or slow or len(self._ready) >= _MOST or self._closed:
-                        break
+                self._ready.append(element)
+                if self._waited_for:
+                    with self._wake:
+                        self._wake.notify_all()
+                count = len(self._ready)
+                slow = count >= self._least and perf_counter() - begun > _SECONDS
+                if most <= 0 or slow or count >= _MOST or self._closed:
+                    break
             else:
                 ended = most > 0
         except BaseException as error:

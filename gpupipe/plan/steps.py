@@ -148,7 +148,7 @@ class Interleave(FlatMap):
     Attributes:
         cycle: datasets that are open at a time.
         block: elements taken from each in turn.
-        calls: 0 reads on the flow thread; otherwise readers run ahead.
+        calls: 0 reads on the flow thread; otherwise readers run ahead, and so many threads call Python functions.
         deterministic: False takes whatever is ready first.
     """
 

@@ -205,7 +205,16 @@ BATCHED: dict[str, Callable[[Any, Any, Number], Any]] = {
 }
 
 # What has an integer among its arguments, and is no step of a chain: tested below, or refused by what it is made for.
-OTHERS = {"epochs.count", "epochs.start", "iterator.epoch", "set_epoch.epoch", "set_seed.seed", "Dataset.passes"}
+OTHERS = {
+    "epochs.count",
+    "epochs.start",
+    "iterator.epoch",
+    "set_epoch.epoch",
+    "epoch.epoch",
+    "Dataset.epoch",
+    "set_seed.seed",
+    "Dataset.passes",
+}
 MADE_BY_US = ("BadRecord", "DataError", "Options", "DatasetSpec")
 
 
