@@ -17,7 +17,7 @@ from typing import Any
 from ..graph import Apply
 from ..threads import DaemonPool
 from .base import Context, Element
-from .buffers import Marks
+from .buffers import Marks, PrefetchFlow
 from .closing import close
 from .host import HostProgram
 from .memory import bytes_of_all
@@ -215,7 +215,14 @@ class ReadAhead:
 
 
 def calls_python(flow: Any) -> bool:
-    """Whether some step of a flow calls a function of the user for each element: only these are worth a thread."""
+    """Whether some step of a flow calls a function of the user for each element: only these are worth a thread.
+
+    What ends with a prefetch has a thread of its own, and makes as many elements ahead as it says.
+    """
+    while isinstance(flow, PrimedFlow):
+        flow = flow.flow
+    if isinstance(flow, PrefetchFlow):
+        return False
     seen: set[int] = set()
     left = [flow]
     while left:

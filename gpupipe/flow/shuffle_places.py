@@ -224,9 +224,13 @@ class _Shuffled:
         return {"opened": self._opened, "empty": self._empty.count, "pass": now}
 
     def held(self) -> tuple[int, int]:
-        """Places in the buffer, and their bytes."""
+        """Places in the buffer, and their bytes. What is worked out of the next elements counts as not given yet."""
         now = self._pass
-        return (0, 0) if now is None else (now.count, PLACE * now.count)
+        if now is None:
+            return 0, 0
+        given = now.taken - now.count - length_hint(self._left)
+        count = min(now.size - 1, now.placed.size - given) if given else now.count
+        return count, PLACE * count
 
     def close(self) -> None:
         """Let go of the buffer."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..flow.memory import REFERENCE
+from ..flow.shuffle_places import PLACE
 from ..plan.indexed import blocker
 from ..plan.mixing import Listed
 from ..plan.node import Node
-from ..plan.sources import Files, Records, Slices, Tensors
+from ..plan.sources import Files, Range, Records, Slices, Tensors
 from ..plan.steps import WHOLE, Cache, Filter, FlatMap, Map, Prefetch, Shard, Shuffle, Skip, Take, WithOptions
 from ..spec import TensorSpec
 from .memory import size_of
@@ -41,6 +42,8 @@ def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
     if each is not None and count >= 0:
         cost = f" {each * count:,} bytes,"
     text = f"{node.name} holds {what} in memory,{cost} and reads them all before the first one leaves"
+    if isinstance(node.source, (Slices, Range)):  # see flow/shuffle_places.py
+        text = f"{node.name} holds the places of {what}, {PLACE * count:,} bytes"
     if indexed:
         return f"{text}; shuffle(gp.ALL) gives a uniform order too, and holds nothing"
     return f"{text}; where that is too much give it a number of elements, or shuffle(gp.ALL) what has an index"

@@ -73,12 +73,22 @@ def test_a_shuffle_of_records_holds_references(tmp_path: Path) -> None:
 def test_a_running_shuffle_is_counted() -> None:
     chain = Dataset.from_tensor_slices(ARRAYS).shuffle(20)
     with iter(chain) as items:
-        assert _rows(items.memory_report())["shuffle(20)"] == (0, 0, 20, 640)
+        assert _rows(items.memory_report())["shuffle(20)"] == (0, 0, 20, 160)  # places
         next(items)
         report = items.memory_report()
         assert report.running
-        assert _rows(report)["shuffle(20)"] == (19, 19 * 32, 20, 640)
-        assert report.bytes == 608
+        assert _rows(report)["shuffle(20)"] == (19, 19 * 8, 20, 160)
+        assert report.bytes == 152
+        for _ in range(90):
+            next(items)
+        assert _rows(items.memory_report())["shuffle(20)"][:2] == (9, 9 * 8)
+
+
+def test_a_running_shuffle_of_what_has_no_places_is_counted() -> None:
+    chain = Dataset.from_tensor_slices(ARRAYS).filter(lambda x: x[0] >= 0).shuffle(20)
+    with iter(chain) as items:
+        next(items)
+        assert _rows(items.memory_report())["shuffle(20)"] == (19, 19 * 32, 20, 640)
         for _ in range(90):
             next(items)
         assert _rows(items.memory_report())["shuffle(20)"][:2] == (9, 9 * 32)
@@ -131,7 +141,7 @@ def test_a_dataset_that_is_made_while_running_has_a_row_of_its_own() -> None:
     with iter(chain) as items:
         next(items)
 
-        assert _rows(items.memory_report())["shuffle(4)"][:2] == (3, 96)
+        assert _rows(items.memory_report())["shuffle(4)"][:2] == (3, 24)
 
 
 def test_indexes_of_files_are_shown(tmp_path: Path) -> None:

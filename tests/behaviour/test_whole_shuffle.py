@@ -75,12 +75,12 @@ def test_its_cost_is_said_by_the_report_and_by_explain(tmp_path: Path) -> None:
         steps = report.steps  # type: ignore[attr-defined]
         return {s.step: (s.elements, s.bytes, s.most_elements, s.most_bytes) for s in steps}
 
-    assert rows(arrays.memory_report())[label] == (0, 0, 20, 640)
+    assert rows(arrays.memory_report())[label] == (0, 0, 20, 160)
     assert rows(records.memory_report())[label] == (0, 0, None, None)
     with iter(arrays) as items:
         next(items)
-        assert rows(items.memory_report())[label] == (19, 19 * 32, 20, 640)
+        assert rows(items.memory_report())[label] == (19, 19 * 8, 20, 160)
     assert f"{label[:-1]}, seed=None) holding all elements as references, about 250 bytes each" in records.explain()
-    assert f"{label[:-1]}, seed=None) holding all 20 elements" in arrays.explain()
+    assert f"{label[:-1]}, seed=None) holding all 20 places, about 160 bytes" in arrays.explain()
     assert "4611686018427387904" not in arrays.repeat(2).explain() + str(arrays.repeat(2).memory_report())
-    assert "holding 7 elements" in arrays.shuffle(7).explain()
+    assert "holding 7 places" in arrays.shuffle(7).explain()
