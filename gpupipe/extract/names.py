@@ -38,6 +38,12 @@ class Names:
         self._hashes: _Words = np.zeros(len(self._names), np.uint64)
         self._known = np.zeros(len(self._names), bool)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Names) and self._names == other._names
+
+    def __hash__(self) -> int:
+        return hash((len(self._names), *self._names[:1], *self._names[-1:]))
+
     def __len__(self) -> int:
         return len(self._names)
 
