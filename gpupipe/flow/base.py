@@ -268,7 +268,8 @@ class Run:
 
         def forget() -> None:
             with self._lock:
-                self._closers.pop(token, None)
+                if not self.stopped.is_set():  # `close` forgets who has done all of it
+                    self._closers.pop(token, None)
 
         return forget
 
@@ -355,20 +356,27 @@ class Run:
     def close(self, wait: bool = True) -> None:
         """Stop every thread and give everything back. Safe to call twice, and from any thread.
 
+        One that is cut short, by Ctrl-C, leaves the rest to the next call.
+
         Args:
             wait: whether to wait until the threads have ended. The garbage collector may run in one of them, holding
                 what another waits for: it only tells them to stop.
         """
         self.stop()
         with self._lock:
-            closers = list(self._closers.values())
-            self._closers.clear()
-            readers, self._readers = self._readers, None
+            closers = list(self._closers.items())
+            readers = self._readers
         with contextlib.ExitStack() as stack:  # one that fails keeps no other from being called
             if readers is not None:
                 stack.callback(readers.close, wait)
-            for closer in closers:
-                stack.callback(closer, wait)
+            for token, closer in closers:
+                stack.callback(self._close_one, token, closer, wait)
+        self._readers = None
+
+    def _close_one(self, token: int, closer: Callable[[bool], None], wait: bool) -> None:
+        closer(wait)
+        with self._lock:
+            self._closers.pop(token, None)
 
 
 class Looking:

@@ -8,6 +8,7 @@ next pass of a `repeat` finds them ready.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -307,17 +308,17 @@ class Workers:
     def close(self, wait: bool = True) -> None:
         """End every worker, within two seconds, and unlink every segment. Safe to call twice, and from any thread.
 
+        One that is cut short, by Ctrl-C, leaves the rest to the next call.
+
         Args:
             wait: whether workers may end by themselves; False kills them at once.
         """
         self._forget()
         self._closed = True
-        try:
+        with contextlib.suppress(OSError):  # closed before
             self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
-        except OSError:
-            return  # closed before
         with self._lock:
-            workers, self._workers = self._workers, []
+            workers = self._workers
             self._waiting.clear()
             self._wake.close()
             self._bell.close()
@@ -334,8 +335,8 @@ class Workers:
                 if worker.process.is_alive():
                     worker.process.kill()
             _join(workers, GRACE)
-            for worker in workers:
-                _release(worker)
+            while workers:
+                _release(workers.pop())
 
 
 _PROCESSES: weakref.WeakSet[Any] = weakref.WeakSet()

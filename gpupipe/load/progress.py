@@ -91,7 +91,13 @@ class Progress:
 
 
 def state_of(
-    chain: Chain, progress: Progress, types: dict[int, Element], even: bool, ended: bool, flow: State
+    chain: Chain,
+    progress: Progress,
+    types: dict[int, Element],
+    even: bool,
+    ended: bool,
+    flow: State,
+    behind: int = 0,
 ) -> dict[str, Any]:
     """Where an iterator stands, as JSON.
 
@@ -102,8 +108,9 @@ def state_of(
         even: see `Progress.shard_of`.
         ended: it is at the end of its last epoch.
         flow: the snapshot of what it takes from.
+        behind: elements that this has given since, to be passed over.
     """
-    stand: Stand = "end" if ended else "begin" if flow is None else "inside"
+    stand: Stand = "end" if ended else "begin" if flow is None and not behind else "inside"
     state = {
         **chain.head(),
         "stand": stand,
@@ -118,6 +125,7 @@ def state_of(
     }
     if stand == "inside":
         state["flow"] = packed(late_json(flow))
+        state["behind"] = behind
     return sealed(state)
 
 
@@ -131,6 +139,7 @@ class Resume:
         types: those that only first elements told.
         flow: the snapshot of what it took from, if it stands inside an epoch.
         plan: the chain, behind the elements that were given before shards were shared out anew.
+        behind: elements that the flow has given since its snapshot.
     """
 
     stand: Stand
@@ -138,6 +147,7 @@ class Resume:
     types: dict[int, Element]
     flow: State
     plan: Node
+    behind: int = 0
 
     @classmethod
     def checked(cls, chain: Chain, given: Any) -> Resume:
@@ -165,7 +175,8 @@ class Resume:
         stand: Stand = state.get("stand", "")
         epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
         flow = unpacked(state.get("flow")) if stand == "inside" else None
-        if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None):
+        behind = as_number(state.get("behind"), "behind") if stand == "inside" else 0
+        if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None and not behind):
             raise damaged()
         delivered, in_epoch, left_out = (
             as_number(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
@@ -173,7 +184,7 @@ class Resume:
         if in_epoch > delivered:
             raise damaged()
         if moved is not None:
-            stand, flow, begin, in_epoch = "begin", None, moved, 0
+            stand, flow, behind, begin, in_epoch = "begin", None, 0, moved, 0
         progress = Progress(
             epoch=None if epoch is None else as_number(epoch, "epoch"),
             delivered=delivered,
@@ -184,7 +195,7 @@ class Resume:
             uneven=isinstance(shard, dict) and shard.get("elements") is None,
         )
         plan = chain.plan if progress.begin_at is None else begun(chain.plan, progress.begin_at)
-        return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan)
+        return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan, behind)
 
 
 def _moves(plan: Node, state: Any) -> bool:
