@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from gpupipe.errors import RecordError
+from gpupipe.threads import Thread
 
 __all__ = ["LIMITS", "Limits", "bounded"]
 
@@ -165,7 +166,7 @@ def bounded(file: str, fn: Callable[..., _T], *args: Any) -> _T:
 def _helper() -> _Queue:
     """Start a thread that answers requests."""
     work: _Queue = queue.SimpleQueue()
-    threading.Thread(target=_serve, args=(work,), name="gpupipe-read", daemon=True).start()
+    Thread(_serve, (work,), name="gpupipe-read").start()
     return work
 
 

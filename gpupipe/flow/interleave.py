@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import sleep
 from typing import Any, Protocol
 
 from ..errors import DataError, StateError
@@ -305,7 +306,8 @@ class Interleaved:
             # Only what makes elements without being asked is worth waiting for: the one that is ready first.
             if not all(slot is None or getattr(slot, "ahead", False) for slot in self._slots):
                 return
-            if self._context.run.stopped.wait(0.001):
+            sleep(0.001)
+            if self._context.run.stopped.is_set():
                 return
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ class Workers:
         self._lock = threading.RLock()
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
-        self._forget = run.on_close(self.close)
+        run.on_close(self.close)
         run.holds(self, f"{job.who}(workers='process')")
         try:
             for _ in range(count):
@@ -313,7 +313,7 @@ class Workers:
         Args:
             wait: whether workers may end by themselves; False kills them at once.
         """
-        self._forget()
+        self._run.forget(self.close)
         self._closed = True
         with contextlib.suppress(OSError):  # closed before
             self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock

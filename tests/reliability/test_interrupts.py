@@ -48,22 +48,32 @@ def inside(frame: Any) -> bool:
 
 
 class Alarm:
-    """A timer whose handler raises inside `next`, after a random time; outside it waits for the next call."""
+    """A timer whose handler raises inside `next`, after a random time; outside it waits for the next call.
 
-    def __init__(self, kind: type[BaseException], seconds: float, seed: int) -> None:
+    Args:
+        kind: what it raises.
+        seconds: the longest time.
+        seed: of the times.
+        again: it raises once more while the iterator still deals with the first one, half of the times.
+    """
+
+    def __init__(self, kind: type[BaseException], seconds: float, seed: int, again: bool = False) -> None:
         self._kind = kind
         self._seconds = seconds
         self._random = random.Random(seed)
+        self._again = again
         self.count = 0
 
     def set(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, max(1e-6, self._random.expovariate(1 / self._seconds)))
+        signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-6, self._seconds))
 
     def __call__(self, signum: int, frame: Any) -> None:
         if not inside(frame):
             signal.setitimer(signal.ITIMER_REAL, 2e-5)
             return
         self.count += 1
+        if self._again and self.count % 2:
+            signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-6, 5e-4))
         raise self._kind
 
     def __enter__(self) -> Alarm:
@@ -117,7 +127,7 @@ def records(folder: Path) -> Dataset:
 
 
 def images(folder: Path, backend: str) -> Dataset:
-    return records(folder).shuffle(10, seed=1).map(decoded).batch(4).prefetch(2).with_options(on(backend))
+    return records(folder).shuffle(10, seed=1).repeat(3).map(decoded).batch(4).prefetch(2).with_options(on(backend))
 
 
 def bad(x: Any) -> Any:
@@ -143,7 +153,7 @@ CHAINS: dict[str, tuple[Callable[[Path], Dataset], float]] = {
     "generator": (lambda _: Dataset.from_generator(counted).map(quick), 0.02),
     "cache": (lambda _: Dataset.range(400).map(quick).cache().repeat(3), 0.004),
     "records": (lambda folder: records(folder).shuffle(20).repeat(4).batch(3), 0.004),
-    "NumPy": (lambda folder: images(folder, "numpy"), 0.03),
+    "NumPy": (lambda folder: images(folder, "numpy"), 0.02),
     "DALI": (lambda folder: images(folder, "dali"), 0.02),
 }
 
@@ -197,7 +207,8 @@ EXCEPTIONS = ["range", "batch", "concatenate", "rebatch"]
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [(name, kind) for name in CHAINS for kind in (KeyboardInterrupt, SystemExit)]
+    [(name, KeyboardInterrupt) for name in CHAINS]
+    + [(name, SystemExit) for name in ("slow Python", "prefetch", "NumPy")]
     + [(name, Stopped) for name in EXCEPTIONS],
 )
 def test_an_iterator_goes_on_where_it_was_interrupted(name: str, kind: Any, folder: Path) -> None:
@@ -212,13 +223,26 @@ def test_an_iterator_goes_on_where_it_was_interrupted(name: str, kind: Any, fold
 
 
 @pytest.mark.parametrize("name", CHAINS)
+def test_a_second_interrupt_in_the_middle_of_the_first_loses_nothing(name: str, folder: Path) -> None:
+    ds, seconds = chain(name, folder)
+    whole = [key(x) for x in ds.iterator(epoch=3)]
+
+    with Alarm(KeyboardInterrupt, seconds, seed=5, again=True) as alarm:
+        got = interrupted(ds, alarm, 8)
+
+    assert alarm.count
+    assert got == whole
+    assert gone()
+
+
+@pytest.mark.parametrize("name", CHAINS)
 def test_the_state_behind_an_interrupt_is_that_of_the_last_element(name: str, folder: Path) -> None:
     ds, seconds = chain(name, folder)
     whole = [key(x) for x in ds.iterator(epoch=3)]
     states: list[tuple[int, Any]] = []
 
     def look(items: Any, count: int) -> None:
-        assert gone()
+        assert items._items is not None or gone()  # it may strike before or behind the flow, which goes on then
         states.append((count, through_json(items.state_dict())))
 
     with Alarm(KeyboardInterrupt, seconds, seed=11) as alarm:
