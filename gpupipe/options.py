@@ -91,6 +91,9 @@ class Options:
             record); a file that does not answer in time is a bad element that names it, and `close()` waits for no
             read. Each request then costs a hand-over to another thread and back, and a copy. Default: as long as the
             system takes. A file system says by itself when it fails, unless it is mounted to wait for ever.
+        file_digests: True lets a state hold digests of what the files of the chain hold, and `load_state_dict` compare
+            them: a file of the same name and size with other contents is refused then. Each process reads all files
+            once for it, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
         disabled_rules: names of optimizer rules to leave out, see `explain()`. Without "deferral" every traced map is
             computed where it stands: an element whose image is bad fails even if a filter would drop it unseen.
             "deferral" and "map_and_batch" stay on under ``on_error="replace"``, whose stand-ins are drawn anew.
@@ -109,6 +112,7 @@ class Options:
     host_memory: int | None = None
     device_memory: int | None = None
     read_timeout: float | None = None
+    file_digests: bool | None = None
     disabled_rules: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -134,8 +138,10 @@ class Options:
                 )
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
             raise PlanTypeError(f"Options.seed needs an integer, got {self.seed!r}")
-        if self.deterministic is not None and not isinstance(self.deterministic, bool):
-            raise PlanTypeError(f"Options.deterministic needs True or False, got {self.deterministic!r}")
+        for name in ("deterministic", "file_digests"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, bool):
+                raise PlanTypeError(f"Options.{name} needs True or False, got {value!r}")
         if self.device is not None:
             parse_device(self.device)
         for name in ("error_manifest", "bad_records"):
@@ -183,6 +189,7 @@ class Options:
             host_memory=self.host_memory or 1 << 30,
             device_memory=self.device_memory or 4 << 30,
             read_timeout=self.read_timeout,
+            file_digests=self.file_digests is True,
             disabled_rules=self.disabled_rules or (),
         )
 
@@ -205,6 +212,7 @@ class Settings:
     host_memory: int
     device_memory: int
     read_timeout: float | None
+    file_digests: bool
     disabled_rules: tuple[str, ...]
 
 

@@ -114,7 +114,7 @@ class DatasetIterator(Iterator[Any]):
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
         if self._done:
             self.close()  # it may have been cut short
-            raise StopIteration if self._ended else self._closed("next()")
+            raise self._no_more()
         run, most, pixels, limits = self._run, self._settings.max_pixels, MOST_PIXELS.get(), LIMITS.get()
         if run is not None and limits is not None and run.is_inside():
             raise _inside()
@@ -165,15 +165,18 @@ class DatasetIterator(Iterator[Any]):
             if self._done:
                 self.close()
                 if isinstance(error, Exception):  # what closing it has broken off is no error
-                    raise self._closed("next()") from None
+                    raise self._no_more() from None
             elif self._broken:
                 with self._lock:
                     if not self._busy:
                         self._break_off()
             raise
-        if self._done:  # closed by another thread meanwhile: what was cut short is not delivered
+        if self._done and not self._ended:  # closed by another thread meanwhile: what was cut short is not delivered
             raise self._closed("next()")
         return element
+
+    def _no_more(self) -> StopIteration | ClosedError:
+        return StopIteration() if self._ended else self._closed("next()")
 
     def _closed(self, method: str) -> ClosedError:
         return ClosedError(f"{method} needs an iterator that is open, got one that {self._why}; make a new one: iter(ds)")
@@ -217,7 +220,7 @@ class DatasetIterator(Iterator[Any]):
         if self._broken:
             self._break_off()
         if self._done:
-            raise self._closed("next()")
+            raise self._no_more()
         if self._items is None:
             self._open()
         else:
@@ -464,6 +467,15 @@ class DatasetIterator(Iterator[Any]):
             self._items = None
         if self._run is not None:
             self._run.close()
+
+    def release(self) -> None:
+        """At exit: let go of what elements are taken from, if nobody is just taking one."""
+        if os.getpid() == self._pid and self._lock.acquire(blocking=False):
+            try:
+                if not self._busy:
+                    close(self._items)
+            finally:
+                self._lock.release()
 
     def abandon(self) -> None:
         """In a forked child: keep for ever what would wait for threads when it is destroyed."""

@@ -124,7 +124,7 @@ def state_of(
         "shard": progress.shard_of(chain.plan, even),
     }
     if stand == "inside":
-        state["flow"] = packed(late_json(flow))
+        state["flow"] = packed(chain.numbered(late_json(flow)))
         state["behind"] = behind
     return sealed(state)
 
@@ -174,7 +174,7 @@ class Resume:
         """One state; behind `moved` elements of the whole if it is of other shards."""
         stand: Stand = state.get("stand", "")
         epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
-        flow = unpacked(state.get("flow")) if stand == "inside" else None
+        flow = chain.named(unpacked(state.get("flow"))) if stand == "inside" else None
         behind = as_number(state.get("behind"), "behind") if stand == "inside" else 0
         if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None and not behind):
             raise damaged()

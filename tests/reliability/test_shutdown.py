@@ -235,10 +235,10 @@ def test_close_ends_it_and_may_be_called_again(chain: Dataset) -> None:
     items.close()
 
     for _ in range(2):
-        with pytest.raises(StopIteration):
+        with pytest.raises(gp.ClosedError, match="was closed"):
             next(items)
-    with items as again:
-        assert list(again) == []
+    with items as again, pytest.raises(gp.ClosedError, match="was closed"):
+        list(again)
 
 
 def test_nothing_is_kept_of_what_was_opened(chain: Dataset) -> None:
@@ -449,7 +449,15 @@ def test_a_close_does_not_wait_for_a_function_that_blocks() -> None:
     items = iter(numbers().map(block, traced=False))
     next(items)
     got: list[Any] = []
-    taker = threading.Thread(target=lambda: got.extend(items))
+    said: list[gp.ClosedError] = []
+
+    def take() -> None:
+        try:
+            got.extend(items)
+        except gp.ClosedError as error:
+            said.append(error)
+
+    taker = threading.Thread(target=take)
     taker.start()
     assert inside.wait(PATIENCE)
 
@@ -460,6 +468,7 @@ def test_a_close_does_not_wait_for_a_function_that_blocks() -> None:
 
     assert not taker.is_alive()
     assert got == []
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(
@@ -493,8 +502,9 @@ def test_what_close_has_cut_short_is_not_delivered(make: Callable[[Dataset], Dat
     got: list[Any] = []
 
     def take() -> None:
-        for _ in items:
-            got.append(gate.is_set())
+        with contextlib.suppress(gp.ClosedError):
+            for _ in items:
+                got.append(gate.is_set())
 
     taker = threading.Thread(target=take)
     taker.start()
