@@ -113,9 +113,7 @@ class DaemonPool:
         self._closed = False
         self._started = False
         self._room = Room()
-        self._threads = [
-            Thread(_serve, (self._work, self._room), name=f"{name}-{i}") for i in range(count)
-        ]
+        self._threads = [Thread(_serve, (self._work, self._room), name=f"{name}-{i}") for i in range(count)]
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Run `fn(*args)` in a thread.

@@ -179,7 +179,9 @@ class DatasetIterator(Iterator[Any]):
         return StopIteration() if self._ended else self._closed("next()")
 
     def _closed(self, method: str) -> ClosedError:
-        return ClosedError(f"{method} needs an iterator that is open, got one that {self._why}; make a new one: iter(ds)")
+        return ClosedError(
+            f"{method} needs an iterator that is open, got one that {self._why}; make a new one: iter(ds)"
+        )
 
     def _next(self) -> Any:
         progress = self._progress
@@ -316,7 +318,10 @@ class DatasetIterator(Iterator[Any]):
             except GpupipeError:
                 raise
             except BaseException:
-                self._broken, self._look = True, ALWAYS  # a snapshot that was cut short may have left half of what it does
+                self._broken, self._look = (
+                    True,
+                    ALWAYS,
+                )  # a snapshot that was cut short may have left half of what it does
                 raise
 
     def _state(self) -> dict[str, Any]:
@@ -375,7 +380,7 @@ class DatasetIterator(Iterator[Any]):
     def _next_epoch(self) -> int | None:
         """The next epoch, which stays the next one until it is entered; None where there is none."""
         if self._coming is None:
-            for self._coming in self._left:  # noqa: B007 : of a call of `next` the result could be lost
+            for self._coming in self._left:
                 break
         return self._coming
 

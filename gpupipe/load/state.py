@@ -362,7 +362,7 @@ def renamed(flow: State, names: Mapping[Any, Any]) -> State:
     if set(flow) >= {"folder", "names", "keys", "which"} and isinstance(flow["names"], list):
         folder = flow["folder"] if isinstance(flow["folder"], str) else ""
         whole = [folder + name if isinstance(name, str) else name for name in flow["names"]]
-        return {**flow, "folder": "", "names": [names.get(name, name) for name in whole if not isinstance(name, float)]}
+        return {**flow, "folder": "", "names": [names.get(x, x) if isinstance(x, (int, str)) else x for x in whole]}
     return {key: renamed(part, names) for key, part in flow.items()}
 
 

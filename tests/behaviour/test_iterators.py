@@ -132,7 +132,7 @@ def test_what_ended_an_iterator_is_in_what_it_says_from_then_on() -> None:
 
     with pytest.raises(gp.ClosedError, match=r"next\(\) .* was ended by a TooManyBadError"):
         next(items)
-    with pytest.raises(gp.ClosedError, match="state_dict .* was ended by a TooManyBadError"):
+    with pytest.raises(gp.ClosedError, match=r"state_dict .* was ended by a TooManyBadError"):
         items.state_dict()
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import operator
+import os
 import random
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -255,3 +259,121 @@ def test_the_state_behind_an_interrupt_is_that_of_the_last_element(name: str, fo
         with ds.iterator(epoch=3) as items:
             items.load_state_dict(state)
             assert [key(x) for x in items] == whole[count:]
+
+
+# ---- signals of the system
+
+
+def child(body: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(body), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+ASKED = """
+    import json, signal, sys, time
+    import gpupipe as gp
+
+    def slow(x):
+        time.sleep(0.02)
+        return int(x)
+
+    def leave(number, frame):
+        sys.exit(3)
+
+    signal.signal(signal.SIGTERM, leave)
+    items = iter(gp.Dataset.range(60).map(slow, **json.loads(sys.argv[1])).shuffle(5))
+    got = []
+    print("ready", flush=True)
+    try:
+        for x in items:
+            got.append(int(x))
+            print(got[-1], flush=True)
+    except (KeyboardInterrupt, SystemExit) as error:
+        state = json.loads(json.dumps(items.state_dict()))
+        assert state["delivered"] == len(got), (state["delivered"], got)
+        other = gp.Dataset.range(60).map(slow, **json.loads(sys.argv[1])).shuffle(5).iterator(epoch=0)
+        other.load_state_dict(state)
+        print("\\n", json.dumps([type(error).__name__, got, list(map(int, items)), list(map(int, other))]))
+    """
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "SystemExit")])
+@pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 2}], ids=["inline", "threads"])
+def test_a_program_that_is_told_to_end_saves_its_place_and_may_go_on(number: Any, kind: str, how: Any) -> None:
+    with iter(Dataset.range(60).map(int, traced=False).shuffle(5)) as items:
+        whole = [int(x) for x in items]
+    process = child(ASKED, json.dumps(how))
+    try:
+        assert process.stdout is not None
+        for _ in range(4):
+            assert process.stdout.readline()
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+
+    assert (errors, process.returncode) == ("", 0)
+    name, got, rest, other = json.loads(out.splitlines()[-1])
+    assert name == kind
+    assert len(got) < 60
+    assert got + rest == whole
+    assert got + other == whole
+
+
+def test_processes_go_on_too() -> None:
+    ds = Dataset.range(60).map(operator.neg, workers="process", num_parallel_calls=2).batch(3)
+    whole = [key(x) for x in ds.iterator(epoch=3)]
+
+    with Alarm(KeyboardInterrupt, 0.4, seed=3) as alarm:
+        got = interrupted(ds, alarm, 2)
+
+    assert alarm.count
+    assert got == whole
+
+
+@pytest.mark.parametrize("name", ["map", "interleave"])
+def test_in_any_order_every_element_comes_once(name: str) -> None:
+    if name == "map":
+        ds = Dataset.range(200).map(slow, num_parallel_calls=3, deterministic=False).shuffle(20)
+    else:
+        ds = Dataset.range(30).interleave(
+            lambda x: inner(x).prefetch(1), cycle_length=3, num_parallel_calls=3, deterministic=False
+        )
+    whole = sorted(key(x) for x in ds.iterator(epoch=3))
+    states: list[tuple[int, Any]] = []
+
+    with Alarm(KeyboardInterrupt, 0.02, seed=3) as alarm:
+        got = interrupted(ds, alarm, 4, lambda items, count: states.append((count, through_json(items.state_dict()))))
+
+    assert states
+    assert sorted(got) == whole
+    for count, state in states:
+        with ds.iterator(epoch=3) as items:
+            items.load_state_dict(state)
+            assert sorted([*got[:count], *(key(x) for x in items)]) == whole
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_bad_elements_are_noted_once(on_error: Any) -> None:
+    ds = Dataset.range(600).map(bad).shuffle(40).with_options(Options(on_error=on_error))
+    with ds.iterator(epoch=3) as items:
+        whole = [key(x) for x in items]
+        noted = sorted(record.offset or 0 for record in items.errors)
+
+    got: list[Any] = []
+    with ds.iterator(epoch=3) as items, Alarm(KeyboardInterrupt, 0.003, seed=3) as alarm:
+        for _ in range(8):
+            alarm.set()
+            with contextlib.suppress(KeyboardInterrupt):
+                for x in items:
+                    got.append(key(x))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        got += [key(x) for x in items]
+        assert sorted(record.offset or 0 for record in items.errors) == noted
+        assert items.left_out == len(noted)
+    assert got == whole

@@ -744,3 +744,31 @@ def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(name: 
         out, errors = process.communicate(timeout=50)
 
     assert (process.returncode, out, errors) == (0, "", "")
+
+
+OPEN: dict[str, str] = {
+    "traced": "gp.Dataset.range(100).map(lambda x: x + 1).filter(lambda x: x % 3 > 0)",
+    "records": "gp.TFRecordDataset(sys.argv[2] + '/0.tfrecord').map(lambda r: gp.ops.decode_jpeg(r)).enumerate()",
+    "shuffle": "gp.Dataset.range(100).map(lambda x: x + 1).shuffle(10).repeat().batch(3)",
+    "flat_map": "gp.Dataset.range(9).flat_map(lambda x: gp.Dataset.range(5).map(lambda y: y + 1)).skip(2).take(30)",
+    "zip": "gp.Dataset.zip(gp.Dataset.range(99).map(lambda x: x + 1), gp.Dataset.range(99).shard(2, 1).enumerate())",
+    "generator": "gp.Dataset.from_generator(lambda: (i for i in range(99))).window(3).flat_map(lambda w: w.batch(3))",
+    "threads": "gp.Dataset.range(99).map(lambda x: x + 1).map(int, num_parallel_calls=2).prefetch(2).enumerate()",
+}
+
+
+@pytest.mark.parametrize("chain", OPEN.values(), ids=OPEN.keys())
+def test_an_iterator_that_is_open_when_the_program_ends_is_closed_quietly(chain: str, folder: Path) -> None:
+    """Modules that something outside of Python holds, as torch does, are emptied before those that use them."""
+    body = f"""
+        import ctypes
+        for name, module in list(sys.modules.items()):
+            if name.startswith("gpupipe") or name == "__main__":
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
+        items = iter({chain})
+        next(items)
+        """
+    with ended(child(body, "", str(folder))) as process:
+        out, errors = process.communicate(timeout=50)
+
+    assert (process.returncode, out, errors) == (0, "", "")
