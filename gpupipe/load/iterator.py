@@ -50,10 +50,12 @@ class DatasetIterator(Iterator[Any]):
     Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next`
     raises once, and the call after it gives the next element.
 
-    Ctrl-C, and whatever else a handler of a signal raises inside `next` (`sys.exit()`, say), stops its threads and loses
-    nothing: `state_dict` answers where the last delivered element was, and the next `next` goes on behind it. It begins
-    at a state that was taken shortly before: what a shuffle buffer holds is read again, a generator is called anew and
-    passed over up to there (see `state_dict`).
+    Ctrl-C inside `next`, and whatever else a signal's handler raises there (`sys.exit()`, say), stops its threads and
+    loses nothing: `state_dict` says where the last delivered element was, and the next `next` goes on behind it. It
+    begins at a state that was taken shortly before, so what states do not hold is made again: a generator is called
+    anew (see `state_dict`). An Exception that strikes in a function of the chain is an error of its element.
+
+    A closed iterator raises `ClosedError`; one at its end raises StopIteration, as often as it is asked.
 
     Args:
         plan: the chain.
@@ -293,11 +295,17 @@ class DatasetIterator(Iterator[Any]):
         `load_state_dict` goes on there, in another process too: the same elements follow, the same random numbers
         included. It holds no data, only places: what was read, which pass it is, what a shuffle buffer holds (at most
         16 bytes an element). What cannot be told by a place is made again: a generator from its begin, a memory cache
-        by reading its input, `unique` by seeing the elements again; see `explain()`.
+        by reading its input, `unique` by seeing the elements again; see `explain()`. Behind an exception that went
+        through `next` it says how many elements are to be passed over, too.
+
+        It says which files there are by their names below the folder of the pattern, in a list by their last
+        components, so that they may lie in another folder; a path that Python code or `from_tensors` gives is kept as
+        it is. `Options(file_digests=True)` adds digests of what they hold.
 
         Raises:
             ClosedError: the iterator was closed before its end.
             StateError: a step that has no state.
+            DataError: a file that a digest is needed of cannot be read.
         """
         if os.getpid() != self._pid:
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
@@ -357,6 +365,7 @@ class DatasetIterator(Iterator[Any]):
 
         Raises:
             StateError: it belongs to another chain, to other files, options or another version; says what is another.
+            DataError: a file that a digest is needed of cannot be read.
             PlanError: this iterator has begun already.
         """
         with self._lock:
@@ -380,7 +389,7 @@ class DatasetIterator(Iterator[Any]):
     def _next_epoch(self) -> int | None:
         """The next epoch, which stays the next one until it is entered; None where there is none."""
         if self._coming is None:
-            for self._coming in self._left:
+            for self._coming in self._left:  # noqa: B020 : what a call of `next` returns could be lost
                 break
         return self._coming
 
