@@ -38,7 +38,8 @@ def join(threads: Sequence[threading.Thread]) -> None:
             logger.warning("%s still runs a function of the chain, or a read, after %.0f s", thread.name, PATIENCE)
 
 
-class Room(_thread.RLock):  # type: ignore[misc]  # CPython lets others derive from it
+# CPython lets others derive from its lock, and has what its own Condition restores it with.
+class Room(_thread.RLock):  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
     """A lock at which threads wait for one another, as at a `threading.Condition`.
 
     An exception of a signal's handler leaves it as it should be, wherever it strikes.
@@ -57,7 +58,8 @@ class Room(_thread.RLock):  # type: ignore[misc]  # CPython lets others derive f
             self.release()
             return sleeper.acquire(timeout=-1 if timeout is None else timeout)
         finally:
-            self._acquire_restore(mine)  # type: ignore[attr-defined]  # unlike `acquire` it is never cut short
+            # Unlike `acquire` it is never cut short.
+            self._acquire_restore(mine)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
     def notify_all(self) -> None:
         """Wake everybody who waits; the lock is held."""

@@ -197,7 +197,8 @@ class _Walker:
                 skipped = ("leaves",)
             case Tensors(leaves=leaves):
                 texts = [leaf for leaf in leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
-                self.files.extend((text.decode(errors="surrogateescape"),) * 2 for text in texts)
+                named = [text.decode(errors="surrogateescape") for text in texts]
+                self.files.extend(zip(named, named, strict=True))
         return () if self._places else skipped
 
     def _values(self, outputs: tuple[Value, ...]) -> None:
