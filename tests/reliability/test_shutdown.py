@@ -263,9 +263,10 @@ def test_close_from_another_thread_ends_a_next_that_waits(chain: Dataset) -> Non
     closed = threading.Event()
 
     def take() -> None:
-        for element in items:
-            if closed.is_set():
-                after.append(element)
+        with contextlib.suppress(gp.ClosedError):
+            for element in items:
+                if closed.is_set():
+                    after.append(element)
 
     taker = threading.Thread(target=take)
     taker.start()
@@ -276,7 +277,7 @@ def test_close_from_another_thread_ends_a_next_that_waits(chain: Dataset) -> Non
     taker.join(PATIENCE)
     assert not taker.is_alive()
     assert len(after) <= 1  # taken before close, looked at behind it
-    with pytest.raises(StopIteration):
+    with pytest.raises(gp.ClosedError, match="was closed"):
         next(items)
 
 
@@ -290,6 +291,8 @@ def test_both_close_and_next_may_come_from_many_threads(chain: Dataset) -> None:
                 next(items, None)
             if closes:
                 items.close()
+        except gp.ClosedError:  # by another one
+            return
         except BaseException as error:
             errors.append(repr(error))
 
