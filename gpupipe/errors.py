@@ -119,7 +119,11 @@ class MissingDependencyError(GpupipeError, ImportError):
 
 
 class ClosedError(GpupipeError, RuntimeError):
-    """An iterator was used after it was closed, or in a process forked from its owner."""
+    """An iterator was used after it was closed, or in a process forked from its owner.
+
+    `next`, and so a loop, and `state_dict` raise it, also where another thread closes the iterator meanwhile. One that
+    has come to its end is no such iterator.
+    """
 
 
 class StateError(GpupipeError, ValueError):

@@ -107,6 +107,9 @@ class Options:
         persistent_workers: whether the processes of ``map(workers="process")`` wait for the next iterator and end with
             the dataset; False starts new ones in each iterator. Default True: a process that imports PyTorch takes
             seconds to start. Those that wait use no CPU; `release_memory` ends them.
+        file_digests: True lets a state hold digests of what the files of the chain hold, and `load_state_dict` compare
+            them: a file of the same name and size with other contents is refused then. Each process reads all files
+            once for it, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
         disabled_rules: names of optimizer rules to leave out, see `explain()`. Without "deferral" every traced map is
             computed where it stands: an element whose image is bad fails even if a filter would drop it unseen.
             "deferral" and "map_and_batch" stay on under ``on_error="replace"``, whose stand-ins are drawn anew.
@@ -127,6 +130,7 @@ class Options:
     device_memory: int | None = None
     read_timeout: float | None = None
     persistent_workers: bool | None = None
+    file_digests: bool | None = None
     disabled_rules: tuple[str, ...] | None = None
 
     __repr__ = fields_in_brief
@@ -153,7 +157,7 @@ class Options:
                 raise PlanError(
                     f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {timeout!r}"
                 )
-        for name in ("deterministic", "persistent_workers"):
+        for name in ("deterministic", "persistent_workers", "file_digests"):
             flag = getattr(self, name)
             if flag is not None and not isinstance(flag, bool):
                 raise PlanTypeError(f"Options.{name} needs True or False, got {flag!r}")
@@ -206,6 +210,7 @@ class Options:
             device_memory=self.device_memory or 4 << 30,
             read_timeout=self.read_timeout,
             persistent_workers=self.persistent_workers is not False,
+            file_digests=self.file_digests is True,
             disabled_rules=self.disabled_rules or (),
         )
 
@@ -230,6 +235,7 @@ class Settings:
     device_memory: int
     read_timeout: float | None
     persistent_workers: bool
+    file_digests: bool
     disabled_rules: tuple[str, ...]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -43,6 +43,9 @@ class Names:
 
     def __hash__(self) -> int:
         return hash((len(self._names), *self._names[:1], *self._names[-1:]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
 
     def __len__(self) -> int:
         return len(self._names)

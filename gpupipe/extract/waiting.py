@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from gpupipe.errors import RecordError
+from gpupipe.threads import Thread
 
 __all__ = ["LIMITS", "Limits", "bounded", "pause"]
 
@@ -202,7 +203,7 @@ def pause(file: str, seconds: float) -> None:
 def _helper() -> _Queue:
     """Start a thread that answers requests."""
     work: _Queue = queue.SimpleQueue()
-    threading.Thread(target=_serve, args=(work,), name="gpupipe-read", daemon=True).start()
+    Thread(_serve, (work,), name="gpupipe-read").start()
     return work
 
 

@@ -104,8 +104,19 @@ class BadRecords:
         """
         with self._lock:
             keys = [_mark(record) for record in islice(reversed(self._kept), last) if record.epoch == epoch]
-            met = [mark for of, mark in self._met if of == epoch]
-            return self.left_out, [*keys, *met, *self.before.elements()][:last]
+            others = self._loaded(epoch) - Counter(keys)
+            return self.left_out, [*keys, *others.elements()][:last]
+
+    def _loaded(self, epoch: int) -> Counter[int]:
+        """Marks that `before` had, met again or not."""
+        return self.before + Counter(mark for of, mark in self._met if of == epoch)
+
+    def again(self, epoch: int) -> None:
+        """The epoch goes on from an earlier place: what was noted may be met once more, and is not noted then."""
+        with self._lock:
+            noted = Counter(_mark(record) for record in self._kept if record.epoch == epoch)
+            self.before = noted | self._loaded(epoch)
+            self._met = []
 
     def begin(self) -> None:
         """Create the manifest if it is not there, and read the one of `Options.bad_records`.

@@ -19,7 +19,7 @@ from ..log import logger
 from ..op import Array
 from ..options import Settings, cpu_count
 from ..random import ROOT, hash64, mix64, mix64_array, pass_number, place_key, step_seed
-from ..threads import DaemonPool
+from ..threads import DaemonPool, Flag
 from .bad_records import REASON, Action, BadRecords, KnownBad
 from .kept import Home
 
@@ -276,7 +276,7 @@ class Run:
     """
 
     settings: Settings
-    stopped: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=Flag)
     counters: dict[str, Counters] = field(default_factory=dict)
     epoch: int = 0
     bad: BadRecords = field(init=False)
@@ -287,8 +287,7 @@ class Run:
     counting: bool = False
     _lost: set[tuple[int, int]] = field(default_factory=set)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
-    _closers: dict[int, Callable[[bool], None]] = field(default_factory=dict)
-    _next_closer: int = 0
+    _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)
     _readers: DaemonPool | None = None
     _remote: DaemonPool | None = None
     # Reentrant: the garbage collector may close a run in a thread that is just here.
@@ -332,17 +331,16 @@ class Run:
                 self.on_close(self._remote.close)
             return self._remote
 
-    def on_close(self, closer: Callable[[bool], None]) -> Callable[[], None]:
-        """Call `closer` when the run ends, with whether to wait for threads; the answer takes that back."""
+    def on_close(self, closer: Callable[[bool], None]) -> None:
+        """Call `closer` when the run ends, with whether to wait for threads."""
         with self._lock:
-            token = self._next_closer = self._next_closer + 1
-            self._closers[token] = closer
+            self._closers[closer] = None
 
-        def forget() -> None:
-            with self._lock:
-                self._closers.pop(token, None)
-
-        return forget
+    def forget(self, closer: Callable[[bool], None]) -> None:
+        """Take that back: it has ended by itself."""
+        with self._lock:
+            if not self.stopped.is_set():  # `close` forgets those that have done all of it
+                self._closers.pop(closer, None)
 
     def holds(self, buffer: Any, step: str) -> None:
         """Note something that holds elements (see `flow.memory.Buffer`) and the step it belongs to, for reports."""
@@ -441,17 +439,20 @@ class Run:
         self._closers = {}
         self._readers = self._remote = None
         self.idle.abandon()
-        self.stopped = threading.Event()
+        self.stopped = Flag()
         self.stopped.set()
         self.limits = Limits(None, self.stopped)
 
     def stop(self) -> None:
         """Tell every thread to stop, and wait for none. Safe to call twice."""
-        self.stopped.set()
+        if not self.stopped.is_set():
+            self.stopped.set()
         self.limits.close()
 
     def close(self, wait: bool = True) -> None:
         """Stop every thread and give everything back. Safe to call twice, and from any thread.
+
+        One that is cut short, by Ctrl-C, leaves the rest to the next call.
 
         Args:
             wait: whether to wait until the threads have ended. The garbage collector may run in one of them, holding
@@ -459,14 +460,19 @@ class Run:
         """
         self.stop()
         with self._lock:
-            closers = list(self._closers.values())
-            self._closers.clear()
-            readers, self._readers = self._readers, None
+            closers = list(self._closers)
+            readers = self._readers
         with contextlib.ExitStack() as stack:  # one that fails keeps no other from being called
             if readers is not None:
                 stack.callback(readers.close, wait)
             for closer in closers:
-                stack.callback(closer, wait)
+                stack.callback(self._close_one, closer, wait)
+        self._readers = None
+
+    def _close_one(self, closer: Callable[[bool], None], wait: bool) -> None:
+        closer(wait)
+        with self._lock:
+            self._closers.pop(closer, None)
 
 
 TOLD: dict[tuple[str | None, int | None], None] = {}

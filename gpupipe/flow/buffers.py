@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from operator import length_hint
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from ..errors import DataError, StateError
@@ -18,7 +18,7 @@ from ..extract.waiting import LIMITS
 from ..options import Settings
 from ..plan.order import Arrival
 from ..random import mix64
-from ..threads import join
+from ..threads import Thread, join
 from .base import BatchStream, Context, Element, Flow, Hole
 from .channel import Channel, Closed
 from .choices import Full
@@ -226,14 +226,9 @@ class _Prefetching:
         at.run.holds(self._channel, f"prefetch({flow.size})")
         self._marks = Marks(state)
         self._run = at.run
-        self._thread = threading.Thread(
-            target=_pump,
-            args=(flow.source, at, self._channel, self._marks, state),
-            name="gpupipe-prefetch",
-            daemon=True,
-        )
+        self._thread = Thread(_pump, (flow.source, at, self._channel, self._marks, state), name="gpupipe-prefetch")
         self._started = False
-        self._forget = at.run.on_close(self.close)
+        at.run.on_close(self.close)
 
     def __iter__(self) -> Iterator[Element]:
         return self
@@ -262,13 +257,13 @@ class _Prefetching:
         """Where the input stood at the last mark, and how many elements were given since."""
         if self._run.any_order:  # what was chosen is known from the moment on when the input is open
             self._start()
-            while not self._marks.opened.wait(0.05) and self._thread.is_alive():
-                continue
+            while not self._marks.opened and self._thread.is_alive():
+                sleep(0.001)
         return self._marks.state()
 
     def close(self, wait: bool = True) -> None:
         """Stop the thread and wait for it."""
-        self._forget()
+        self._run.forget(self.close)
         self._channel.drop()
         if wait:
             join([self._thread])
@@ -278,7 +273,7 @@ class Marks:
     """States of an input that a thread reads ahead, by how many elements it had given. Two threads work with it."""
 
     def __init__(self, state: State) -> None:
-        self.opened = threading.Event()
+        self.opened = False
         first = (0, below(state, "input"), 0 if state is None else number(state, "drop"))
         self._marks: deque[tuple[int, State, int]] = deque([first])
         self.given = 0  # elements taken from the channel; one thread counts, both read
@@ -292,7 +287,7 @@ class Marks:
             with self._lock:
                 count, _, dropped = self._marks[0]
                 self._marks[0] = count, state, dropped
-        self.opened.set()
+        self.opened = True
 
     def due(self) -> bool:
         """Whether the reading thread takes another state."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Generic, TypeVar
+
+from ..threads import Room
 
 __all__ = ["Channel", "Closed"]
 
@@ -25,7 +26,7 @@ class Channel(Generic[T]):
 
     def __init__(self, items: int, limit: int = 1 << 62) -> None:
         self._items: deque[tuple[T, int]] = deque()
-        self._room = threading.Condition()
+        self._room = Room()
         self._most = items
         self._limit = limit
         self._bytes = 0

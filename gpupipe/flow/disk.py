@@ -383,7 +383,8 @@ class _Filling(Filling):
             if isinstance(error, DataError):
                 raise
             self._give_up(error)
-        self._forget = at.run.on_close(self._closed)
+        self._run = at.run
+        self._run.on_close(self._closed)
         super().__init__(source, at, state)
 
     def refill(self, given: int, at: Context) -> None:
@@ -411,7 +412,7 @@ class _Filling(Filling):
 
     def finish(self) -> None:
         """Put the file in place; not if the pass ended because somebody stops the run."""
-        self._forget()
+        self._run.forget(self._closed)
         writer = self._writer
         if writer is None:
             return
@@ -448,7 +449,7 @@ class _Filling(Filling):
 
     def close(self) -> None:
         """Forget a partial pass."""
-        self._forget()
+        self._run.forget(self._closed)
         self._closed(True)
         super().close()
 

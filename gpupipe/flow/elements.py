@@ -58,6 +58,7 @@ class Wrapped:
         return {"source": source, **(self._own() if self._own is not None else {})}
 
     def close(self) -> None:
+        close(self._items)
         close(self._inner)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import DataError, StateError
@@ -194,7 +194,6 @@ class Interleaved:
         self._coming: deque[_Coming] = deque()  # outer elements whose turn has not come
         self._handed = self._tape.count  # outer elements that came before these
         self._pool: DaemonPool | None = None
-        self._forget: Callable[[], None] | None = None
         if state is not None:
             self._resume(state)
 
@@ -232,7 +231,7 @@ class Interleaved:
         flow, at = self._flow, self._context
         if self._pool is None:
             self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
-            self._forget = at.run.on_close(self._end)
+            at.run.on_close(self._end)
             at.run.holds(self, "interleave")
         slot = ReadAhead(open_, at, self._pool, flow.block + 1, state, skip)
         slot.start()
@@ -365,7 +364,8 @@ class Interleaved:
             # Only what makes elements without being asked is worth waiting for: the one that is ready first.
             if not all(slot is None or getattr(slot, "ahead", False) for slot in self._slots):
                 return
-            if self._context.run.stopped.wait(0.001):
+            sleep(0.001)
+            if self._context.run.stopped.is_set():
                 return
 
     def close(self) -> None:
@@ -391,8 +391,7 @@ class Interleaved:
         pool, self._pool = self._pool, None
         if pool is None:
             return
-        if self._forget is not None:
-            self._forget()
+        self._context.run.forget(self._end)
         for slot in (*self._slots, *(one.slot for one in self._coming)):
             if isinstance(slot, ReadAhead):
                 slot.close()

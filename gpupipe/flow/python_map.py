@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..extract.decode import MOST_PIXELS
 from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..random import hash64, mix64
 from ..spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
-from ..threads import DaemonPool
+from ..threads import DaemonPool, Job
 from ..trace import call_with
 from .base import Context, Element, Flow, Hole
 from .elements import close
@@ -283,9 +283,9 @@ class _Pool:
         self._pool = DaemonPool(flow.calls, "gpupipe-map")
         self._work: InWork[Future[Element]] = InWork(flow.deterministic, state)
         self._more = True
-        self._end: Future[Any] = Future()
+        self._ended = False
         self._ahead = Ahead(flow.source, at, state)
-        self._forget = at.run.on_close(self.close)
+        at.run.on_close(self.close)
         for element, place in self._ahead.again:
             self._put(element, place)
 
@@ -297,12 +297,10 @@ class _Pool:
         if not self._work.tasks:
             self.close()
             raise StopIteration
-        candidates = self._work.candidates(self._take, self._end.done)
-        if not any(future.done() for future, _ in candidates):
-            waited: list[Future[Any]] = [self._end, *(future for future, _ in candidates)]
-            wait(waited, return_when=FIRST_COMPLETED)
+        candidates = self._work.candidates(self._take, lambda: self._ended)
+        self._pool.wait(lambda: any(future.done() for future, _ in candidates))
         first = next((one for one in candidates if one[0].done()), None)
-        if first is None or self._end.done():  # closed by another thread, perhaps while a function never comes back
+        if first is None or self._ended:  # closed by another thread, perhaps while a function never comes back
             raise StopIteration
         self._work.leave(first)
         result = first[0].result()
@@ -324,7 +322,7 @@ class _Pool:
 
     def _put(self, element: Element, place: int) -> None:
         if type(element[0]) is Hole:
-            passed: Future[Element] = Future()
+            passed: Future[Element] = Job()
             passed.set_result(element)
             self._work.tasks.append((passed, place))
         else:
@@ -340,9 +338,8 @@ class _Pool:
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
-        self._forget()
-        if not self._end.done():
-            self._end.set_result(None)
+        self._at.run.forget(self.close)
+        self._ended = True
         self._more = False
         self._work.tasks.clear()
         self._pool.close(wait)

@@ -7,7 +7,6 @@ by who asks for them, so that what they report counts as reported.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -15,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from ..graph import Apply
-from ..threads import DaemonPool
+from ..threads import DaemonPool, Room
 from .base import Context, Element
 from .buffers import Marks, PrefetchFlow
 from .closing import close
@@ -73,7 +72,7 @@ class ReadAhead:
         self._marks = Marks({"input": state, "drop": skip})
         self._count = 0  # elements that were made
         self._ready: deque[Element] = deque()
-        self._wake = threading.Condition()
+        self._wake = Room()
         self._queued = self._working = self._ended = self._closed = self._waited_for = False
         self._error: BaseException | None = None
 
@@ -186,7 +185,7 @@ class ReadAhead:
 
     def snapshot(self) -> State:
         """The state of the iterator, where nothing was given yet."""
-        while self._at.run.any_order and not self._marks.opened.is_set():  # what was chosen is known from then on
+        while self._at.run.any_order and not self._marks.opened:  # what was chosen is known from then on
             with self._wake:
                 if self._error is not None or self._closed or self._at.run.stopped.is_set():
                     break

@@ -101,7 +101,7 @@ class _Threaded:
         at.run.holds(self._out, f"{flow.label}({flow.size})")
         self._work = Work(flow, at, forming, self._out)
         self._run = at.run
-        self._forget = self._run.on_close(self.close)
+        self._run.on_close(self.close)
         self._started = False
 
     def __iter__(self) -> Iterator[Element]:
@@ -134,7 +134,7 @@ class _Threaded:
 
     def close(self, wait: bool = True) -> None:
         """Stop both threads and wait for them."""
-        self._forget()
+        self._run.forget(self.close)
         self._items.clear()
         self._out.drop()
         self._work.stop(wait)

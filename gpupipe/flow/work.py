@@ -24,7 +24,7 @@ from ..evaluate import BatchValues
 from ..extract.decode import MOST_PIXELS
 from ..extract.waiting import LIMITS
 from ..graph import Apply
-from ..threads import join
+from ..threads import Room, Thread, join
 from ..transform.program import BatchFailed, Executor, Feed
 from .base import Context, Element, Hole, locate, stand_in
 from .channel import Channel, Closed
@@ -92,7 +92,7 @@ class Work:
         self._settings = at.run.settings
         self._counters = at.run.count(flow.label)
         self._lock = threading.Lock()  # held by whoever works with the former
-        self._changed = threading.Condition()
+        self._changed = Room()
         self._jobs: deque[Turn] = deque()
         self._finished = False
         self._stopped = False
@@ -101,8 +101,8 @@ class Work:
         self._last: Any = self._former.last if isinstance(self._former, BatchFormer) else None
         self._room = 0  # rows that the executor takes at a time; the first group says how many there are in a batch
         self._threads = [
-            threading.Thread(target=self._feed, name=f"gpupipe-flow-{flow.label}", daemon=True),
-            threading.Thread(target=self._execute, name=f"gpupipe-transform-{flow.label}", daemon=True),
+            Thread(self._feed, name=f"gpupipe-flow-{flow.label}"),
+            Thread(self._execute, name=f"gpupipe-transform-{flow.label}"),
         ]
 
     def start(self) -> None:

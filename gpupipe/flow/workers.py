@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
@@ -146,7 +147,9 @@ class Workers:
         self._torn = False  # one was cut short there, by Ctrl-C: what was sent and answered is not known any more
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
-        self._forget: Callable[[], None] | None = None if self._kept else run.on_close(self.close)
+        self._run = run
+        if not self._kept:
+            run.on_close(self.close)
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -163,7 +166,8 @@ class Workers:
             with self._lock:
                 self._lease = lease
                 if self._kept:
-                    lease.forget = run.on_close(lease.end)
+                    run.on_close(lease.end)
+                    lease.forget = partial(run.forget, lease.end)
                 run.holds(self, f"{self._job.who}(workers='process')")
                 if run.settings != self._job.settings:
                     self._job = replace(self._job, settings=run.settings)
@@ -411,8 +415,7 @@ class Workers:
         Args:
             wait: whether workers may end by themselves; False kills them at once.
         """
-        if self._forget is not None:
-            self._forget()
+        self._run.forget(self.close)
         self._closed = True
         with suppress(OSError):  # closed before
             self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock

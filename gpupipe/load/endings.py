@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..extract.forking import keep_for_ever
 from ..flow.base import Run
@@ -23,11 +23,11 @@ RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 _ITERATORS: weakref.WeakSet[DatasetIterator] = weakref.WeakSet()
 
 
-def watch(iterator: DatasetIterator, run: Run) -> None:
-    """See to it that a run ends, at the latest with its iterator and with the process."""
+def watch(iterator: DatasetIterator, run: Run) -> weakref.finalize[Any, Any]:
+    """See to it that a run ends, at the latest with its iterator and with the process; the answer takes that back."""
     RUNS.add(run)
     _ITERATORS.add(iterator)
-    weakref.finalize(iterator, _collected, run)
+    return weakref.finalize(iterator, _collected, run)
 
 
 def _collected(run: Run) -> None:
@@ -40,9 +40,14 @@ def _collected(run: Run) -> None:
 
 
 def _close_all() -> None:
-    """At exit: stop what is still running, so that the interpreter can end."""
+    """At exit: stop what is still running, so that the interpreter can end.
+
+    What an iterator takes from is closed too: a generator that is destroyed later finds the names of its module gone.
+    """
     for run in list(RUNS):
         run.close()
+    for iterator in list(_ITERATORS):
+        iterator.release()
 
 
 def _after_fork() -> None:

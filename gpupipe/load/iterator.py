@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from ..extract.waiting import LIMITS
 from ..flow.base import BatchStream, Context, Hole, Run, Stream, stands_in
 from ..flow.elements import close
 from ..flow.host import own_bytes
-from ..flow.state import State, snapshot
+from ..flow.state import late_json, snapshot
 from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.node import Element as ElementType
@@ -29,6 +30,7 @@ from ..plan.node import Node, walk
 from ..plan.order import any_order
 from ..spec import Structure
 from .endings import watch
+from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of
 from .stand_ins import StandIns, rows_of
 from .state import NOTED, Chain
@@ -38,12 +40,22 @@ if TYPE_CHECKING:
 
 __all__ = ["DatasetIterator"]
 
+ALWAYS = -1
+"""Elements delivered: there are never fewer."""
+
 
 class DatasetIterator(Iterator[Any]):
     """Iterates over a chain; a context manager. Nothing starts before the first `next`.
 
     Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next`
     raises once, and the call after it gives the next element.
+
+    Ctrl-C inside `next`, and whatever else a signal's handler raises there (`sys.exit()`, say), stops its threads and
+    loses nothing: `state_dict` says where the last delivered element was, and the next `next` goes on behind it. It
+    begins at a state that was taken shortly before, so what states do not hold is made again: a generator is called
+    anew (see `state_dict`). An Exception that strikes in a function of the chain is an error of its element.
+
+    A closed iterator raises `ClosedError`; one at its end raises StopIteration, as often as it is asked.
 
     Args:
         plan: the chain.
@@ -58,17 +70,25 @@ class DatasetIterator(Iterator[Any]):
         self._epochs = epochs
         self._progress = Progress()
         self._left = epochs(self._progress)  # those that were not begun
+        self._first: int | None = None  # epoch that a state was loaded of
         self._loaded = False  # a state was loaded, and its epoch is not open yet
-        self._state: State = None  # where the flow goes on then
+        self._coming: int | None = None  # epoch that was taken from them, and is not entered yet
+        self._entered = False  # an epoch was begun, and is not at its end
+        self._mark = Mark(None, 0)  # where the flow goes on when it is opened
+        self._look = ALWAYS  # so many are delivered when `_ready` has something to do before the next one
         self._learned: dict[int, ElementType] = {}  # types that only first elements told
         self._run: Run | None = None
+        self._ending: weakref.finalize[Any, Any] | None = None  # of the run, with this iterator
         self._items: Any = None
         self._structure = Structure()
         self._batched = False
         self._share = False  # of bad elements, which `Options.max_bad` limits: what is delivered is counted
         self._given: Stream | None = None
         self._rows = 1
+        self._late: tuple[Any, Any] | None = None  # elements that were counted and not delivered: (the first, others)
+        self._broken = False  # an exception went through the flow: its generators are finished, its threads not
         self._done = False
+        self._why = "was closed"  # ... and by what
         self._over = False  # this epoch could not be opened: it gives nothing, the next one follows
         self._busy = False
         self._pid = os.getpid()
@@ -94,54 +114,93 @@ class DatasetIterator(Iterator[Any]):
         if os.getpid() != self._pid:
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
         if self._done:
-            raise StopIteration
-        if self._run is not None and self._run.is_inside():
+            self.close()  # it may have been cut short
+            raise self._no_more()
+        run, most, pixels, limits = self._run, self._settings.max_pixels, MOST_PIXELS.get(), LIMITS.get()
+        if run is not None and limits is not None and run.is_inside():
             raise _inside()
-        token = MOST_PIXELS.set(self._settings.max_pixels)
-        limits = LIMITS.set(LIMITS.get() if self._run is None else self._run.limits)
+        # An exception of a signal handler may strike behind every call, here and below. What must not be cut short is
+        # plain assignments, and in each `finally` one call, which is made in any case.
+        inside = counted = False
         try:
-            with self._lock:  # several threads may take from one iterator; each gets other elements
-                if self._busy:
-                    raise _inside()
-                self._busy = True
+            try:
                 try:
-                    element = self._next()
-                    self._progress.delivered += 1
+                    if pixels != most:
+                        MOST_PIXELS.set(most)
+                    if run is not None:
+                        LIMITS.set(run.limits)
+                    with self._lock:  # several threads may take from one iterator; each gets other elements
+                        if self._busy:
+                            raise _inside()
+                        self._busy = inside = True
+                        try:
+                            element = self._next()
+                            self._progress.delivered += 1
+                            counted = True
+                        finally:
+                            self._busy = False
                 finally:
-                    self._busy = False
-            if self._done:  # closed by another thread meanwhile: what was cut short is not delivered
-                raise StopIteration
-            return element
+                    if pixels != most:
+                        MOST_PIXELS.set(pixels)
+            finally:
+                LIMITS.set(limits)
         except StopIteration:
             self.close()
             raise
-        except (KeyboardInterrupt, SystemExit, TooManyBadError):
+        except TooManyBadError:
+            self._why = "was ended by a TooManyBadError"
             self.close()
             raise
         except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls
+            self._why = "was ended by a RecursionError"
             self.close()
             raise PlanError(
                 f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
                 f"{sys.getrecursionlimit()} calls; let one function do what several do"
             ) from error
-        except Exception:
-            if self._done:  # ... and what that broke off is no error
+        except BaseException as error:
+            if counted:  # it is delivered next time
+                self._late, self._look = (element, self._late), ALWAYS
+            elif inside and not isinstance(error, GpupipeError):
+                self._broken, self._look = True, ALWAYS
+            if self._done:
                 self.close()
-                raise StopIteration from None
+                if isinstance(error, Exception):  # what closing it has broken off is no error
+                    raise self._no_more() from None
+            elif self._broken:
+                with self._lock:
+                    if not self._busy:
+                        self._break_off()
             raise
-        finally:
-            MOST_PIXELS.reset(token)
-            LIMITS.reset(limits)
+        if (
+            self._done and not self._progress.ended
+        ):  # closed by another thread meanwhile: what was cut short is not delivered
+            raise self._closed("next()")
+        return element
+
+    def _no_more(self) -> StopIteration | ClosedError:
+        return StopIteration() if self._progress.ended else self._closed("next()")
+
+    def _closed(self, method: str) -> ClosedError:
+        return ClosedError(
+            f"{method} needs an iterator that is open, got one that {self._why}; make a new one: iter(ds)"
+        )
 
     def _next(self) -> Any:
+        progress = self._progress
         while True:
-            if self._done:
-                raise StopIteration
-            items = self._items if self._items is not None else self._open()
+            if progress.delivered < self._look:
+                items = self._items
+            else:
+                if self._late is not None:
+                    given, self._late = self._late
+                    progress.delivered -= 1
+                    return given
+                items = self._ready()
             element = next(items, None)
             if element is None:
                 close(self._items)
-                self._items = None
+                self._entered, self._items, self._look = False, None, ALWAYS
                 continue
             value = element[0]
             if type(value) is not Hole:
@@ -155,8 +214,36 @@ class DatasetIterator(Iterator[Any]):
                 return self._structure.unflatten(value)
             assert self._run is not None
             error = self._run.settle(element)
+            self._mark.passed()
             if error is not None:
                 raise error
+
+    def _ready(self) -> Any:
+        """What the next element is taken from: opened if it is not open, with its state taken if that is due."""
+        if self._broken:
+            self._break_off()
+        if self._done:
+            raise self._no_more()
+        if self._items is None:
+            self._open()
+        else:
+            self._mark.move(self._items, self._progress.delivered)
+        self._look = self._mark.look
+        return self._items
+
+    def _break_off(self) -> None:
+        """Stop what an exception went through. It is opened anew where it is needed, behind what was delivered."""
+        if self._run is not None:
+            self._run.stop()
+        if self._items is not None:
+            close(self._items)
+            self._items = None
+        if self._run is not None:
+            self._run.close()
+        again = self._progress.epoch is None or self._loaded
+        if again and self._coming is None and not self._entered:  # a generator of numbers that was cut short gives none
+            self._left = self._epochs(self._progress, self._first)
+        self._broken = False
 
     @property
     def left_out(self) -> int:
@@ -208,11 +295,17 @@ class DatasetIterator(Iterator[Any]):
         `load_state_dict` goes on there, in another process too: the same elements follow, the same random numbers
         included. It holds no data, only places: what was read, which pass it is, what a shuffle buffer holds (at most
         16 bytes an element). What cannot be told by a place is made again: a generator from its begin, a memory cache
-        by reading its input, `unique` by seeing the elements again; see `explain()`.
+        by reading its input, `unique` by seeing the elements again; see `explain()`. Behind an exception that went
+        through `next` it says how many elements are to be passed over, too.
+
+        It says which files there are by their names below the folder of the pattern, in a list by their last
+        components, so that they may lie in another folder; a path that Python code or `from_tensors` gives is kept as
+        it is. `Options(file_digests=True)` adds digests of what they hold.
 
         Raises:
             ClosedError: the iterator was closed before its end.
             StateError: a step that has no state.
+            DataError: a file that a digest is needed of cannot be read.
         """
         if os.getpid() != self._pid:
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
@@ -227,20 +320,40 @@ class DatasetIterator(Iterator[Any]):
             if self._busy:
                 raise _inside("state_dict")
             if self._done and not self._progress.ended:
-                raise ClosedError("state_dict needs an iterator that is open, got one that was closed")
-            if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
-                self._progress.epoch = next(self._left, None)
-                if self.epoch is not None:
-                    self._left = chain((self.epoch,), self._left)
-            progress = self._progress
-            if self._run is not None and self.epoch is not None:
-                left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
-                progress = replace(progress, left_out=left_out, noted=Counter(noted))
-            even = not (self.left_out or self.errors)
-            if self._settings.on_error == "replace":
-                even = all(record.unit != "file" for record in self.errors)
-            flow = self._state if self._items is None else snapshot(self._items)
-            return state_of(self._chain, progress, self._learned, even, self._progress.ended or self._over, flow)
+                raise self._closed("state_dict")
+            try:
+                return self._state()
+            except GpupipeError:
+                raise
+            except BaseException:
+                self._broken, self._look = (
+                    True,
+                    ALWAYS,
+                )  # a snapshot that was cut short may have left half of what it does
+                raise
+
+    def _state(self) -> dict[str, Any]:
+        if self._broken:
+            self._break_off()
+        progress = self._progress
+        if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
+            progress.epoch = self._next_epoch()
+        late = 0
+        others = self._late
+        while others is not None:
+            late, others = late + 1, others[1]
+        flow, at = self._mark.place
+        behind = progress.delivered - late - at
+        if self._items is not None and not late:
+            flow, behind = snapshot(self._items), 0
+        progress = replace(progress, delivered=progress.delivered - late)
+        if self._run is not None and self.epoch is not None:
+            left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
+            progress.left_out, progress.noted = left_out, Counter(noted)
+        even = not (self.left_out or self.errors)
+        if self._settings.on_error == "replace":
+            even = all(record.unit != "file" for record in self.errors)
+        return state_of(self._chain, progress, self._learned, even, self._progress.ended or self._over, flow, behind)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on where `state_dict` was called. Before the first `next`.
@@ -255,10 +368,11 @@ class DatasetIterator(Iterator[Any]):
 
         Raises:
             StateError: it belongs to another chain, to other files, options or another version; says what is another.
+            DataError: a file that a digest is needed of cannot be read.
             PlanError: this iterator has begun already.
         """
         with self._lock:
-            if self._run is not None or self._done or self._state is not None:
+            if self._run is not None or self._done or self._mark.place[0] is not None:
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
             resume = Resume.checked(self._chain, state)
             progress = resume.progress
@@ -276,51 +390,88 @@ class DatasetIterator(Iterator[Any]):
                     progress.enter(following)
                     left = chain((following,), left)
             self._left, self._progress, self._learned = left, progress, resume.types
-            self._plan, self._state = resume.plan, resume.flow
+            self._plan, self._first, self._coming = resume.plan, epoch, None
+            self._mark = Mark(resume.flow, progress.delivered - resume.behind)
             self._loaded = epoch is not None and resume.stand != "end"
 
-    def _open(self) -> Any:
-        """Start the next epoch and give its elements; StopIteration where there is none."""
-        epoch = next(self._left, None)
+    def _next_epoch(self) -> int | None:
+        """The next epoch, which stays the next one until it is entered; None where there is none."""
+        if self._coming is None:
+            for self._coming in self._left:  # noqa: B020 : what a call of `next` returns could be lost
+                break
+        return self._coming
+
+    def _enter(self) -> None:
+        """Begin the next epoch, or the one that a state was loaded of."""
+        epoch = self._next_epoch()
         if epoch is None:
             self._progress.ended = True
             raise StopIteration
-        if self._loaded:
-            self._loaded = False
-        else:
+        if not self._loaded:
             self._progress.enter(epoch)
             self._plan = self._chain.plan
-        if self._run is None:
-            run = Run(self._settings)
-            run.bad.begin()
-            run.bad.left_out = self._progress.left_out
-            self._run = run
-            watch(self, run)
-            LIMITS.set(run.limits)
-        self._run.epoch = epoch
-        self._run.bad.before = self._progress.noted
-        self._run.any_order = any_order(self._plan, self._settings.deterministic)
-        self._share = self._run.bad.counts_good and self._settings.on_error != "replace"
-        at = Context(self._run, epoch)
-        self._over = True
-        lowered = lower(self._plan, self._settings, at, self._learned)
+            self._mark = Mark(None, self._progress.delivered)
+        if self._run is not None:
+            self._run.bad.before = self._progress.noted
+        self._loaded, self._coming, self._entered = False, None, True
+
+    def _running(self, epoch: int) -> Run:
+        """The run of this iterator: a new one behind an interrupt, with the bad elements of the one before."""
+        run = self._run
+        if run is None or run.stopped.is_set():
+            new = Run(self._settings)
+            new.bad.begin()
+            if run is None:
+                new.bad.left_out = self._progress.left_out
+                new.bad.before = self._progress.noted
+            else:
+                new.bad = run.bad
+                new.bad.again(epoch)
+            if self._ending is not None:
+                self._ending.detach()
+            self._run = run = new
+            self._ending = watch(self, run)
+        run.epoch = epoch
+        return run
+
+    def _open(self) -> None:
+        """Start the next epoch, or go on with the present one; StopIteration at the end."""
+        if not self._entered:
+            self._enter()
+        epoch = self._progress.epoch
+        assert epoch is not None
+        run = self._running(epoch)
+        LIMITS.set(run.limits)
+        run.any_order = any_order(self._plan, self._settings.deterministic)
+        self._share = run.bad.counts_good and self._settings.on_error != "replace"
+        at = Context(run, epoch)
+        try:
+            lowered = lower(self._plan, self._settings, at, self._learned)
+        except GpupipeError:
+            self._entered, self._over = False, True
+            raise
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
         self._batched = lowered.element.batched
         if self._done:  # closed by another thread, while the first element was looked at
-            raise StopIteration
-        state, self._state = self._state, None
+            raise self._closed("next()")
         self._over = False
+        state, begin = self._mark.place
+        behind = self._progress.delivered - begin
         try:
+            state = late_json(state)
             if self._settings.on_error == "replace":
-                self._items = StandIns(lowered.flow, at, self._batched, state)
+                items: Any = StandIns(lowered.flow, at, self._batched, state)
             else:
-                self._items = lowered.flow.open(at, state)
+                items = lowered.flow.open(at, state)
+            if run.any_order:  # what was chosen is known from here on
+                self._mark.take(items, begin)
+            pass_over(items, behind, run)
         except (TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
             if state is None or isinstance(error, GpupipeError):
                 raise
             raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}") from error
-        return self._items
+        self._items = items
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice, and from any thread.
@@ -328,7 +479,7 @@ class DatasetIterator(Iterator[Any]):
         Nothing is delivered behind it. A function of the chain that another thread's `next` is in cannot be broken off:
         that `next` ends as soon as the function comes back. A read that hangs can, under `Options.read_timeout`.
         """
-        self._done = True
+        self._done, self._look = True, ALWAYS
         if os.getpid() != self._pid:
             return
         if self._run is not None:
@@ -338,6 +489,15 @@ class DatasetIterator(Iterator[Any]):
             self._items = None
         if self._run is not None:
             self._run.close()
+
+    def release(self) -> None:
+        """At exit: let go of what elements are taken from, if nobody is just taking one."""
+        if os.getpid() == self._pid and self._lock.acquire(blocking=False):
+            try:
+                if not self._busy:
+                    close(self._items)
+            finally:
+                self._lock.release()
 
     def abandon(self) -> None:
         """In a forked child: keep for ever what would wait for threads when it is destroyed."""

@@ -119,7 +119,13 @@ class Progress:
 
 
 def state_of(
-    chain: Chain, progress: Progress, types: dict[int, Element], even: bool, ended: bool, flow: State
+    chain: Chain,
+    progress: Progress,
+    types: dict[int, Element],
+    even: bool,
+    ended: bool,
+    flow: State,
+    behind: int = 0,
 ) -> dict[str, Any]:
     """Where an iterator stands, as JSON.
 
@@ -130,8 +136,9 @@ def state_of(
         even: see `Progress.shard_of`.
         ended: it is at the end of its last epoch.
         flow: the snapshot of what it takes from.
+        behind: elements that this has given since, to be passed over.
     """
-    stand: Stand = "end" if ended else "begin" if flow is None else "inside"
+    stand: Stand = "end" if ended else "begin" if flow is None and not behind else "inside"
     state = {
         **chain.head(),
         "stand": stand,
@@ -145,7 +152,8 @@ def state_of(
         "shard": progress.shard_of(chain.plan, even),
     }
     if stand == "inside":
-        state["flow"] = packed(late_json(flow))
+        state["flow"] = packed(chain.numbered(late_json(flow)))
+        state["behind"] = behind
     return sealed(state)
 
 
@@ -159,6 +167,7 @@ class Resume:
         types: those that only first elements told.
         flow: the snapshot of what it took from, if it stands inside an epoch.
         plan: the chain, behind the elements that were given before shards were shared out anew.
+        behind: elements that the flow has given since its snapshot.
     """
 
     stand: Stand
@@ -166,6 +175,7 @@ class Resume:
     types: dict[int, Element]
     flow: State
     plan: Node
+    behind: int = 0
 
     @classmethod
     def checked(cls, chain: Chain, given: Any) -> Resume:
@@ -196,8 +206,9 @@ class Resume:
         """One state; behind `moved` elements of the whole if it is of other shards."""
         stand: Stand = state.get("stand", "")
         epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
-        flow = unpacked(state.get("flow")) if stand == "inside" else None
-        if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None):
+        flow = chain.named(unpacked(state.get("flow"))) if stand == "inside" else None
+        behind = as_number(state.get("behind"), "behind") if stand == "inside" else 0
+        if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None and not behind):
             raise damaged()
         delivered, in_epoch, left_out = (
             as_number(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
@@ -205,7 +216,7 @@ class Resume:
         if in_epoch > delivered:
             raise damaged()
         if moved is not None:
-            stand, flow, begin, in_epoch = "end" if stand == "end" else "begin", None, moved, 0
+            stand, flow, behind, begin, in_epoch = "end" if stand == "end" else "begin", None, 0, moved, 0
         progress = Progress(
             epoch=None if epoch is None else as_number(epoch, "epoch"),
             delivered=delivered,
@@ -216,7 +227,7 @@ class Resume:
             uneven=isinstance(shard, dict) and shard.get("elements") is None,
         )
         plan = chain.plan if progress.begin_at is None else begun(chain.plan, progress.begin_at)
-        return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan)
+        return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan, behind)
 
 
 def _moves(plan: Node, state: Any) -> bool:

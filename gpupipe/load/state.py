@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import itertools
 import json
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +37,7 @@ __all__ = [
     "unpacked",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the text. Another one is refused: what a step writes down is its own business."""
 
 NOTED = 128
@@ -43,6 +45,9 @@ NOTED = 128
 
 _PLAIN = 2000
 """Letters of the flow's part of a state that is left as it is, to be read by people."""
+
+_READ = 4 << 20
+"""Bytes of a file that are read at once."""
 
 _LISTED = 64
 """Steps that are listed in the text, and files whose names are: longer lists are told apart by one digest."""
@@ -66,13 +71,13 @@ class Chain:
         """The part of a state that says what it belongs to. Files are looked at once."""
         if not self._head:
             found = self.outlined()
-            code = portable(self.plan)
+            code = portable(self.plan, places=False)
             self._head = {
                 "gpupipe_state": FORMAT,
                 "law": LAW,
                 "steps": _short([[text, digest] for text, digest in found.steps]),
                 "code": None if code.private is not None else code.digest.hex(),
-                "files": files_of(found.files),
+                "files": files_of(found.files, self.settings.file_digests),
                 "options": self._options(),
             }
         return self._head
@@ -82,6 +87,21 @@ class Chain:
         if self._outline is None:
             self._outline = outline(self.plan)
         return self._outline
+
+    def numbered(self, flow: State) -> State:
+        """A part of a state that names files of this chain by their numbers in it: they may lie elsewhere later."""
+        return renamed(flow, {path: i for i, (path, _) in enumerate(self.outlined().files)})
+
+    def named(self, flow: State) -> State:
+        """The same with the files of this chain.
+
+        Raises:
+            StateError: it has not as many, or the state is damaged.
+        """
+        try:
+            return renamed(flow, {i: path for i, (path, _) in enumerate(self.outlined().files)})
+        except RecursionError as error:
+            raise damaged() from error
 
     def _options(self) -> dict[str, Any]:
         s = self.settings
@@ -164,19 +184,35 @@ class Chain:
         count, other = mine["count"], theirs.get("count")
         if count != other:
             raise StateError(f"load_state_dict needs a state over the same {count} files, got one over {other} files")
-        named, known = mine.get("sizes"), theirs.get("sizes")
-        if isinstance(named, list) and isinstance(known, list):
-            for (name, size), (was, before) in zip(named, known, strict=False):
-                if (name, size) != (was, before):
-                    now = f"{name!r} of {size} bytes" if size is not None else f"{name!r}, which is not there"
-                    raise StateError(
-                        f"load_state_dict needs a state over the same files, got one over {was!r} of {before} bytes "
-                        f"where there is {now} now"
-                    )
-        raise StateError(
-            f"load_state_dict needs a state over the same files, got one over {theirs.get('bytes')} bytes where there "
-            f"are {mine['bytes']} bytes now, or files of other names"
-        )
+        asked, contents = mine.get("contents"), theirs.get("contents")
+        if asked is not None and contents is None:
+            raise StateError(
+                "load_state_dict needs a state made with Options(file_digests=True), got one without digests of its "
+                "files; set it to False to compare their names and sizes only"
+            )
+        for i, (name, own) in enumerate(_each(mine)):
+            was, other = next(itertools.islice(_each(theirs), i, None), (None, None))
+            if (name, own) == (was, other):
+                continue
+            path = self.outlined().files[i][0]
+            now = f"{path!r} of {own} bytes" if own is not None else f"{path!r}, which is not there"
+            raise StateError(
+                f"load_state_dict needs a state over the same files, got one over {_cut(was)} of {_cut(other)} bytes "
+                f"where there is {now} now"
+            )
+        if mine["digest"] != theirs.get("digest"):
+            raise StateError(
+                f"load_state_dict needs a state over the same files, got one over {_cut(theirs.get('bytes'))} bytes "
+                f"where there are {mine['bytes']} bytes now, or files of other names"
+            )
+        if asked is not None and asked != contents:
+            each = contents.get("each") if isinstance(contents, dict) else None
+            pairs = zip(self.outlined().files, asked["each"], each if isinstance(each, list) else (), strict=False)
+            found = next((path for (path, _), own, other in pairs if own != other), None)
+            raise StateError(
+                "load_state_dict needs a state over the same files, got one over files of the same names and sizes "
+                f"with other contents{'' if found is None else f', {found!r} for one'}"
+            )
 
 
 def types_to_json(types: Mapping[int, Element]) -> State:
@@ -258,24 +294,76 @@ def keys_from_json(given: Any) -> Counter[int]:
     return Counter(given)
 
 
-def files_of(paths: Sequence[str]) -> dict[str, Any]:
-    """The names and sizes of files; of many of them a digest."""
+def files_of(files: Sequence[tuple[str, str]], digests: bool) -> dict[str, Any]:
+    """What files are compared by: their names and sizes; of many of them a digest.
+
+    Args:
+        files: paths, and the names that the files have wherever their folder lies.
+        digests: their contents count, too.
+
+    Raises:
+        DataError: `digests`, and a file that is there cannot be read.
+    """
     sizes: list[list[Any]] = []
-    for path in paths:
+    contents: list[str | None] = []
+    for path, name in files:
         try:
-            size: int | None = storage_of(path).size(path)[0]
+            size, tag = storage_of(path).size(path)
         except (DataError, GpupipeError):  # not there, or no file at all: any text may stand in a chain
-            size = None
-        sizes.append([path, size])
-    whole = "\n".join(f"{name} {size}" for name, size in sizes).encode(errors="surrogateescape")
+            sizes.append([name, None])
+            contents.append(None)
+        else:
+            sizes.append([name, size])
+            contents.append(_digest(path, size, tag) if digests else None)
+    listed = sum(len(name) for name, _ in sizes) <= 40 * _LISTED
     found: dict[str, Any] = {
         "count": len(sizes),
         "bytes": sum(size or 0 for _, size in sizes),
-        "digest": hashlib.blake2b(whole, digest_size=16).hexdigest(),
+        "digest": _of_text("\n".join(f"{name} {size}" for name, size in sizes)),
     }
-    if sum(len(name) for name, _ in sizes) <= 40 * _LISTED:
+    if listed:
         found["sizes"] = sizes
+    if digests:
+        found["contents"] = {"digest": _of_text("\n".join(map(str, contents))), "each": contents if listed else []}
     return found
+
+
+def _of_text(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _digest(path: str, size: int, tag: str) -> str:
+    """A digest of the contents of a file, which are read once in a process as long as its tag is the same."""
+    storage, digest = storage_of(path), hashlib.blake2b(digest_size=16)
+    for start in range(0, size, _READ):
+        digest.update(storage.read(path, start, min(_READ, size - start), tag))
+    return digest.hexdigest()
+
+
+def _each(files: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Names and sizes, where they are listed."""
+    sizes = files.get("sizes")
+    for entry in sizes if isinstance(sizes, list) else ():
+        yield (entry[0], entry[1]) if isinstance(entry, list) and len(entry) == 2 else (None, None)
+
+
+def _cut(value: Any) -> str:
+    """Something out of a state, which may be anything, for messages."""
+    return repr(value)[:200]
+
+
+def renamed(flow: State, names: Mapping[Any, Any]) -> State:
+    """A part of a state with other names for some of the files that buffers hold records of; see `flow.held`."""
+    if isinstance(flow, list):
+        return [renamed(part, names) for part in flow]
+    if not isinstance(flow, dict):
+        return flow
+    if set(flow) >= {"folder", "names", "keys", "which"} and isinstance(flow["names"], list):
+        folder = flow["folder"] if isinstance(flow["folder"], str) else ""
+        whole = [folder + name if isinstance(name, str) else name for name in flow["names"]]
+        return {**flow, "folder": "", "names": [names.get(x, x) if isinstance(x, (int, str)) else x for x in whole]}
+    return {key: renamed(part, names) for key, part in flow.items()}
 
 
 def _short(steps: list[Any]) -> State:

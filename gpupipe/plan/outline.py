@@ -10,10 +10,10 @@ import types
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .files import Saved
+from .files import FileCache, Saved
 from .node import DERIVED, Node, walk
 from .portable import _Walker
-from .sources import Files, Slices, Tensors
+from .sources import Files
 from .steps import WithOptions
 
 __all__ = ["Outline", "outline"]
@@ -28,19 +28,19 @@ class Outline:
     Attributes:
         steps: of each step, inputs before users, what it is in words and a digest of its parameters.
         lines: where the user wrote them.
-        files: the files that the chain names.
+        files: paths of the files that the chain names, and what each is called wherever its folder lies.
     """
 
     steps: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
-    files: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
 
 
 def outline(root: Node) -> Outline:
     """List the steps of a chain."""
     steps: list[tuple[str, str]] = []
     lines: list[str] = []
-    files: list[str] = []
+    files: list[tuple[str, str]] = []
     numbers: dict[int, int] = {}
     for node in walk(root):
         below = [numbers[id(source)] for source in node.sources]
@@ -51,19 +51,23 @@ def outline(root: Node) -> Outline:
         walker = _Named()
         walker.step(node, below)
         files += walker.files
-        text = node.name if isinstance(node, (Files, Saved)) else node.describe()  # how many files is said apart
+        # How many files is said apart, and where they lie does not matter.
+        text = node.name if isinstance(node, (Files, Saved, FileCache)) else node.describe()
         steps.append((text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", walker.hasher.hexdigest()[:12]))
         lines.append(node.line)
-    return Outline(tuple(steps), tuple(lines), tuple(dict.fromkeys(files)))
+    return Outline(tuple(steps), tuple(lines), tuple(dict(files).items()))
 
 
 class _Named(_Walker):
     """Digests a step; functions by name, objects by class."""
 
+    def __init__(self) -> None:
+        super().__init__(places=False)
+
     def step(self, node: Node, below: list[int]) -> None:
         """Digest one step, without its inputs."""
         self._put(f"{type(node).__name__} {node.number} {below}")
-        skipped = self._named_files(node)
+        skipped = self._note_files(node)
         traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
         for f in fields(node):
             if f.name in DERIVED or not f.compare or f.name in skipped or (f.name == "fn" and traced):
@@ -73,24 +77,6 @@ class _Named(_Walker):
             if nodes and all(isinstance(one, Node) for one in nodes):
                 value = [one for one in nodes if not any(one is source for source in node.sources)]
             self.add((f.name, value))
-
-    def _named_files(self, node: Node) -> tuple[str, ...]:
-        """Note the files that a step names; the answer is which of its fields say nothing else."""
-        match node:
-            case Files(paths=paths):
-                self.files.extend(paths)
-                return ("paths", "names")
-            case Saved(paths=paths):
-                self.files.extend(paths)
-                return ("paths", "folder", "run")
-            case Slices(leaves=leaves, names=names) if names is not None:
-                self.files.extend(path.decode(errors="surrogateescape") for path in leaves[0])
-                self.add(leaves[1:])
-                return ("leaves",)
-            case Tensors(leaves=leaves):
-                texts = [leaf for leaf in leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
-                self.files.extend(text.decode(errors="surrogateescape") for text in texts)
-        return ()
 
     def _plan(self, root: Node) -> None:
         """A chain that belongs to a step."""

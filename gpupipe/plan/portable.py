@@ -24,9 +24,10 @@ import numpy as np
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound
 from ..trace import Traced
-from .files import Saved
+from .files import FileCache, Saved
 from .node import DERIVED, Node, walk
 from .sources import Files, Slices, Tensors
+from .steps import WithOptions
 
 __all__ = ["Portable", "portable"]
 
@@ -52,20 +53,26 @@ class Portable:
         self.files = files
 
 
-def portable(root: Node) -> Portable:
-    """Digest a chain by content."""
-    walker = _Walker()
+def portable(root: Node, places: bool = True) -> Portable:
+    """Digest a chain by content. Options are no part of it: they are merged along the chain, whoever asks has them.
+
+    Args:
+        root: the chain.
+        places: where its files lie counts.
+    """
+    walker = _Walker(places)
     walker.add(root)
-    return Portable(walker.hasher.digest(), walker.private, tuple(dict.fromkeys(walker.files)))
+    return Portable(walker.hasher.digest(), walker.private, tuple(dict(walker.files)))
 
 
 class _Walker:
     """Digests parts one after the other, with a stack: chains and closures may be deep."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: bool = True) -> None:
+        self._places = places
         self.hasher = hashlib.blake2b(digest_size=16)
         self.private: str | None = None
-        self.files: list[str] = []
+        self.files: list[tuple[str, str]] = []  # paths, and what each file is called wherever its folder lies
         self._stack: list[Any] = []
         self._seen: dict[int, tuple[int, Any]] = {}  # by id: the number of what was met, and the thing itself
 
@@ -147,23 +154,18 @@ class _Walker:
         numbers: dict[int, int] = {}
         for node in walk(root):
             below = [numbers[id(source)] for source in node.sources]
+            if isinstance(node, WithOptions):
+                numbers[id(node)] = below[0]
+                continue
             numbers[id(node)] = len(numbers)
             self._put(f"node {type(node).__name__} {node.number} {below}")
-            if isinstance(node, Files):
-                self.files.extend(node.paths)
-            elif isinstance(node, Slices) and node.names is not None:
-                self.files.extend(path.decode(errors="surrogateescape") for path in node.leaves[0])
-            elif isinstance(node, Tensors):
-                texts = [leaf for leaf in node.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
-                self.files.extend(text.decode(errors="surrogateescape") for text in texts)
-            elif isinstance(node, Saved):
-                self.files.extend(node.paths)
+            skipped = self._note_files(node)
             traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
             parts: list[Any] = []
             for f in fields(node):
                 value = getattr(node, f.name)
                 # Of a function that was traced its graph says all there is to say.
-                if f.name in DERIVED or not f.compare or (f.name == "fn" and traced):
+                if f.name in DERIVED or not f.compare or f.name in skipped or (f.name == "fn" and traced):
                     continue
                 nodes = value if isinstance(value, tuple) else (value,)
                 if nodes and all(isinstance(one, Node) for one in nodes):
@@ -174,6 +176,30 @@ class _Walker:
                 self._push(part)
                 while self._stack:
                     self._one(self._stack.pop())
+
+    def _note_files(self, node: Node) -> tuple[str, ...]:
+        """Note the files that a step names; the answer is which of its fields say no more than where they lie."""
+        skipped: tuple[str, ...] = ()
+        match node:
+            case Files(paths=paths, names=names):
+                self.files.extend(zip(paths, names, strict=True))
+                skipped = ("paths", "names")
+            case Saved(paths=paths):
+                self.files.extend((path, os.path.basename(path)) for path in paths)
+                skipped = ("paths", "folder", "run")
+            case FileCache():
+                skipped = ("path",)
+            case Slices(leaves=leaves, names=names) if names is not None:
+                paths = tuple(path.decode(errors="surrogateescape") for path in leaves[0])
+                self.files.extend(zip(paths, names, strict=True))
+                if not self._places:
+                    self._push(leaves[1:])
+                skipped = ("leaves",)
+            case Tensors(leaves=leaves):
+                texts = [leaf for leaf in leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
+                named = [text.decode(errors="surrogateescape") for text in texts]
+                self.files.extend(zip(named, named, strict=True))
+        return () if self._places else skipped
 
     def _values(self, outputs: tuple[Value, ...]) -> None:
         """A graph, inputs before users: each value by what it is, and the numbers of those it is made of."""

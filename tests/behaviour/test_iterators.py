@@ -100,14 +100,40 @@ def test_after_the_end_it_stays_at_the_end() -> None:
             next(items)
 
 
-def test_a_closed_iterator_has_no_more() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_closed_iterator_says_so_and_never_looks_like_one_at_its_end(begun: bool) -> None:
     items = iter(_busy())
-    next(items)
+    if begun:
+        next(items)
     items.close()
     items.close()
 
-    assert list(items) == []
+    for _ in range(2):
+        with pytest.raises(gp.ClosedError, match=r"next\(\) needs an iterator that is open, got one that was closed"):
+            next(items)
+        with pytest.raises(gp.ClosedError, match="was closed; make a new one"):
+            for _ in items:
+                pass
     assert _threads() == set()
+
+
+def test_one_that_was_closed_at_its_end_stays_at_its_end() -> None:
+    items = iter(_busy().take(2))
+    assert len(list(items)) == 2
+    items.close()
+
+    assert list(items) == []
+
+
+def test_what_ended_an_iterator_is_in_what_it_says_from_then_on() -> None:
+    items = iter(Dataset.range(9).map(_flaky).with_options(Options(on_error="skip", max_bad=0)))
+    with pytest.raises(gp.TooManyBadError):
+        list(items)
+
+    with pytest.raises(gp.ClosedError, match=r"next\(\) .* was ended by a TooManyBadError"):
+        next(items)
+    with pytest.raises(gp.ClosedError, match=r"state_dict .* was ended by a TooManyBadError"):
+        items.state_dict()
 
 
 def test_leaving_a_with_block_stops_the_threads() -> None:
@@ -242,8 +268,12 @@ def test_closing_from_another_thread_ends_a_waiting_next() -> None:
     closer.start()
     started = time.monotonic()
 
-    assert len(list(items)) < 1000
+    got = []
+    with pytest.raises(gp.ClosedError, match="was closed"):
+        for x in items:
+            got.append(x)
     closer.join()
+    assert len(got) < 1000
     assert time.monotonic() - started < 5
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from tests.behaviour.model import plain
 
@@ -95,7 +96,15 @@ def test_one_thread_may_close_while_another_waits() -> None:
     items = iter(Dataset.range(9).map(wait, traced=False).prefetch(1))
     next(items)
     rest: list[Any] = []
-    taker = threading.Thread(target=lambda: rest.extend(items))
+    said: list[gp.ClosedError] = []
+
+    def take() -> None:
+        try:
+            rest.extend(items)
+        except gp.ClosedError as error:
+            said.append(error)
+
+    taker = threading.Thread(target=take)
     taker.start()
     asked.wait()
     threading.Timer(0.1, gate.set).start()
@@ -104,4 +113,6 @@ def test_one_thread_may_close_while_another_waits() -> None:
     taker.join()
 
     assert len(rest) < 8
-    assert list(items) == []
+    assert len(said) == 1
+    with pytest.raises(gp.ClosedError, match="was closed"):
+        next(items)

@@ -474,7 +474,8 @@ def test_too_many_bad_elements_end_the_iterator_and_their_causes_are_counted() -
     with ds.iterator(0) as items:
         with pytest.raises(TooManyBadError) as raised:
             list(items)
-        assert next(items, None) is None
+        with pytest.raises(gp.ClosedError, match="was ended by a TooManyBadError"):
+            next(items)
 
     text = str(raised.value)
     assert "6 bad elements were left out or replaced, and Options.max_bad=5 allows 5" in text

@@ -203,6 +203,21 @@ def test_changed_code_under_the_same_name_is_warned_of(caplog: pytest.LogCapture
     assert "is not what it was" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "options", [{"threads": 1}, {"backend": "numpy"}, {"host_memory": 1 << 20}, {"device": "cpu"}], ids=str
+)
+def test_options_that_change_no_result_are_not_warned_of(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    ds = gp.Dataset.range(9).map(noted).batch(2)
+    state = state_after(ds, 2)
+    other = gp.Dataset.range(9).map(noted).with_options(gp.Options(**options)).batch(2)
+    with caplog.at_level(logging.WARNING, "gpupipe"), iter(other) as items:
+        items.load_state_dict(state)
+        assert next(items).tolist() == [5, 6]
+    assert caplog.text == ""
+
+
 def test_changed_files_are_refused_by_name(tmp_path: Path) -> None:
     path = write_records(tmp_path, 1, 20)[0]
     ds = gp.TFRecordDataset([path])

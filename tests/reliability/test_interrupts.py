@@ -1,0 +1,379 @@
+"""Ctrl-C and `sys.exit()` inside `next`: nothing is lost and nothing comes twice, whatever the moment."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import operator
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
+from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.load.iterator import DatasetIterator
+from gpupipe.transform.choose import has_dali
+from tests.behaviour.model import plain
+from tests.reliability.resume import through_json
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers of signals on this system")
+
+INSIDE = DatasetIterator.__next__.__code__
+
+
+class Stopped(Exception):
+    """What a handler of a user's raises, where he wants no KeyboardInterrupt."""
+
+
+def inside(frame: Any) -> bool:
+    """Whether a frame belongs to a call of `next`: only there the iterator is to blame for what gets lost.
+
+    What is raised while an object is destroyed Python prints and forgets.
+    """
+    while frame is not None and "weakref" not in frame.f_code.co_filename and frame.f_code.co_name != "__del__":
+        if frame.f_code is INSIDE:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Alarm:
+    """A timer whose handler raises inside `next`, after a random time; outside it waits for the next call.
+
+    Args:
+        kind: what it raises.
+        seconds: the longest time.
+        seed: of the times.
+        again: it raises once more while the iterator still deals with the first one, half of the times.
+    """
+
+    def __init__(self, kind: type[BaseException], seconds: float, seed: int, again: bool = False) -> None:
+        self._kind = kind
+        self._seconds = seconds
+        self._random = random.Random(seed)
+        self._again = again
+        self.count = 0
+
+    def set(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-6, self._seconds))
+
+    def __call__(self, signum: int, frame: Any) -> None:
+        if not inside(frame):
+            signal.setitimer(signal.ITIMER_REAL, 2e-5)
+            return
+        self.count += 1
+        if self._again and self.count % 2:
+            signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-6, 5e-4))
+        raise self._kind
+
+    def __enter__(self) -> Alarm:
+        self._before = signal.signal(signal.SIGALRM, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+
+def slow(x: Any) -> Any:
+    time.sleep(0.001)
+    return np.int64(x) * 2
+
+
+def quick(x: Any) -> Any:
+    return np.int64(x) + 1
+
+
+def inner(x: Any) -> Dataset:
+    return Dataset.range(7).map(slow).map(lambda y: y + 1)
+
+
+def counted() -> Iterator[int]:
+    for i in range(60):
+        time.sleep(0.0005)
+        yield i
+
+
+def decoded(record: Any) -> Any:
+    return ops.random_crop(ops.decode_jpeg(record, channels=3), (16, 16, 3))
+
+
+def on(backend: str) -> Options:
+    return Options(device="cpu", backend=backend, threads=2)  # type: ignore[arg-type]
+
+
+def write_images(folder: Path) -> None:
+    for shard in range(3):
+        with TFRecordWriter(str(folder / f"{shard}.tfrecord")) as writer:
+            for i in range(20):
+                out = io.BytesIO()
+                Image.fromarray(np.full((24, 32, 3), 20 * shard + i, np.uint8)).save(out, "JPEG")
+                writer.write(out.getvalue())
+
+
+def records(folder: Path) -> Dataset:
+    files = Dataset.list_files(str(folder / "*.tfrecord"), seed=1)
+    return files.interleave(gp.TFRecordDataset, cycle_length=2, num_parallel_calls=2)
+
+
+def images(folder: Path, backend: str) -> Dataset:
+    return records(folder).shuffle(10, seed=1).repeat(3).map(decoded).batch(4).prefetch(2).with_options(on(backend))
+
+
+def bad(x: Any) -> Any:
+    if int(x) % 7 == 3:
+        raise ValueError(f"no {x}")
+    return np.int64(x)
+
+
+CHAINS: dict[str, tuple[Callable[[Path], Dataset], float]] = {
+    "range": (lambda _: Dataset.range(20_000), 0.004),
+    "Python": (lambda _: Dataset.range(3000).map(quick, traced=False), 0.003),
+    "slow Python": (lambda _: Dataset.range(100).map(slow), 0.01),
+    "traced": (lambda _: Dataset.range(3000).map(lambda x: x + 1).filter(lambda x: x % 3 > 0), 0.003),
+    "shuffle": (lambda _: Dataset.range(3000).map(quick, traced=False).shuffle(300).repeat(2), 0.005),
+    "batch": (lambda _: Dataset.range(3000).shuffle(100).batch(7).prefetch(2), 0.005),
+    "rebatch": (lambda _: Dataset.range(2000).batch(7).unbatch().padded_batch(3).rebatch(5), 0.005),
+    "window": (lambda _: Dataset.range(400).window(5, shift=2).flat_map(lambda w: w.batch(5)), 0.005),
+    "zip": (lambda _: Dataset.zip(Dataset.range(2000).shuffle(9), Dataset.range(2000).map(quick)), 0.005),
+    "concatenate": (lambda _: Dataset.range(900).concatenate(Dataset.range(900)).take(1700).skip(3).shard(2, 1), 0.003),
+    "threads": (lambda _: Dataset.range(150).map(slow, num_parallel_calls=3).batch(2), 0.01),
+    "interleave": (lambda _: Dataset.range(20).interleave(inner, cycle_length=3, num_parallel_calls=2), 0.01),
+    "prefetch": (lambda _: Dataset.range(120).map(slow).prefetch(3).map(quick).prefetch(2), 0.01),
+    "generator": (lambda _: Dataset.from_generator(counted).map(quick), 0.02),
+    "cache": (lambda _: Dataset.range(400).map(quick).cache().repeat(3), 0.004),
+    "records": (lambda folder: records(folder).shuffle(20).repeat(4).batch(3), 0.004),
+    "NumPy": (lambda folder: images(folder, "numpy"), 0.02),
+    "DALI": (lambda folder: images(folder, "dali"), 0.02),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_images(tmp_path)
+    return tmp_path
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe")}
+
+
+def gone(seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not threads()
+
+
+def key(element: Any) -> Any:
+    return repr(plain(element)) if not isinstance(element, np.ndarray) or element.ndim < 3 else element.tobytes()
+
+
+def interrupted(ds: Dataset, alarm: Alarm, most: int, look: Callable[[Any, int], None] = lambda *_: None) -> list[Any]:
+    """All elements of an iterator that is interrupted again and again; `look` sees it after each time."""
+    got: list[Any] = []
+    with ds.iterator(epoch=3) as items:
+        while True:
+            if alarm.count < most:
+                alarm.set()
+            try:
+                for x in items:
+                    got.append(key(x))
+                return got
+            except (KeyboardInterrupt, SystemExit, Stopped):
+                look(items, len(got))
+
+
+def chain(name: str, folder: Path) -> tuple[Dataset, float]:
+    if name == "DALI" and not has_dali():
+        pytest.skip("DALI is not installed")
+    make, seconds = CHAINS[name]
+    return make(folder), seconds
+
+
+EXCEPTIONS = ["range", "batch", "concatenate", "rebatch"]
+"""Chains in which no function runs: an Exception that strikes in a function is the error of its element."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, KeyboardInterrupt) for name in CHAINS]
+    + [(name, SystemExit) for name in ("slow Python", "prefetch", "NumPy")]
+    + [(name, Stopped) for name in EXCEPTIONS],
+)
+def test_an_iterator_goes_on_where_it_was_interrupted(name: str, kind: Any, folder: Path) -> None:
+    ds, seconds = chain(name, folder)
+    whole = [key(x) for x in ds.iterator(epoch=3)]
+
+    with Alarm(kind, seconds, seed=7) as alarm:
+        got = interrupted(ds, alarm, 8)
+
+    assert alarm.count
+    assert got == whole
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_second_interrupt_in_the_middle_of_the_first_loses_nothing(name: str, folder: Path) -> None:
+    ds, seconds = chain(name, folder)
+    whole = [key(x) for x in ds.iterator(epoch=3)]
+
+    with Alarm(KeyboardInterrupt, seconds, seed=5, again=True) as alarm:
+        got = interrupted(ds, alarm, 8)
+
+    assert alarm.count
+    assert got == whole
+    assert gone()
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_state_behind_an_interrupt_is_that_of_the_last_element(name: str, folder: Path) -> None:
+    ds, seconds = chain(name, folder)
+    whole = [key(x) for x in ds.iterator(epoch=3)]
+    states: list[tuple[int, Any]] = []
+
+    def look(items: Any, count: int) -> None:
+        assert items._items is not None or gone()  # it may strike before or behind the flow, which goes on then
+        states.append((count, through_json(items.state_dict())))
+
+    with Alarm(KeyboardInterrupt, seconds, seed=11) as alarm:
+        got = interrupted(ds, alarm, 4, look)
+
+    assert got == whole
+    assert states
+    for count, state in states:
+        assert state["delivered"] == count
+        with ds.iterator(epoch=3) as items:
+            items.load_state_dict(state)
+            assert [key(x) for x in items] == whole[count:]
+
+
+# ---- signals of the system
+
+
+def child(body: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(body), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+ASKED = """
+    import json, signal, sys, time
+    import gpupipe as gp
+
+    def slow(x):
+        time.sleep(0.02)
+        return int(x)
+
+    def leave(number, frame):
+        sys.exit(3)
+
+    signal.signal(signal.SIGTERM, leave)
+    items = iter(gp.Dataset.range(60).map(slow, **json.loads(sys.argv[1])).shuffle(5))
+    got = []
+    print("ready", flush=True)
+    try:
+        for x in items:
+            got.append(int(x))
+            print(got[-1], flush=True)
+    except (KeyboardInterrupt, SystemExit) as error:
+        state = json.loads(json.dumps(items.state_dict()))
+        assert state["delivered"] == len(got), (state["delivered"], got)
+        other = gp.Dataset.range(60).map(slow, **json.loads(sys.argv[1])).shuffle(5).iterator(epoch=0)
+        other.load_state_dict(state)
+        print("\\n", json.dumps([type(error).__name__, got, list(map(int, items)), list(map(int, other))]))
+    """
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "SystemExit")])
+@pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 2}], ids=["inline", "threads"])
+def test_a_program_that_is_told_to_end_saves_its_place_and_may_go_on(number: Any, kind: str, how: Any) -> None:
+    with iter(Dataset.range(60).map(int, traced=False).shuffle(5)) as items:
+        whole = [int(x) for x in items]
+    process = child(ASKED, json.dumps(how))
+    try:
+        assert process.stdout is not None
+        for _ in range(4):
+            assert process.stdout.readline()
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+
+    assert (errors, process.returncode) == ("", 0)
+    name, got, rest, other = json.loads(out.splitlines()[-1])
+    assert name == kind
+    assert len(got) < 60
+    assert got + rest == whole
+    assert got + other == whole
+
+
+def test_processes_go_on_too() -> None:
+    ds = Dataset.range(60).map(operator.neg, workers="process", num_parallel_calls=2).batch(3)
+    whole = [key(x) for x in ds.iterator(epoch=3)]
+
+    with Alarm(KeyboardInterrupt, 0.4, seed=3) as alarm:
+        got = interrupted(ds, alarm, 2)
+
+    assert alarm.count
+    assert got == whole
+
+
+@pytest.mark.parametrize("name", ["map", "interleave"])
+def test_in_any_order_every_element_comes_once(name: str) -> None:
+    if name == "map":
+        ds = Dataset.range(200).map(slow, num_parallel_calls=3, deterministic=False).shuffle(20)
+    else:
+        ds = Dataset.range(30).interleave(
+            lambda x: inner(x).prefetch(1), cycle_length=3, num_parallel_calls=3, deterministic=False
+        )
+    whole = sorted(key(x) for x in ds.iterator(epoch=3))
+    states: list[tuple[int, Any]] = []
+
+    with Alarm(KeyboardInterrupt, 0.02, seed=3) as alarm:
+        got = interrupted(ds, alarm, 4, lambda items, count: states.append((count, through_json(items.state_dict()))))
+
+    assert states
+    assert sorted(got) == whole
+    for count, state in states:
+        with ds.iterator(epoch=3) as items:
+            items.load_state_dict(state)
+            assert sorted([*got[:count], *(key(x) for x in items)]) == whole
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_bad_elements_are_noted_once(on_error: Any) -> None:
+    ds = Dataset.range(600).map(bad).shuffle(40).with_options(Options(on_error=on_error))
+    with ds.iterator(epoch=3) as items:
+        whole = [key(x) for x in items]
+        noted = sorted(record.offset or 0 for record in items.errors)
+
+    got: list[Any] = []
+    with ds.iterator(epoch=3) as items, Alarm(KeyboardInterrupt, 0.003, seed=3) as alarm:
+        for _ in range(8):
+            alarm.set()
+            with contextlib.suppress(KeyboardInterrupt):
+                for x in items:
+                    got.append(key(x))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        got += [key(x) for x in items]
+        assert sorted(record.offset or 0 for record in items.errors) == noted
+        assert items.left_out == len(noted)
+    assert got == whole

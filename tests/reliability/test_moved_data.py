@@ -1,0 +1,191 @@
+"""A state goes on where the data has moved: files are known by their names below the folder, sizes and digests."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options
+from gpupipe.errors import StateError
+from gpupipe.load.state import sealed
+from tests.reliability.resume import taken, through_json
+
+CHAINS: dict[str, Callable[[Path], Dataset]] = {
+    "a pattern": lambda folder: Dataset.list_files(str(folder / "*/*.rec"), seed=1).interleave(gp.TFRecordDataset),
+    "a buffer": lambda folder: gp.TFRecordDataset(sorted(map(str, folder.glob("*/*.rec")))).shuffle(9).repeat(2),
+    "all": lambda folder: gp.TFRecordDataset(sorted(map(str, folder.glob("*/*.rec")))).shuffle(gp.ALL).batch(2),
+    "one path": lambda folder: gp.TFRecordDataset(str(folder / "a/0.rec")).shuffle(4),
+    "slices": lambda folder: Dataset.from_tensor_slices(sorted(map(str, folder.glob("*/*.rec")))).flat_map(
+        lambda path: gp.TFRecordDataset(path).shuffle(5)
+    ),
+    "a cache": lambda folder: (
+        gp.TFRecordDataset(str(folder / "a/0.rec")).map(len).cache(str(folder / "kept")).repeat(2)
+    ),
+    "saved": lambda folder: Dataset.load(str(folder / "saved")).shuffle(5),
+}
+
+
+def write(folder: Path) -> None:
+    for part in ("a", "b"):
+        (folder / part).mkdir(parents=True)
+        for i in range(3):
+            with gp.io.TFRecordWriter(str(folder / part / f"{i}.rec")) as writer:
+                for j in range(8):
+                    writer.write(f"{part}{i}{j}".encode())
+    Dataset.range(20).save(str(folder / "saved"))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    write(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def stopped(ds: Dataset, count: int = 3) -> tuple[Any, list[Any]]:
+    """A state, and what follows it."""
+    with iter(ds) as items:
+        taken(items, count)
+        state = through_json(items.state_dict())
+        return state, taken(items)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_goes_on_where_its_data_has_moved(name: str, here: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state, rest = stopped(CHAINS[name](here))
+    there = here.parent / "there" / "deeper"
+    shutil.copytree(here, there)
+    shutil.rmtree(here)
+
+    with caplog.at_level(logging.WARNING, "gpupipe"), iter(CHAINS[name](there)) as items:
+        items.load_state_dict(state)
+        got = taken(items)
+
+    assert rest
+    assert got == rest
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_state_says_nothing_of_where_files_lie(name: str, here: Path) -> None:
+    state, _ = stopped(CHAINS[name](here))
+
+    assert str(here) not in json.dumps(state)
+
+
+def test_other_names_and_sizes_are_refused_with_both(here: Path) -> None:
+    state, _ = stopped(CHAINS["a pattern"](here))
+    (here / "a/0.rec").rename(here / "a/00.rec")
+    with (
+        iter(CHAINS["a pattern"](here)) as items,
+        pytest.raises(StateError, match=r"got one over 'a/0\.rec' of .*a/00"),
+    ):
+        items.load_state_dict(state)
+    (here / "a/00.rec").rename(here / "a/0.rec")
+    (here / "a/1.rec").write_bytes(b"")
+    with (
+        iter(CHAINS["a pattern"](here)) as items,
+        pytest.raises(StateError, match=r"'a/1\.rec' of .*/1\.rec' of 0 bytes"),
+    ):
+        items.load_state_dict(state)
+
+
+def other_contents(folder: Path) -> None:
+    """Files of the same names and sizes with other contents."""
+    with gp.io.TFRecordWriter(str(folder / "b/1.rec")) as writer:
+        for j in range(8):
+            writer.write(f"B1{j}".encode())
+
+
+def test_other_contents_are_refused_where_digests_are_asked_for(here: Path) -> None:
+    def chain(digests: bool) -> Dataset:
+        return CHAINS["a pattern"](here).with_options(Options(file_digests=digests))
+
+    state, rest = stopped(chain(True))
+    plain, _ = stopped(chain(False))
+    with iter(chain(True)) as items:
+        items.load_state_dict(state)
+        assert taken(items) == rest
+    with iter(chain(True)) as items, pytest.raises(StateError, match=r"file_digests=True.*without digests"):
+        items.load_state_dict(plain)
+
+    other_contents(here)
+    with (
+        iter(chain(True)) as items,
+        pytest.raises(StateError, match=r"same names and sizes with other contents, .*b/1\.rec"),
+    ):
+        items.load_state_dict(state)
+    with iter(chain(False)) as items:
+        items.load_state_dict(state)
+
+
+def test_many_files_are_compared_by_one_digest(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    for i in range(700):
+        with gp.io.TFRecordWriter(str(tmp_path / f"here/{i:03}.rec")) as writer:
+            writer.write(b"%03d" % i)
+
+    def chain(folder: str) -> Dataset:
+        names = Dataset.list_files(str(tmp_path / folder / "*.rec"), seed=1)
+        return names.flat_map(gp.TFRecordDataset).shuffle(50).with_options(Options(file_digests=True))
+
+    state, rest = stopped(chain("here"), 300)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+
+    assert len(json.dumps(state)) < 6000
+    with iter(chain("there")) as items:
+        items.load_state_dict(state)
+        assert taken(items) == rest
+    (tmp_path / "there/007.rec").write_bytes((tmp_path / "there/008.rec").read_bytes())
+    with iter(chain("there")) as items, pytest.raises(StateError, match="same names and sizes with other contents"):
+        items.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        None,
+        [],
+        {},
+        {"count": 6},
+        {"count": 6, "sizes": 3, "digest": "x"},
+        {"count": 6, "sizes": [None] * 6, "digest": "x"},
+        {"count": 6, "sizes": [["x" * 100_000, 3]] * 6, "digest": "x"},
+        {"count": 6, "contents": [], "digest": None},
+        {"count": 6, "contents": {"each": 3}},
+    ],
+    ids=lambda files: str(files)[:40],
+)
+@pytest.mark.parametrize("digests", [False, True])
+def test_what_a_state_says_of_files_may_be_anything(files: Any, digests: bool, here: Path) -> None:
+    ds = CHAINS["a pattern"](here).with_options(Options(file_digests=digests))
+    state, _ = stopped(ds)
+
+    with iter(ds) as items, pytest.raises(StateError, match="load_state_dict needs a state") as caught:
+        items.load_state_dict(sealed({**state, "files": files}))
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("nonsense", [6, -1, 1.5, None, [0], {}, "/no/such/file", "x" * 100_000])
+def test_a_file_that_is_none_of_the_chain_is_an_error_of_the_state(nonsense: Any, here: Path) -> None:
+    state, _ = stopped(CHAINS["a buffer"](here))
+    held = state["flow"]["passes"][0]["held"]
+    assert set(map(type, held["names"])) == {int}
+    held["names"][0] = nonsense
+
+    with iter(CHAINS["a buffer"](here)) as items, pytest.raises(StateError, match="load_state_dict needs"):
+        items.load_state_dict(sealed(state))
+        next(items)
+
+
+def test_a_state_of_an_earlier_format_is_refused(here: Path) -> None:
+    state, _ = stopped(CHAINS["a pattern"](here))
+
+    with iter(CHAINS["a pattern"](here)) as items, pytest.raises(StateError, match="version of the format 3, got 2"):
+        items.load_state_dict(sealed({**state, "gpupipe_state": 2}))
