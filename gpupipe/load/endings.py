@@ -1,4 +1,4 @@
-"""endings: what becomes of runs that nobody ends: iterators that are collected, the end of the process, a fork."""
+"""endings: how runs begin, and what becomes of those that nobody ends: iterators that are collected, exit, a fork."""
 
 from __future__ import annotations
 
@@ -13,14 +13,37 @@ from ..flow.base import Run
 from ..transform.pool import ENDINGS
 
 if TYPE_CHECKING:
+    from ..options import Settings
     from .iterator import DatasetIterator
+    from .progress import Progress
 
-__all__ = ["RUNS", "watch"]
+__all__ = ["RUNS", "begun", "continued", "watch"]
 
 RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 """Those that were begun."""
 
 _ITERATORS: weakref.WeakSet[DatasetIterator] = weakref.WeakSet()
+
+
+def begun(settings: Settings, progress: Progress) -> Run:
+    """The first run of an iterator.
+
+    Args:
+        settings: of its chain.
+        progress: what a state says of the bad elements before.
+    """
+    run = Run(settings)
+    run.bad.begin()
+    run.bad.left_out, run.bad.before = progress.left_out, progress.noted
+    return run
+
+
+def continued(run: Run, epoch: int) -> Run:
+    """The one behind a run that was stopped in the middle of an epoch: with its bad elements, each noted once."""
+    new = Run(run.settings)
+    new.bad, new.limits.outer = run.bad, run.limits.outer
+    new.bad.again(epoch)
+    return new
 
 
 def watch(iterator: DatasetIterator, run: Run) -> weakref.finalize[Any, Any]:

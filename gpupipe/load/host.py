@@ -14,15 +14,15 @@ __all__ = ["HostIterator", "OwnedIterator", "on_host"]
 class HostIterator(DatasetIterator):
     """The same, with every array on the host. Nested datasets stay what they are."""
 
-    def __next__(self) -> Any:
-        return map_structure(on_host, super().__next__())
+    def _next(self) -> Any:
+        return map_structure(on_host, super()._next())
 
 
 class OwnedIterator(DatasetIterator):
     """The iterator of `as_numpy_iterator`: arrays on the host, and nothing that is no array."""
 
-    def __next__(self) -> Any:
-        return map_structure(_array_on_host, super().__next__())
+    def _next(self) -> Any:
+        return map_structure(_array_on_host, super()._next())
 
 
 def _array_on_host(leaf: Any) -> Any:

@@ -29,7 +29,7 @@ from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
 from ..plan.order import any_order
 from ..spec import Structure
-from .endings import watch
+from .endings import begun, continued, watch
 from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of
 from .stand_ins import StandIns, rows_of
@@ -66,6 +66,7 @@ class DatasetIterator(Iterator[Any]):
     def __init__(self, plan: Node, settings: Settings, epochs: Numbers) -> None:
         self._plan = plan
         self._settings = settings
+        self._most_pixels = settings.max_pixels
         self._chain = Chain(plan, settings)
         self._epochs = epochs
         self._progress = Progress()
@@ -116,7 +117,7 @@ class DatasetIterator(Iterator[Any]):
         if self._done:
             self.close()  # it may have been cut short
             raise self._no_more()
-        run, most, pixels, limits = self._run, self._settings.max_pixels, MOST_PIXELS.get(), LIMITS.get()
+        run, most, pixels, limits = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get()
         if run is not None and limits is not None and run.is_inside():
             raise _inside()
         # An exception of a signal handler may strike behind every call, here and below. What must not be cut short is
@@ -163,6 +164,8 @@ class DatasetIterator(Iterator[Any]):
                 self._late, self._look = (element, self._late), ALWAYS
             elif inside and not isinstance(error, GpupipeError):
                 self._broken, self._look = True, ALWAYS
+            elif inside and self._items is not None:  # the error stands for an element
+                self._mark.passed()
             if self._done:
                 self.close()
                 if isinstance(error, Exception):  # what closing it has broken off is no error
@@ -214,7 +217,6 @@ class DatasetIterator(Iterator[Any]):
                 return self._structure.unflatten(value)
             assert self._run is not None
             error = self._run.settle(element)
-            self._mark.passed()
             if error is not None:
                 raise error
 
@@ -311,11 +313,7 @@ class DatasetIterator(Iterator[Any]):
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
         if self._run is not None and self._run.is_inside():
             raise _inside("state_dict")
-        if self._run is not None and self._run.surprise is not None:
-            raise StateError(
-                f"state_dict needs to know beforehand that elements come in any order, and {self._run.surprise}; "
-                "use Options(deterministic=False) for the whole chain, or deterministic=True there"
-            )
+        self._check_order("state_dict")
         with self._lock:
             if self._busy:
                 raise _inside("state_dict")
@@ -331,6 +329,18 @@ class DatasetIterator(Iterator[Any]):
                     ALWAYS,
                 )  # a snapshot that was cut short may have left half of what it does
                 raise
+
+    def _check_order(self, method: str) -> None:
+        """Check that what came first is known where elements came in any order.
+
+        Raises:
+            StateError: it is not.
+        """
+        if self._run is not None and self._run.surprise is not None:
+            raise StateError(
+                f"{method} needs to know beforehand that elements come in any order, and {self._run.surprise}; "
+                "use Options(deterministic=False) for the whole chain, or deterministic=True there"
+            )
 
     def _state(self) -> dict[str, Any]:
         if self._broken:
@@ -419,14 +429,7 @@ class DatasetIterator(Iterator[Any]):
         """The run of this iterator: a new one behind an interrupt, with the bad elements of the one before."""
         run = self._run
         if run is None or run.stopped.is_set():
-            new = Run(self._settings)
-            new.bad.begin()
-            if run is None:
-                new.bad.left_out = self._progress.left_out
-                new.bad.before = self._progress.noted
-            else:
-                new.bad = run.bad
-                new.bad.again(epoch)
+            new = begun(self._settings, self._progress) if run is None else continued(run, epoch)
             if self._ending is not None:
                 self._ending.detach()
             self._run = run = new
@@ -438,6 +441,8 @@ class DatasetIterator(Iterator[Any]):
         """Start the next epoch, or go on with the present one; StopIteration at the end."""
         if not self._entered:
             self._enter()
+        elif self._progress.in_epoch:
+            self._check_order("next(), to go on behind an interrupt,")
         epoch = self._progress.epoch
         assert epoch is not None
         run = self._running(epoch)
