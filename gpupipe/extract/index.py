@@ -48,11 +48,11 @@ __all__ = [
     "Version",
     "build_index",
     "find_index",
+    "following",
     "keep_index",
     "record_index",
     "saved_path",
     "version_of",
-    "version_of_tag",
     "walk_headers",
 ]
 
@@ -229,10 +229,27 @@ def version_of(path: str) -> Version | None:
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def version_of_tag(tag: str) -> Version | None:
-    """The state of a file that `LocalStorage` calls so."""
+def following(path: str, tag: str, where: str, offset: int) -> int | None:
+    """Where the record behind the one at `offset` begins, or the file ends.
+
+    Args:
+        path: a local file.
+        tag: its state, as `LocalStorage` calls it.
+        where: its index may be, see `record_index`.
+        offset: of a record's header.
+
+    Returns:
+        None where there is no index of the file in this state, or no record begins there.
+    """
     parts = tag.split("-")
-    return Version(*map(int, parts)) if len(parts) == 3 else None
+    version = Version(*map(int, parts)) if len(parts) == 3 else None
+    index = find_index(path, version, where)
+    if version is None or index is None or not index.lasting:
+        return None
+    number = index.number(offset)
+    if number == len(index) or index.place(number)[0] != offset:
+        return None
+    return index.place(number + 1)[0] if number + 1 < len(index) else version.size
 
 
 def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:

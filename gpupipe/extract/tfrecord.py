@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.blocks import Blocks
 from gpupipe.extract.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
-from gpupipe.extract.index import MEMORY, find_index, version_of_tag
+from gpupipe.extract.index import MEMORY, following
 from gpupipe.extract.inflate import Inflater, longest_record
 from gpupipe.extract.reading import BlockReader, Pool, Source
 from gpupipe.extract.reference import HeaderWalker, Reference
@@ -134,16 +134,8 @@ class _Plain:
 
     def _following(self, offset: int) -> int | None:
         """Where the record behind the one at `offset` begins, by an index; None where there is none that knows it."""
-        if self._network:
-            return None
-        index = find_index(self._path, version_of_tag(self._tag), self._reader.index)
-        if index is None or not index.lasting:
-            return None
-        number = index.number(offset)
-        if number == len(index) or index.place(number)[0] != offset:
-            return None
-        self._framer.index = number + 1
-        return index.place(number + 1)[0] if number + 1 < len(index) else self._size
+        self._framer.index += 1
+        return None if self._network else following(self._path, self._tag, self._reader.index, offset)
 
     def _fill(self, out: list[Item]) -> None:
         """Read one block, and the rest of the record its end falls into if there is room."""

@@ -7,9 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from gpupipe.extract import retry
+from gpupipe.extract.index import INDEXES
+from gpupipe.extract.storage import LOCAL
+from gpupipe.flow import base
 from tests.chains.data import Spy
 
 
@@ -32,3 +37,23 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return Spy().install(monkeypatch)
+
+
+@pytest.fixture
+def afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is left of what other tests read, and nobody waits long before another try."""
+    monkeypatch.setattr(retry, "PAUSE", 0.001)
+    forgotten = (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear, base.TOLD.clear)
+    for forget in forgotten:
+        forget()
+    yield
+    for forget in forgotten:
+        forget()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    """Two files of records."""
+    from tests.reliability.lost import of_kind
+
+    return of_kind(tmp_path, "records")

@@ -10,7 +10,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +35,14 @@ POLICIES = ["raise", "skip", "replace"]
 PATIENCE = 20.0
 
 
+pytestmark = pytest.mark.usefixtures("afresh")
+
+
 @pytest.fixture(autouse=True)
-def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Short pauses, small requests, and nothing left of another test."""
-    monkeypatch.setattr(retry, "PAUSE", 0.002)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small requests: some hundred, not sixteen."""
     monkeypatch.setattr(flow_files, "REMOTE_BLOCK", 64 << 10)
     monkeypatch.setattr(flow_sources, "REMOTE_BLOCK", 64 << 10)
-    for forget in (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear):
-        forget()
-    yield
-    for forget in (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear):
-        forget()
 
 
 def payload(file: int, i: int) -> bytes:

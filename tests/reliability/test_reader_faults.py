@@ -20,7 +20,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import DataError, LengthError, MissingFileError, PlanError, PlanTypeError, RecordError
-from gpupipe.extract import retry, storage
+from gpupipe.extract import storage
 from gpupipe.extract.index import INDEXES, record_index, version_of
 from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
@@ -34,16 +34,7 @@ SIZE = 3000
 COUNT = 700
 
 
-@pytest.fixture(autouse=True)
-def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is left of another test, and nobody waits long before another try."""
-    monkeypatch.setattr(retry, "PAUSE", 0.001)
-    forgotten = (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear, base.TOLD.clear)
-    for forget in forgotten:
-        forget()
-    yield
-    for forget in forgotten:
-        forget()
+pytestmark = pytest.mark.usefixtures("afresh")
 
 
 # ---- files of each kind, and chains that read them
