@@ -219,6 +219,7 @@ class DatasetIterator(Iterator[Any]):
             error = self._run.settle(element)
             if error is not None:
                 raise error
+            self._mark.passed()
 
     def _ready(self) -> Any:
         """What the next element is taken from: opened if it is not open, with its state taken if that is due."""
