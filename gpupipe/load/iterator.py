@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadRecord, ClosedError, GpupipeError, PlanError, StateError, TooManyBadError
+from ..errors import BadRecord, ClosedError, DeviceError, GpupipeError, PlanError, StateError, TooManyBadError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import keep_for_ever
 from ..extract.waiting import LIMITS
@@ -115,7 +115,7 @@ class DatasetIterator(Iterator[Any]):
         except StopIteration:
             self.close()
             raise
-        except (KeyboardInterrupt, SystemExit, TooManyBadError):
+        except (KeyboardInterrupt, SystemExit, DeviceError, TooManyBadError):
             self.close()
             raise
         except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls

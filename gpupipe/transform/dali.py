@@ -25,6 +25,7 @@ from ..errors import (
     ClosedError,
     DataError,
     DecodeError,
+    DeviceError,
     GpupipeError,
     MissingDependencyError,
     PlanError,
@@ -187,6 +188,7 @@ class DaliExecutor:
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
         self._host = HostDecoder(program, threads, batch_size)
+        self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
         self._closed = False
         self._pid = os.getpid()
 
@@ -223,7 +225,8 @@ class DaliExecutor:
             self._pipeline.schedule_run()
         except Exception as error:
             # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
-            self._pipeline, self._closed = None, True
+            self._give_up()
+            self._raise_failure_of_device(error)
             raise GpupipeError(f"{self.label} refused a batch of {self._names()}: {cause_of(str(error))}") from error
         return _Flight(feed, buffers, {})
 
@@ -235,7 +238,11 @@ class DaliExecutor:
         flight = self._flights.popleft()
         outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
         if isinstance(outputs, BatchFailed):
+            if flight.feed.size == 1 and not flight.causes:
+                self._check_good_row()
             outputs = self._judged(flight, outputs)
+        elif self._good is None:
+            self._good = _kept(flight.feed.chosen([0]))
         size = flight.feed.size
         count = len(self._program.outputs)
         outputs, shapes = outputs[:count], [_to_numpy(shape, size) for shape in outputs[count:]]
@@ -258,8 +265,9 @@ class DaliExecutor:
             # On a GPU results are bound to the default stream, which CuPy and torch use unless told otherwise: their
             # kernels wait for the data, and DALI reuses the memory only after kernels queued before it was dropped.
             outputs = self._pipeline.share_outputs(None if self._device_id is None else 0)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             text = str(error)
+            self._raise_failure_of_device(error)
             if "scheduler was shut down" in text:
                 raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
             if "Calling type does not match" in text or "ExternalSource expected" in text:
@@ -267,6 +275,57 @@ class DaliExecutor:
             return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source
         self._pipeline.release_outputs()
         return outputs
+
+    def _raise_failure_of_device(self, error: BaseException) -> None:
+        """Give up if an error of DALI's is one of the GPU, its driver or of memory.
+
+        Raises:
+            DeviceError: it is.
+        """
+        text = str(error)
+        memory = isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY)
+        if not memory and not any(words in text for words in _DEVICE_FAILURES):
+            return
+        self._give_up()
+        cause = cause_of(text) or text or type(error).__name__
+        if memory:
+            raise DeviceError(
+                f"{self.label} needs more memory than there is for {self._names()} in batches of {self._batch_size}: "
+                f"{cause}; use a smaller batch or a smaller Options(device_memory=...)"
+            ) from error
+        raise DeviceError(
+            f"{self.label} failed, and not because of the data: {cause}; start the process again, and if the error "
+            "comes back, look at nvidia-smi and the kernel's log (Xid), or run with Options(device='cpu')"
+        ) from error
+
+    def _check_good_row(self) -> None:
+        """Compute a row again that was computed before, after a run all of whose rows failed.
+
+        Raises:
+            DeviceError: it fails now.
+        """
+        if self._good is None:
+            return
+        self._finish_later()
+        outputs = self._outcome(self._start(self._good, {}))
+        if isinstance(outputs, BatchFailed):
+            self._give_up()
+            raise DeviceError(
+                f"{self.label} fails on rows that it computed before, so it is not the data: {outputs.text}; start the "
+                "process again, or run with Options(device='cpu')"
+            )
+
+    def _give_up(self) -> None:
+        """Close without giving the pipeline back: nobody is to use it again."""
+        self._closed, self._pipeline = True, None
+        self._flights.clear()
+        self._host.close()
+
+    def _finish_later(self) -> None:
+        """Wait for all batches in flight: DALI answers them in order, and one run at a time tells which rows fail."""
+        for later in self._flights:
+            if later.outcome is None:
+                later.outcome = self._outcome(later)
 
     def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
         """The outputs of a batch that DALI failed on, the images that it refuses decoded by the host.
@@ -276,14 +335,14 @@ class DaliExecutor:
         """
         if not self._host.readings:
             raise failure
-        for later in self._flights:  # one run at a time tells which rows it fails for
-            if later.outcome is None:
-                later.outcome = self._outcome(later)
+        self._finish_later()
         causes = dict(failure.causes)  # of rows that DALI has not seen, nor those beside them
         rest = [row for row in range(flight.feed.size) if row not in causes]
         # The host's threads find the bad ones sooner than halving does; DALI has a say, as it has in batches without.
         refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
         refused = refused or self._refused(flight.feed, rest)
+        if len(refused) == len(rest) > 1:
+            self._check_good_row()
         if not refused and not causes:  # a run that fails and then works: that is none of its images
             raise failure
         values: list[Any] = list(flight.feed.values)
@@ -417,6 +476,7 @@ class DaliExecutor:
         try:
             pipeline.build()
         except Exception as error:
+            self._raise_failure_of_device(error)
             raise GpupipeError(f"{self.label} cannot build {self._names()}: {cause_of(str(error))}") from error
         return pipeline
 
@@ -441,6 +501,15 @@ def copy_to_gpu(array: Array, device_id: int) -> Any:
     pipeline.release_outputs()
     _POOL.put(key, pipeline)
     return output[0]
+
+
+def _kept(feed: Feed) -> Feed:
+    """The same rows in memory of their own: views of a block of a file would hold all of it."""
+    values = [
+        [bytes(row) if isinstance(row, memoryview) else row for row in rows] if isinstance(rows, list) else rows
+        for rows in feed.values
+    ]
+    return Feed(feed.size, tuple(values))
 
 
 def _entry(value: Value, rows: Sequence[Any] | Array) -> _Entry:
@@ -551,6 +620,16 @@ def _overlap(a: Any, b: Any) -> bool:
     a, b = (x if isinstance(x, np.ndarray) else x[0] for x in (a, b))
     return bool(np.may_share_memory(a, b))
 
+
+# As DALI's libraries say it (their strings); everything else that fails in a run is taken for bad data.
+_DEVICE_FAILURES = ("CUDA runtime API error", "CUDA driver API error", "CUDA Driver API error", "NVML")
+_OUT_OF_MEMORY = (
+    "CUDA allocation failed",
+    "Can't allocate",
+    "cudaErrorMemoryAllocation",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "std::bad_alloc",
+)
 
 _OPERATOR = re.compile(r"operator `(?:nvidia\.dali\.)?(?:fn\.)?([\w.]+)`")
 _NOISE = re.compile(r"^(Critical error in pipeline|Current pipeline object|C\+\+ context|Assert on .* failed: ?)|^$")
