@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ LEGAL = tuple(
 
 _POOL = PipelinePool()
 _REGION_DECODE: dict[int, bool] = {}
+
+_NO_LONGER_SHIPPED = r"nvidia-dali-cuda\d+ is no longer shipped with"
+"""How DALI begins its warnings of libraries of CUDA that its wheel leaves out."""
 
 
 def wrap(row: Any) -> Array:
@@ -107,6 +111,8 @@ def _import_dali() -> Any:
             f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
             f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
         ) from error
+    # Building the first GPU pipeline warns of cuFFT and NPP, which only operators need that no op here uses.
+    warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)
     # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
     atexit.register(_end)
     return _Dali(Pipeline, backend, fn, math, tensors, types)
@@ -665,9 +671,9 @@ with pipeline:
     data = fn.external_source(name="data", dtype=types.UINT8, ndim=1)
     start = fn.external_source(name="start", dtype=types.INT32, ndim=1)
     window = dict(start=start, shape=[200, 300], axis_names="HW")
-    whole = fn.decoders.image(data, device="mixed", adjust_orientation=False)
-    pipeline.set_outputs(fn.decoders.image_slice(data, device="mixed", adjust_orientation=False, **window),
-                         fn.slice(whole, **window))
+    options = dict(device="mixed", adjust_orientation=False, jpeg_fancy_upsampling=True)
+    pipeline.set_outputs(fn.decoders.image_slice(data, **options, **window),
+                         fn.slice(fn.decoders.image(data, **options), **window))
 pipeline.build()
 for _ in range(8):
     pipeline.feed_input("data", TensorListCPU([TensorCPU(file) for file in files], contiguous=False))
@@ -679,7 +685,7 @@ for _ in range(8):
 
 
 def probe_region_decode(device_id: int) -> bool:
-    """Try whether region decode works on a GPU, in a process of its own, because where it is broken it may crash.
+    """Try whether region decode works on a GPU as the ops ask for it, in a process of its own: it may crash.
 
     nvImageCodec 0.9.0 fails there on some GPUs (NVIDIA/nvImageCodec#55), so regions are decoded on a GPU only after
     this succeeded in this process. Takes some seconds the first time; the answer is remembered.

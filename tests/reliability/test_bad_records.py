@@ -19,7 +19,7 @@ from gpupipe import ops
 from gpupipe.errors import BadRecord, TooManyBadError
 from gpupipe.extract.headers import first_marker_in_scan, has_adobe_marker
 from gpupipe.flow import bad_records as module
-from gpupipe.transform.choose import gpu_count, has_dali
+from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.damage import decoded, events, segments
 from tests.chains.data import Spy, on
 from tests.reliability.bad_records import (

@@ -71,7 +71,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     dali.release_memory()
 
 
-def _chain(on_error: str, files: list[bytes] = FILES, prefetch: bool = True) -> Dataset:
+def _chain(on_error: Any, files: list[bytes] = FILES, prefetch: bool = True) -> Dataset:
     ds = Dataset.from_tensor_slices(files).map(
         lambda x: ops.resize(ops.decode_jpeg(x, channels=3), (16, 16), antialias=False)
     )
@@ -142,7 +142,7 @@ def test_a_failure_during_a_repair_is_one_of_the_device_too(on_error: str, later
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
-def test_a_failure_of_the_second_of_two_pipelines_is_found(on_error: str, breaks: Any) -> None:
+def test_a_failure_of_the_second_of_two_pipelines_is_found(on_error: Any, breaks: Any) -> None:
     ds = Dataset.from_tensor_slices(FILES).map(lambda x: ops.decode_jpeg(x, channels=3)).map(_halves, traced=False)
     ds = ds.map(lambda x, y: (ops.flip_left_right(x), ops.flip_up_down(y))).batch(BATCH)
     ds = ds.with_options(Options(device="cpu", backend="dali", on_error=on_error))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import MissingDependencyError
-from gpupipe.transform import array, choose
+from gpupipe.transform import array, machine
 from gpupipe.transform.array import DeviceArray, concatenate, to_device, to_device_array, to_host
 from gpupipe.transform.dali import DaliExecutor
 from gpupipe.transform.program import Feed, Program
 from tests.transform.tiny import chain, decoded, expected, feed_of, jpeg
 
-needs_gpu = pytest.mark.skipif(not (choose.has_dali() and choose.gpu_count()), reason="needs an NVIDIA GPU and DALI")
+needs_gpu = pytest.mark.skipif(not (machine.has_dali() and machine.gpu_count()), reason="needs an NVIDIA GPU and DALI")
 
 
 class Tensor:
