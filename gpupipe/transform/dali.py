@@ -36,7 +36,7 @@ from ..errors import (
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
 from ..spec import TensorSpec
-from .array import to_device_array
+from .array import load_cupy, to_device_array
 from .host import HostDecoder
 from .pool import ENDINGS, PipelinePool
 from .program import BatchFailed, Feed, Program
@@ -194,6 +194,8 @@ class DaliExecutor:
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
         self._host = HostDecoder(program, threads, batch_size)
+        if device_id is not None:
+            load_cupy()
         self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
         self._closed = False
         self._pid = os.getpid()
@@ -268,9 +270,8 @@ class DaliExecutor:
         if flight.causes:
             return BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
         try:
-            # On a GPU results are bound to the default stream, which CuPy and torch use unless told otherwise: their
-            # kernels wait for the data, and DALI reuses the memory only after kernels queued before it was dropped.
-            outputs = self._pipeline.share_outputs(None if self._device_id is None else 0)
+            # Without a stream this waits until the batch is there, on a GPU, too; the next run is scheduled already.
+            outputs = self._pipeline.share_outputs()
         except (RuntimeError, MemoryError) as error:
             text = str(error)
             self._raise_failure_of_device(error)
@@ -488,7 +489,7 @@ class DaliExecutor:
 
 
 def copy_to_gpu(array: Array, device_id: int) -> Any:
-    """Copy an array to a GPU with nothing but DALI; answer the tensor, bound to the default stream."""
+    """Copy an array to a GPU with nothing but DALI; answer the tensor, finished."""
     dali = _import_dali()
     array = wrap(array)
     key = ("copy", str(array.dtype), array.ndim, device_id)
@@ -503,7 +504,7 @@ def copy_to_gpu(array: Array, device_id: int) -> Any:
         pipeline.build()
     pipeline.feed_input("input0", [array])
     pipeline.schedule_run()
-    (output,) = pipeline.share_outputs(0)
+    (output,) = pipeline.share_outputs()
     pipeline.release_outputs()
     _POOL.put(key, pipeline)
     return output[0]
