@@ -9,6 +9,7 @@ The tree::
     │   ├── SpecError                   ... because an op was given a value it is not defined for
     │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
     ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
+    ├── DeviceError (RuntimeError)      the executor failed, not the data: a GPU, its driver or its memory
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
@@ -37,6 +38,7 @@ __all__ = [
     "ClosedError",
     "DataError",
     "DecodeError",
+    "DeviceError",
     "DirectoryError",
     "FunctionError",
     "GpupipeError",
@@ -116,6 +118,14 @@ class TraceError(PlanError, TypeError):
 
 class MissingDependencyError(GpupipeError, ImportError):
     """An optional package is not installed; the message names the extra that brings it."""
+
+
+class DeviceError(GpupipeError, RuntimeError):
+    """A GPU, its driver or its memory failed while a batch was computed; the text says which GPU and what to do.
+
+    Not a `DataError`: nothing is wrong with the data, and no `Options.on_error` leaves anything out because of it. The
+    iterator is closed. After most CUDA errors the process cannot use the GPU any more.
+    """
 
 
 class ClosedError(GpupipeError, RuntimeError):

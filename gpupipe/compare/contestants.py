@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from gpupipe.compare.measure import MARK, Figures, Job
 from gpupipe.errors import GpupipeError
-from gpupipe.transform.choose import gpu_count, has_dali
+from gpupipe.transform.machine import gpu_count, has_dali
 
 __all__ = ["EXECUTORS", "Executor", "run_alone"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, GpupipeError
 from ..evaluate import BatchValues, is_batchwise
 from ..graph import Apply, Item, Value
 from ..transform.array import run_array
@@ -144,7 +144,11 @@ class Assembler:
             leaf = results[image]
             if isinstance(leaf, list):
                 shapes = [np.shape(row) for row in leaf]
-                odd = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
+                odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+                if odd is None:
+                    raise GpupipeError(
+                        f"the executor gave {len(leaf)} rows of shape {list(shapes[0])}, and not as one batch"
+                    )
                 raise mismatch(name, shapes[0], shapes[odd], rows[0], rows[odd], "batch")
             return leaf
         if not is_batchwise(value):

@@ -36,11 +36,5 @@ def on_host(leaf: Any) -> Any:
     """A delivered leaf in host memory."""
     if isinstance(leaf, Compound):
         return leaf
-    get = getattr(leaf, "get", None)  # a CuPy array
-    if get is not None:
-        return get()
-    if hasattr(leaf, "__cuda_array_interface__"):
-        from ..transform.array import to_host
-
-        return to_host(leaf)
-    return leaf
+    get = getattr(leaf, "get", None)  # an array of a GPU
+    return leaf if get is None else get()

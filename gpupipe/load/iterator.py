@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadRecord, ClosedError, GpupipeError, PlanError, StateError, TooManyBadError
+from ..errors import BadRecord, ClosedError, DeviceError, GpupipeError, PlanError, StateError, TooManyBadError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import keep_for_ever
 from ..extract.waiting import LIMITS
@@ -148,8 +148,8 @@ class DatasetIterator(Iterator[Any]):
         except StopIteration:
             self.close()
             raise
-        except TooManyBadError:
-            self._why = "was ended by a TooManyBadError"
+        except (DeviceError, TooManyBadError) as error:
+            self._why = f"was ended by a {type(error).__name__}"
             self.close()
             raise
         except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls

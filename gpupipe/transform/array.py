@@ -1,12 +1,15 @@
 """array: results that stay on the GPU, as CuPy arrays or, where CuPy is missing, as arrays that speak DLPack.
 
-Everything here is ordered on the default stream, which CuPy, torch and JAX synchronise with unless told otherwise.
+What is handed over is finished: the stage's thread waits for a batch before it passes it on. So any stream may read it,
+one of a thread's own as well, and no stream waits for anything. Its memory is DALI's, whose DLPack capsules wait for
+the whole device before they give it back: what a stream still reads is not used again under it.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,34 +19,49 @@ import numpy as np
 from ..errors import DataError, FunctionError, MissingDependencyError, text_of
 from ..op import Op
 
-__all__ = ["DeviceArray", "concatenate", "run_array", "to_device", "to_device_array", "to_host"]
+__all__ = ["DeviceArray", "concatenate", "load_cupy", "on_gpu", "run_array", "to_device", "to_device_array", "to_host"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceArray:
     """An array in GPU memory where CuPy is missing: ``torch.from_dlpack`` and ``jax.dlpack.from_dlpack`` take it.
 
+    It has no ``__cuda_array_interface__``: who reads through that does not tell when it has finished reading.
+
     Attributes:
-        tensor: the DALI tensor that owns the memory.
+        tensor: the DALI tensor that owns the memory, finished.
     """
 
     tensor: Any
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        interface: dict[str, Any] = self.tensor.__cuda_array_interface__
-        return interface
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape, the batch first."""
-        return tuple(self.__cuda_array_interface__["shape"])
+        return tuple(self.tensor.__cuda_array_interface__["shape"])
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's name of the dtype."""
-        dtype: np.dtype[Any] = np.dtype(self.__cuda_array_interface__["typestr"])
+        dtype: np.dtype[Any] = np.dtype(self.tensor.__cuda_array_interface__["typestr"])
         return dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def get(self) -> Any:
+        """A copy on the host, as NumPy's array; the name is CuPy's."""
+        return np.array(self.tensor.as_cpu())
+
+    def copy(self) -> DeviceArray:
+        """A copy in memory of its own on the same GPU."""
+        from .dali import copy_to_gpu
+
+        return DeviceArray(copy_to_gpu(self.get(), self.__dlpack_device__()[1]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise TypeError("a DeviceArray is on a GPU and does not become a NumPy array unasked; use its get()")
 
     @property
     def ndim(self) -> int:
@@ -53,8 +71,17 @@ class DeviceArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __dlpack__(self, **arguments: Any) -> Any:
-        return self.tensor.__dlpack__(**arguments)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        given = {"max_version": max_version, "copy": copy}
+        # -1: nobody has to wait, the data is there. Told a stream, DALI would make it wait for the next batch, too.
+        return self.tensor.__dlpack__(stream=-1, **{name: x for name, x in given.items() if x is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, ordinal = self.tensor.__dlpack_device__()
@@ -70,11 +97,17 @@ def has_cupy() -> bool:
     return importlib.util.find_spec("cupy") is not None
 
 
+def load_cupy() -> None:
+    """Import CuPy where it is installed. It takes a second: for when nothing waits for a batch yet."""
+    if has_cupy():
+        import cupy  # noqa: F401
+
+
 def to_device_array(output: Any, size: int) -> Any:
     """A DALI list of GPU tensors as one array[B, ...], or as a list of arrays where shapes differ. Nothing is copied.
 
     Args:
-        output: a `TensorListGPU` bound to the default stream.
+        output: a `TensorListGPU` that is finished.
         size: rows of the batch.
     """
     if output.is_dense_tensor():
@@ -89,32 +122,30 @@ def to_device_array(output: Any, size: int) -> Any:
 
 
 def _wrap(tensor: Any) -> Any:
+    array = DeviceArray(tensor)
     if not has_cupy():
-        return DeviceArray(tensor)
+        return array
     import cupy
 
-    # from_dlpack tells DALI CuPy's current stream, which then waits for the data; the capsule owns the memory.
-    with cupy.cuda.Device(tensor.__dlpack_device__()[1]):
-        return cupy.from_dlpack(tensor)
+    with cupy.cuda.Device(array.__dlpack_device__()[1]):
+        return cupy.from_dlpack(array)  # the capsule owns the memory
 
 
 def to_device(array: Any, device_id: int) -> Any:
-    """Copy a NumPy array to a GPU."""
-    if has_cupy():
-        import cupy
-
-        with cupy.cuda.Device(device_id):
-            return cupy.asarray(array)
+    """Copy a NumPy array to a GPU, into memory of DALI's: CuPy's own would be used again while a stream reads it."""
     from .dali import copy_to_gpu
 
-    return DeviceArray(copy_to_gpu(np.asarray(array), device_id))
+    return _wrap(copy_to_gpu(np.asarray(array), device_id))
+
+
+def on_gpu(array: Any) -> bool:
+    """Whether an array is one of a GPU."""
+    return isinstance(array, DeviceArray) or hasattr(array, "__cuda_array_interface__")
 
 
 def to_host(array: Any) -> Any:
     """Copy an array of a GPU to NumPy; what is there already stays as it is."""
-    if isinstance(array, DeviceArray):
-        return np.asarray(array.tensor.as_cpu())
-    get = getattr(array, "get", None)  # of CuPy
+    get = getattr(array, "get", None)
     return array if isinstance(array, np.ndarray) or get is None else get()
 
 
@@ -126,7 +157,7 @@ def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ..
     Raises:
         FunctionError: the code failed, or gave something else than one batch for each result.
     """
-    device = next((x for x in xs if hasattr(x, "__cuda_array_interface__")), None)
+    device = next((x for x in xs if on_gpu(x)), None)
     try:
         if device is not None and has_cupy():
             import cupy

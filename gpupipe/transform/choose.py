@@ -8,19 +8,16 @@ window, where NumPy decodes the whole image: 1.60 against 1.75 CPU-ms for a 500x
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import importlib.util
 import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from ..errors import MissingDependencyError, PlanError
 from ..graph import Apply
 from ..log import logger
 from ..options import Settings, parse_device
+from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali
 from .program import Executor, Program
 
 __all__ = ["Choice", "make_executor", "refuse_unsupported", "resolve_device", "unsupported"]
@@ -69,17 +66,36 @@ def resolve_device(settings: Settings) -> Choice:
     if settings.backend == "numpy":
         return Choice("numpy", None, "backend='numpy'")
     gpus = gpu_count() if kind == "auto" else 0
-    if gpus and dali:
-        return Choice("dali-gpu", _local_rank(gpus), f"{gpus} GPU{'s' * (gpus > 1)} and DALI found")
-    reason = "device='cpu'" if kind == "cpu" else f"{gpus} GPUs found" if gpus else "no GPU found"
+    trouble = _unfit() if gpus and dali else ""
+    if gpus and dali and not trouble:
+        device_id, where = gpu_of_rank(gpus)
+        return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"{_gpus(gpus)} and DALI found", where))))
+    reason = "device='cpu'" if kind == "cpu" else f"{_gpus(gpus)} found" if gpus else "no GPU found"
+    if trouble:
+        return Choice("dali-cpu", None, f"{reason}, but {trouble}", fallback=True)
     if dali:
         return Choice("dali-cpu", None, f"{reason}, DALI found")
     return Choice("numpy", None, f"{reason}, DALI is not installed (pip install '{_extra()}')", fallback=True)
 
 
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"
+
+
 def _extra() -> str:
     """What brings DALI to this machine."""
-    return f"gpupipe[{'cuda12' if gpu_count() else 'cpu'}]"
+    return f"gpupipe[{f'cuda{13 if (driver_cuda() or 12) >= 13 else 12}' if gpu_count() else 'cpu'}]"
+
+
+def _unfit() -> str:
+    """Why the installed DALI cannot use this machine's driver; "" if it can, as far as the two say."""
+    needs, has = dali_cuda(), driver_cuda()
+    if needs is None or has is None or has >= needs:
+        return ""
+    return (
+        f"the installed DALI is built for CUDA {needs} and the driver supports CUDA {has}: "
+        f"pip install '{_extra()}' in an environment without nvidia-dali-cuda{needs}0, or update the driver"
+    )
 
 
 def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
@@ -98,82 +114,14 @@ def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
     if not dali:
         raise MissingDependencyError(
             f"Options(device={settings.device!r}) needs nvidia-dali, which is not installed; "
-            f"pip install 'gpupipe[cuda12]', or use device='cpu'"
+            f"pip install '{_extra()}', or use device='cpu'"
         )
+    if trouble := _unfit():
+        raise MissingDependencyError(f"Options(device={settings.device!r}) cannot run: {trouble}")
     if number is not None and number >= gpus:
         raise PlanError(f"Options(device={settings.device!r}) needs GPU {number}, found {gpus} (numbered from 0)")
-    device_id = _local_rank(gpus) if number is None else number
-    rank = os.environ.get("LOCAL_RANK")
-    why = f"device={settings.device!r}" + (f", LOCAL_RANK={rank}" if number is None and rank else "")
-    return Choice("dali-gpu", device_id, why)
-
-
-def _local_rank(gpus: int) -> int:
-    """The GPU of this process: LOCAL_RANK as torchrun sets it, else 0."""
-    text = os.environ.get("LOCAL_RANK") or "0"
-    if not text.isdigit():
-        raise PlanError(
-            f"LOCAL_RANK needs an integer >= 0, got {text!r}; unset it or name the GPU, e.g. device='gpu:0'"
-        )
-    if gpus == 1:
-        return 0  # launchers that give each rank its own GPU through CUDA_VISIBLE_DEVICES
-    if int(text) >= gpus:
-        raise PlanError(
-            f"LOCAL_RANK={text} needs {int(text) + 1} GPUs, found {gpus}; start fewer processes on this machine"
-        )
-    return int(text)
-
-
-def has_dali() -> bool:
-    """Whether DALI is installed, without importing it."""
-    if "nvidia.dali" in sys.modules:
-        return True
-    try:
-        return importlib.util.find_spec("nvidia.dali") is not None
-    except ModuleNotFoundError:  # there is no package `nvidia` at all
-        return False
-
-
-def gpu_count() -> int:
-    """Number of GPUs that CUDA will show this process; 0 without a driver.
-
-    Asks NVML, not CUDA: a process that called cuInit can no longer fork children that use CUDA.
-    """
-    if sys.platform != "linux":
-        return 0  # DALI has wheels for Linux only
-    return _visible(_installed(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-@functools.cache
-def _installed() -> int:
-    """GPUs of this machine (or container), whatever CUDA_VISIBLE_DEVICES says."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0  # no driver, or a container without the capability "compute"
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:  # a container without the capability "utility"
-        return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
-    count = ctypes.c_uint(0)
-    if nvml.nvmlInit_v2() != 0:
-        return 0
-    failed = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0
-    nvml.nvmlShutdown()
-    return 0 if failed else count.value
-
-
-def _visible(installed: int, visible: str | None) -> int:
-    """How many of them CUDA_VISIBLE_DEVICES leaves: as CUDA reads it, up to the first entry that is not valid."""
-    if visible is None:
-        return installed
-    seen: set[str] = set()
-    for entry in (part.strip() for part in visible.split(",")):
-        number = entry.isdigit() and int(entry) < installed
-        if entry in seen or not (number or entry.startswith(("GPU-", "MIG-"))):
-            break
-        seen.add(entry)
-    return min(len(seen), installed) if not any(entry.startswith("MIG-") for entry in seen) else 1
+    device_id, where = gpu_of_rank(gpus) if number is None else (number, "")
+    return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"device={settings.device!r}", where))))
 
 
 def unsupported(choice: Choice, program: Program) -> list[str]:
@@ -206,7 +154,7 @@ def make_executor(choice: Choice, program: Program, batch_size: int, threads: in
     """
     refuse_unsupported(choice, program)
     if choice.fallback:
-        _log_once(choice.why)
+        _log_once(choice.label, choice.why)
     if choice.executor == "numpy":
         from .numpy import NumpyExecutor
 
@@ -217,5 +165,5 @@ def make_executor(choice: Choice, program: Program, batch_size: int, threads: in
 
 
 @functools.cache
-def _log_once(why: str) -> None:
-    logger.warning("images are computed by NumPy on the CPU: %s", why)
+def _log_once(label: str, why: str) -> None:
+    logger.warning("images are computed by %s: %s", label, why)

@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ..errors import (
     ClosedError,
     DataError,
     DecodeError,
+    DeviceError,
     GpupipeError,
     MissingDependencyError,
     PlanError,
@@ -34,7 +36,7 @@ from ..errors import (
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
 from ..spec import TensorSpec
-from .array import to_device_array
+from .array import load_cupy, to_device_array
 from .host import HostDecoder
 from .pool import ENDINGS, PipelinePool
 from .program import BatchFailed, Feed, Program
@@ -48,6 +50,9 @@ LEGAL = tuple(
 
 _POOL = PipelinePool()
 _REGION_DECODE: dict[int, bool] = {}
+
+_NO_LONGER_SHIPPED = r"nvidia-dali-cuda\d+ is no longer shipped with"
+"""How DALI begins its warnings of libraries of CUDA that its wheel leaves out."""
 
 
 def wrap(row: Any) -> Array:
@@ -106,6 +111,8 @@ def _import_dali() -> Any:
             f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
             f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
         ) from error
+    # Building the first GPU pipeline warns of cuFFT and NPP, which only operators need that no op here uses.
+    warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)
     # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
     atexit.register(_end)
     return _Dali(Pipeline, backend, fn, math, tensors, types)
@@ -187,6 +194,9 @@ class DaliExecutor:
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
         self._host = HostDecoder(program, threads, batch_size, libjpeg=device_id is None)
+        if device_id is not None:
+            load_cupy()
+        self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
         self._closed = False
         self._pid = os.getpid()
 
@@ -223,7 +233,8 @@ class DaliExecutor:
             self._pipeline.schedule_run()
         except Exception as error:
             # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
-            self._pipeline, self._closed = None, True
+            self._give_up()
+            self._raise_failure_of_device(error)
             raise GpupipeError(f"{self.label} refused a batch of {self._names()}: {cause_of(str(error))}") from error
         return _Flight(feed, buffers, {})
 
@@ -235,7 +246,11 @@ class DaliExecutor:
         flight = self._flights.popleft()
         outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
         if isinstance(outputs, BatchFailed):
+            if flight.feed.size == 1 and not flight.causes:
+                self._check_good_row()
             outputs = self._judged(flight, outputs)
+        elif self._good is None:
+            self._good = _kept(flight.feed.chosen([0]))
         size = flight.feed.size
         count = len(self._program.outputs)
         outputs, shapes = outputs[:count], [_to_numpy(shape, size) for shape in outputs[count:]]
@@ -255,11 +270,11 @@ class DaliExecutor:
         if flight.causes:
             return BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
         try:
-            # On a GPU results are bound to the default stream, which CuPy and torch use unless told otherwise: their
-            # kernels wait for the data, and DALI reuses the memory only after kernels queued before it was dropped.
-            outputs = self._pipeline.share_outputs(None if self._device_id is None else 0)
-        except RuntimeError as error:
+            # Without a stream this waits until the batch is there, on a GPU, too; the next run is scheduled already.
+            outputs = self._pipeline.share_outputs()
+        except (RuntimeError, MemoryError) as error:
             text = str(error)
+            self._raise_failure_of_device(error)
             if "scheduler was shut down" in text:
                 raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
             if "Calling type does not match" in text or "ExternalSource expected" in text:
@@ -267,6 +282,57 @@ class DaliExecutor:
             return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source
         self._pipeline.release_outputs()
         return outputs
+
+    def _raise_failure_of_device(self, error: BaseException) -> None:
+        """Give up if an error of DALI's is one of the GPU, its driver or of memory.
+
+        Raises:
+            DeviceError: it is.
+        """
+        text = str(error)
+        memory = isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY)
+        if not memory and not any(words in text for words in _DEVICE_FAILURES):
+            return
+        self._give_up()
+        cause = cause_of(text) or text or type(error).__name__
+        if memory:
+            raise DeviceError(
+                f"{self.label} needs more memory than there is for {self._names()} in batches of {self._batch_size}: "
+                f"{cause}; use a smaller batch or a smaller Options(device_memory=...)"
+            ) from error
+        raise DeviceError(
+            f"{self.label} failed, and not because of the data: {cause}; start the process again, and if the error "
+            "comes back, look at nvidia-smi and the kernel's log (Xid), or run with Options(device='cpu')"
+        ) from error
+
+    def _check_good_row(self) -> None:
+        """Compute a row again that was computed before, after a run all of whose rows failed.
+
+        Raises:
+            DeviceError: it fails now.
+        """
+        if self._good is None:
+            return
+        self._finish_later()
+        outputs = self._outcome(self._start(self._good, {}))
+        if isinstance(outputs, BatchFailed):
+            self._give_up()
+            raise DeviceError(
+                f"{self.label} fails on rows that it computed before, so it is not the data: {outputs.text}; start the "
+                "process again, or run with Options(device='cpu')"
+            )
+
+    def _give_up(self) -> None:
+        """Close without giving the pipeline back: nobody is to use it again."""
+        self._closed, self._pipeline = True, None
+        self._flights.clear()
+        self._host.close()
+
+    def _finish_later(self) -> None:
+        """Wait for all batches in flight: DALI answers them in order, and one run at a time tells which rows fail."""
+        for later in self._flights:
+            if later.outcome is None:
+                later.outcome = self._outcome(later)
 
     def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
         """The outputs of a batch that DALI failed on, the images that it refuses decoded by the host.
@@ -276,14 +342,14 @@ class DaliExecutor:
         """
         if not self._host.readings:
             raise failure
-        for later in self._flights:  # one run at a time tells which rows it fails for
-            if later.outcome is None:
-                later.outcome = self._outcome(later)
+        self._finish_later()
         causes = dict(failure.causes)  # of rows that DALI has not seen, nor those beside them
         rest = [row for row in range(flight.feed.size) if row not in causes]
         # The host's threads find the bad ones sooner than halving does; DALI has a say, as it has in batches without.
         refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
         refused = refused or self._refused(flight.feed, rest)
+        if len(refused) == len(rest) > 1:
+            self._check_good_row()
         if not refused and not causes:  # a run that fails and then works: that is none of its images
             raise failure
         values: list[Any] = list(flight.feed.values)
@@ -417,12 +483,13 @@ class DaliExecutor:
         try:
             pipeline.build()
         except Exception as error:
+            self._raise_failure_of_device(error)
             raise GpupipeError(f"{self.label} cannot build {self._names()}: {cause_of(str(error))}") from error
         return pipeline
 
 
 def copy_to_gpu(array: Array, device_id: int) -> Any:
-    """Copy an array to a GPU with nothing but DALI; answer the tensor, bound to the default stream."""
+    """Copy an array to a GPU with nothing but DALI; answer the tensor, finished."""
     dali = _import_dali()
     array = wrap(array)
     key = ("copy", str(array.dtype), array.ndim, device_id)
@@ -437,10 +504,19 @@ def copy_to_gpu(array: Array, device_id: int) -> Any:
         pipeline.build()
     pipeline.feed_input("input0", [array])
     pipeline.schedule_run()
-    (output,) = pipeline.share_outputs(0)
+    (output,) = pipeline.share_outputs()
     pipeline.release_outputs()
     _POOL.put(key, pipeline)
     return output[0]
+
+
+def _kept(feed: Feed) -> Feed:
+    """The same rows in memory of their own: views of a block of a file would hold all of it."""
+    values = [
+        [bytes(row) if isinstance(row, memoryview) else row for row in rows] if isinstance(rows, list) else rows
+        for rows in feed.values
+    ]
+    return Feed(feed.size, tuple(values))
 
 
 def _entry(value: Value, rows: Sequence[Any] | Array) -> _Entry:
@@ -552,6 +628,16 @@ def _overlap(a: Any, b: Any) -> bool:
     return bool(np.may_share_memory(a, b))
 
 
+# As DALI's libraries say it (their strings); everything else that fails in a run is taken for bad data.
+_DEVICE_FAILURES = ("CUDA runtime API error", "CUDA driver API error", "CUDA Driver API error", "NVML")
+_OUT_OF_MEMORY = (
+    "CUDA allocation failed",
+    "Can't allocate",
+    "cudaErrorMemoryAllocation",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "std::bad_alloc",
+)
+
 _OPERATOR = re.compile(r"operator `(?:nvidia\.dali\.)?(?:fn\.)?([\w.]+)`")
 _NOISE = re.compile(r"^(Critical error in pipeline|Current pipeline object|C\+\+ context|Assert on .* failed: ?)|^$")
 _NVIMGCODEC = {"'#3'": "damaged image", "'#4'": "no image, or a kind it cannot read"}
@@ -586,9 +672,9 @@ with pipeline:
     data = fn.external_source(name="data", dtype=types.UINT8, ndim=1)
     start = fn.external_source(name="start", dtype=types.INT32, ndim=1)
     window = dict(start=start, shape=[200, 300], axis_names="HW")
-    whole = fn.decoders.image(data, device="mixed", adjust_orientation=False)
-    pipeline.set_outputs(fn.decoders.image_slice(data, device="mixed", adjust_orientation=False, **window),
-                         fn.slice(whole, **window))
+    options = dict(device="mixed", adjust_orientation=False, jpeg_fancy_upsampling=True)
+    pipeline.set_outputs(fn.decoders.image_slice(data, **options, **window),
+                         fn.slice(fn.decoders.image(data, **options), **window))
 pipeline.build()
 for _ in range(8):
     pipeline.feed_input("data", TensorListCPU([TensorCPU(file) for file in files], contiguous=False))
@@ -600,7 +686,7 @@ for _ in range(8):
 
 
 def probe_region_decode(device_id: int) -> bool:
-    """Try whether region decode works on a GPU, in a process of its own, because where it is broken it may crash.
+    """Try whether region decode works on a GPU as the ops ask for it, in a process of its own: it may crash.
 
     nvImageCodec 0.9.0 fails there on some GPUs (NVIDIA/nvImageCodec#55), so regions are decoded on a GPU only after
     this succeeded in this process. Takes some seconds the first time; the answer is remembered.

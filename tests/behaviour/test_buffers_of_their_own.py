@@ -12,7 +12,7 @@ import pytest
 
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import TraceError
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import run
 
 # ---- functions that fill one buffer again and again

@@ -13,7 +13,7 @@ from PIL import Image
 
 from gpupipe import Dataset, Options, ops
 from gpupipe.ops.samples import noise
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import outcomes, run
 
 

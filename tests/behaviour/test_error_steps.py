@@ -12,7 +12,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import outcomes, run
 from tests.chains.damage import bad_scan, bad_tables, jpeg
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import outcomes, run
 
 COUNT, BAD = 12, 2

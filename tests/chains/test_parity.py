@@ -17,7 +17,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.transform.choose import gpu_count, has_dali
+from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.data import BACKENDS, ROOT, Spy, batches, on, parse, records, small_example
 
 needs_dali = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")

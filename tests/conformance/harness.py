@@ -13,7 +13,7 @@ from gpupipe.evaluate import BatchValues, is_image
 from gpupipe.graph import Apply, Draw, Input, Item, Value
 from gpupipe.op import Array, Case, Op
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import Executor, Feed, Program
 
@@ -26,12 +26,12 @@ another rounding of colours. A bound to be tightened by what a GPU shows."""
 
 EXECUTORS = [
     "numpy",
-    pytest.param("dali-cpu", marks=pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")),
+    pytest.param("dali-cpu", marks=pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")),
     pytest.param(
         "dali-gpu",
         marks=[
             pytest.mark.gpu,
-            pytest.mark.skipif(not (choose.has_dali() and choose.gpu_count()), reason="needs an NVIDIA GPU and DALI"),
+            pytest.mark.skipif(not (machine.has_dali() and machine.gpu_count()), reason="needs an NVIDIA GPU and DALI"),
         ],
     ),
 ]

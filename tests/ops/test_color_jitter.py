@@ -15,9 +15,9 @@ from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.ops.color_jitter import ColorJitter
 from gpupipe.random import BatchRng
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 
-BACKENDS = ["numpy"] + ["dali"] * choose.has_dali()
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 X = np.random.default_rng(0).integers(0, 256, (9, 8, 3), dtype=np.uint8)
 NAMES = ("brightness", "contrast", "saturation", "hue")
 ALL = {"brightness": (0.4, 1.6), "contrast": (0.4, 1.6), "saturation": (0.0, 2.0), "hue": (-0.5, 0.5)}

@@ -26,7 +26,7 @@ from gpupipe.ops.samples import encoded, noise, picture, tones
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.trace import trace
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.conformance.harness import EXECUTORS, Batch, make_executor
 
@@ -248,7 +248,7 @@ def test_a_random_op_is_its_fixed_op_with_the_drawn_number() -> None:
 NUMPY = gp.Options(device="cpu", backend="numpy")
 BACKENDS = [
     "numpy",
-    pytest.param("dali", marks=pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")),
+    pytest.param("dali", marks=pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")),
 ]
 
 
@@ -283,7 +283,7 @@ def test_behind_batch_each_row_is_what_it_is_before(backend: str) -> None:
     assert len({int(np.median(row)) for row in first}) == 3  # rows have numbers of their own
 
 
-@pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")
+@pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
 def test_on_the_cpu_dali_gives_the_same_bytes() -> None:
     """Tolerances of the cases leave room for GPUs; here there is none but for gamma's power."""
     for cls in ops.CATALOGUE:
@@ -422,7 +422,7 @@ def test_channels_that_were_not_known_are_checked_while_running(op: Op) -> None:
         op.reference(four, np.float32(1))
 
 
-@pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")
+@pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
 @pytest.mark.parametrize("op", [AdjustHue(0.1), AdjustSaturation(0.5), AdjustJpegQuality(50)], ids=lambda op: op.name)
 def test_dali_does_not_compute_colours_of_four_channels(op: Any) -> None:
     def chain(data: Any) -> Any:

@@ -21,11 +21,11 @@ from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.trace import apply
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 from gpupipe.transform.array import has_cupy
 from tests.transform.tiny import damaged, jpeg
 
-BACKENDS = ["numpy"] + ["dali"] * choose.has_dali()
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 X = np.random.default_rng(0).integers(0, 256, (10, 8, 6, 3), dtype=np.uint8)
 Y = np.arange(10) % 4
 
@@ -143,7 +143,7 @@ def test_labels_can_be_vectors_already() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not (has_cupy() and choose.gpu_count()), reason="needs an NVIDIA GPU and CuPy")
+@pytest.mark.skipif(not (has_cupy() and machine.gpu_count()), reason="needs an NVIDIA GPU and CuPy")
 @pytest.mark.parametrize("case", [*Mixup.cases(), *Cutmix.cases()], ids=str)
 def test_cupy_gives_what_numpy_gives(case: Any) -> None:
     import cupy

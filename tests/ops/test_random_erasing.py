@@ -13,9 +13,9 @@ from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.ops.random_erasing import RandomErasing, erased_windows
 from gpupipe.random import BatchRng
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 
-BACKENDS = ["numpy"] + ["dali"] * choose.has_dali()
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 
 
 def restated(u: Any, height: int, width: int, scale: Any, ratio: Any) -> tuple[int, int, int, int]:

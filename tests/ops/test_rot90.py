@@ -10,10 +10,10 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 
 X = np.arange(2 * 3, dtype=np.uint8).reshape(2, 3, 1)
-BACKENDS = ["numpy"] + ["dali"] * choose.has_dali()
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 
 
 def on(backend: Any) -> gp.Options:

@@ -13,10 +13,10 @@ from gpupipe.errors import DataError, ShapeError, SpecError
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 
 WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
-BACKENDS = ["numpy"] + ["dali"] * choose.has_dali()
+BACKENDS = ["numpy"] + ["dali"] * machine.has_dali()
 
 Windows = Any
 

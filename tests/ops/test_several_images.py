@@ -14,7 +14,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import ShapeError, SpecError
 from gpupipe.ops.samples import noise
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 
 OPS: dict[str, Callable[[Any], Any]] = {
     "random_resized_crop": lambda pair: ops.random_resized_crop(pair, (9, 9), scale=(0.2, 0.5)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpupipe.transform.choose import gpu_count, has_dali
+from gpupipe.transform.machine import gpu_count, has_dali
 
 __all__ = ["EXECUTORS"]
 

@@ -27,8 +27,8 @@ from gpupipe.extract.index import INDEXES
 from gpupipe.extract.storage import LOCAL
 from gpupipe.graph import Apply
 from gpupipe.ops.decode_image import DecodeImage
-from gpupipe.transform.choose import has_dali
 from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.machine import has_dali
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.chains.data import on
 from tests.transform.tiny import ENCODED

@@ -34,7 +34,7 @@ from gpupipe.extract.framing import HEADER
 from gpupipe.extract.index import INDEXES, record_index
 from gpupipe.extract.inflate import longest_record
 from gpupipe.extract.storage import LOCAL
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 
 PATIENCE = 30.0
 """Seconds until something counts as hanging: a deadline, never what it should take."""

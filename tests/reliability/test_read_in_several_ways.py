@@ -17,7 +17,7 @@ from gpupipe import ops
 from gpupipe.errors import DecodeError
 from gpupipe.extract.exif import segment_of
 from gpupipe.extract.headers import check_scans, read_header, with_plain_orientation
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
 
 pytestmark = pytest.mark.skipif(not has_dali(), reason="DALI is not installed")

@@ -32,7 +32,7 @@ from gpupipe.flow.base import Stream
 from gpupipe.flow.closing import close
 from gpupipe.flow.state import Counted
 from gpupipe.load import endings
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 
 PATIENCE = 20.0
 """Seconds until something that should be gone counts as left behind: a deadline, never what it should take."""

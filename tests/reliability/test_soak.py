@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from gpupipe.transform.choose import gpu_count, has_dali
+from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.damage import bad_scan, bad_tables
 from tests.chains.data import ROOT, on
 from tests.reliability.soak import images, write

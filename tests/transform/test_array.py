@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import MissingDependencyError
-from gpupipe.transform import array, choose
+from gpupipe.transform import array, dali, machine
 from gpupipe.transform.array import DeviceArray, concatenate, to_device, to_device_array, to_host
 from gpupipe.transform.dali import DaliExecutor
 from gpupipe.transform.program import Feed, Program
 from tests.transform.tiny import chain, decoded, expected, feed_of, jpeg
 
-needs_gpu = pytest.mark.skipif(not (choose.has_dali() and choose.gpu_count()), reason="needs an NVIDIA GPU and DALI")
+needs_gpu = pytest.mark.skipif(not (machine.has_dali() and machine.gpu_count()), reason="needs an NVIDIA GPU and DALI")
 
 
 class Tensor:
@@ -63,10 +63,38 @@ def test_a_device_array_has_a_shape_a_dtype_and_dlpack() -> None:
     x = DeviceArray(tensor)
 
     assert (x.shape, x.ndim, len(x), x.dtype) == ((2, 3), 2, 2, np.dtype("float16"))
-    assert x.__dlpack__(stream=7) == "capsule"
-    assert tensor.asked == {"stream": 7}
     assert x.__dlpack_device__() == (2, 1)
+    assert x.nbytes == 12
+    host = x.get()
+    host[0] = 1
+    assert type(host) is np.ndarray and not tensor.values.any()  # memory of its own
+    with pytest.raises(TypeError, match=r"on a GPU .* use its get\(\)"):
+        np.asarray(x)
+    with pytest.raises(TypeError, match=r"use its get\(\)"):
+        np.add(np.ones((2, 3)), x)
     assert repr(x) == "DeviceArray(float16[2, 3] on gpu:1)"
+
+
+@pytest.mark.parametrize("given", [{}, {"stream": 7}, {"stream": None, "max_version": (1, 1), "copy": None}])
+def test_a_finished_array_makes_no_stream_wait(given: dict[str, Any]) -> None:
+    tensor = Tensor(np.zeros(2))
+
+    assert DeviceArray(tensor).__dlpack__(**given) == "capsule"
+    assert tensor.asked == {"stream": -1, **({"max_version": (1, 1)} if "max_version" in given else {})}
+
+
+def test_a_device_array_is_read_by_dlpack_alone() -> None:
+    # through the other protocol its memory could be used again while a stream still reads it
+    assert not hasattr(DeviceArray(Tensor(np.zeros(2))), "__cuda_array_interface__")
+
+
+@pytest.mark.usefixtures("no_cupy")
+def test_a_copy_of_a_device_array_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dali, "copy_to_gpu", lambda values, device: Tensor(values + device))
+
+    copied = DeviceArray(Tensor(np.arange(3))).copy()
+
+    np.testing.assert_array_equal(copied.get(), [1, 2, 3])
 
 
 @pytest.mark.usefixtures("no_cupy")

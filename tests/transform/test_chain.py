@@ -17,7 +17,8 @@ from gpupipe.graph import Draw, Item, Value
 from gpupipe.op import Array
 from gpupipe.spec import LEAF, TensorSpec
 from gpupipe.trace import trace
-from gpupipe.transform.choose import Choice, has_dali, make_executor
+from gpupipe.transform.choose import Choice, make_executor
+from gpupipe.transform.machine import has_dali
 from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
 from tests.transform.tiny import damaged, jpeg
 

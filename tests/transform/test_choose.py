@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from gpupipe.op import Op
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
+from gpupipe.transform import machine as machine_of
 from gpupipe.transform.choose import Choice, make_executor, resolve_device, unsupported
 from gpupipe.transform.program import Program
 from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
@@ -25,12 +27,15 @@ from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes this machine look like one with so many GPUs, with or without DALI."""
-    for name in ("CUDA_VISIBLE_DEVICES", "LOCAL_RANK"):
+    for name in ("CUDA_VISIBLE_DEVICES", *machine_of.LOCAL_RANKS):
         monkeypatch.delenv(name, raising=False)
 
-    def pretend(gpus: int, dali: bool, **environment: str) -> None:
-        monkeypatch.setattr(choose, "_installed", lambda: gpus)
+    def pretend(
+        gpus: int, dali: bool, *, built_for: int | None = 13, driver: int | None = 13, **environment: str
+    ) -> None:
+        monkeypatch.setattr(machine_of, "installed", lambda: (gpus, driver))
         monkeypatch.setattr(choose, "has_dali", lambda: dali)
+        monkeypatch.setattr(choose, "dali_cuda", lambda: built_for)
         monkeypatch.setattr(sys, "platform", "linux")
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -70,9 +75,9 @@ def test_the_choice(
         (0, True, Options(device="gpu"), PlanError, "needs an NVIDIA GPU and its driver, found none.*device='auto'"),
         (0, True, Options(device="gpu:0"), PlanError, "found none"),
         (2, True, Options(device="gpu:2"), PlanError, "needs GPU 2, found 2"),
-        (2, False, Options(device="gpu"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
+        (2, False, Options(device="gpu"), MissingDependencyError, r"pip install 'gpupipe\[cuda13\]'"),
         (0, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cpu\]'"),
-        (2, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda12\]'"),
+        (2, False, Options(backend="dali"), MissingDependencyError, r"pip install 'gpupipe\[cuda13\]'"),
         (2, True, Options(backend="numpy", device="gpu"), PlanError, "NumPy backend runs on the CPU"),
     ],
 )
@@ -104,6 +109,66 @@ def test_a_rank_that_sees_one_gpu_takes_it(machine: Any) -> None:
     assert resolve_device(Options(device="gpu").resolve()).device_id == 0
 
 
+@pytest.mark.parametrize("name", ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
+def test_other_launchers_say_which_gpu_unless_torchrun_does(machine: Any, name: str) -> None:
+    machine(4, True, **{name: "2"})
+    for options in (Options(), Options(device="gpu")):
+        choice = resolve_device(options.resolve())
+        assert choice.device_id == 2 and f"{name}=2" in choice.why
+
+    machine(4, True, LOCAL_RANK="1")
+    assert resolve_device(Options().resolve()).device_id == 1
+
+
+@pytest.mark.parametrize(("initialized", "device_id"), [(True, 3), (False, 0)])
+def test_without_a_launcher_it_is_the_device_that_torch_works_on(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, initialized: bool, device_id: int
+) -> None:
+    machine(4, True)
+    cuda = SimpleNamespace(is_initialized=lambda: initialized, current_device=lambda: 3)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+
+    assert resolve_device(Options().resolve()).device_id == device_id
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert resolve_device(Options().resolve()).device_id == 1
+
+
+@pytest.mark.parametrize(
+    ("built_for", "driver", "fits"), [(13, 13, True), (12, 13, True), (12, 12, True), (13, 12, False), (None, 12, True)]
+)
+def test_a_driver_too_old_for_the_installed_dali_is_no_gpu(
+    machine: Any, built_for: int | None, driver: int, fits: bool
+) -> None:
+    machine(2, True, built_for=built_for, driver=driver)
+
+    choice = resolve_device(Options().resolve())
+
+    assert choice.executor == ("dali-gpu" if fits else "dali-cpu")
+    if not fits:
+        assert choice.fallback and "built for CUDA 13 and the driver supports CUDA 12" in choice.why
+        with pytest.raises(MissingDependencyError, match=r"cannot run: .*pip install 'gpupipe\[cuda12\]'"):
+            resolve_device(Options(device="gpu").resolve())
+
+
+def test_nvml_is_asked_for_gpus_and_for_what_the_driver_supports() -> None:
+    class Nvml:
+        def nvmlInit_v2(self) -> int:
+            return 0
+
+        def nvmlDeviceGetCount_v2(self, count: Any) -> int:
+            count._obj.value = 8
+            return 0
+
+        def nvmlSystemGetCudaDriverVersion_v2(self, version: Any) -> int:
+            version._obj.value = 12040
+            return 0
+
+        def nvmlShutdown(self) -> int:
+            return 0
+
+    assert machine_of.asked(Nvml()) == (8, 12)
+
+
 @pytest.mark.parametrize(("rank", "text"), [("5", "needs 6 GPUs, found 4"), ("x", "needs an integer >= 0")])
 def test_a_rank_without_a_gpu_is_refused(machine: Any, rank: str, text: str) -> None:
     machine(4, True, LOCAL_RANK=rank)
@@ -128,7 +193,7 @@ def test_a_rank_without_a_gpu_is_refused(machine: Any, rank: str, text: str) -> 
     ],
 )
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(visible: str | None, count: int) -> None:
-    assert choose._visible(4, visible) == count
+    assert machine_of._visible(4, visible) == count
 
 
 def test_hidden_gpus_are_named_in_the_error(machine: Any) -> None:
@@ -155,7 +220,7 @@ def test_choosing_imports_neither_dali_nor_a_gpu_library() -> None:
 
 @pytest.mark.parametrize("executor", ["dali-cpu", "numpy"])
 def test_an_executor_is_made_as_chosen(executor: Any) -> None:
-    if executor == "dali-cpu" and not choose.has_dali():
+    if executor == "dali-cpu" and not machine_of.has_dali():
         pytest.skip("DALI is not installed")
     choice, program, files = Choice(executor, None, "test"), chain(), [jpeg(0)]
 

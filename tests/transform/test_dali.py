@@ -48,6 +48,19 @@ def run_once(executor: DaliExecutor, factor: float = 2.0) -> Any:
     return executor._pipeline
 
 
+def test_what_dali_says_of_libraries_that_nobody_needs_is_no_error() -> None:
+    code = (
+        "from gpupipe.transform.dali import _import_dali; dali = _import_dali().backend;"
+        "dali.GetCudaVersion = lambda: 13000; dali.GetCufftVersion = lambda: -1; dali.GetNppVersion = lambda: -1;"
+        "dali.check_cuda_runtime(); assert dali.cuda_checked; print('built')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+
+    assert done.stdout == "built\n", done.stderr[-2000:]
+
+
 def test_a_closed_executor_leaves_its_pipeline_to_the_next_one() -> None:
     first, second = DaliExecutor(chain(), 4, 2), DaliExecutor(chain(), 4, 2)
     pipeline = run_once(first)

@@ -16,7 +16,7 @@ from gpupipe.errors import ClosedError, GpupipeError, SpecError
 from gpupipe.graph import Apply, Const, Item, Value
 from gpupipe.op import Array, Op
 from gpupipe.spec import TensorSpec
-from gpupipe.transform import choose
+from gpupipe.transform import machine
 from gpupipe.transform.dali import DaliExecutor
 from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
@@ -37,7 +37,7 @@ from tests.transform.tiny import (
 FILES = [jpeg(n) for n in range(8)]
 Make = Callable[[Program, int], Executor]
 
-needs_dali = pytest.mark.skipif(not choose.has_dali(), reason="DALI is not installed")
+needs_dali = pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
 
 
 @pytest.fixture(params=[pytest.param("dali", marks=needs_dali), "numpy"])

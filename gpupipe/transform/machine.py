@@ -1,0 +1,129 @@
+"""machine: what this process may run on: GPUs, their driver, the installed DALI, and which rank of several it is."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import PlanError
+
+__all__ = ["dali_cuda", "driver_cuda", "gpu_count", "gpu_of_rank", "has_dali", "has_package"]
+
+LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+"""Where launchers put the number of a process on its machine: torchrun, srun, Open MPI, Intel MPI and MPICH."""
+
+
+def has_package(name: str) -> bool:
+    """Whether a package is installed or stands in `sys.modules`, without importing it."""
+    if name in sys.modules:
+        return True
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # there is no parent package at all
+        return False
+
+
+def has_dali() -> bool:
+    """Whether DALI is installed, without importing it."""
+    return has_package("nvidia.dali")
+
+
+def dali_cuda() -> int | None:
+    """The major version of CUDA that the installed DALI was built for; None where its distribution does not say."""
+    for major in (13, 12):
+        try:
+            importlib.metadata.distribution(f"nvidia-dali-cuda{major}0")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return major
+    return None
+
+
+def gpu_count() -> int:
+    """Number of GPUs that CUDA will show this process; 0 without a driver.
+
+    Asks NVML, not CUDA: a process that called cuInit can no longer fork children that use CUDA.
+    """
+    if sys.platform != "linux":
+        return 0  # DALI has wheels for Linux only
+    return _visible(installed()[0], os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def driver_cuda() -> int | None:
+    """The major version of CUDA that the driver supports; None where NVML does not say."""
+    return installed()[1]
+
+
+@functools.cache
+def installed() -> tuple[int, int | None]:
+    """GPUs of this machine (or container), whatever CUDA_VISIBLE_DEVICES says, and the driver's CUDA version."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0, None  # no driver, or a container without the capability "compute"
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:  # a container without the capability "utility"
+        return len(list(Path("/proc/driver/nvidia/gpus").glob("*"))), None
+    return asked(nvml)
+
+
+def asked(nvml: Any) -> tuple[int, int | None]:
+    """Ask NVML for the number of GPUs and for the driver's CUDA version."""
+    count, version = ctypes.c_uint(0), ctypes.c_int(0)
+    if nvml.nvmlInit_v2() != 0:
+        return 0, None
+    failed = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0
+    silent = nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version)) != 0
+    nvml.nvmlShutdown()
+    return 0 if failed else count.value, None if silent else version.value // 1000
+
+
+def _visible(installed: int, visible: str | None) -> int:
+    """How many of them CUDA_VISIBLE_DEVICES leaves: as CUDA reads it, up to the first entry that is not valid."""
+    if visible is None:
+        return installed
+    seen: set[str] = set()
+    for entry in (part.strip() for part in visible.split(",")):
+        number = entry.isdigit() and int(entry) < installed
+        if entry in seen or not (number or entry.startswith(("GPU-", "MIG-"))):
+            break
+        seen.add(entry)
+    return min(len(seen), installed) if not any(entry.startswith("MIG-") for entry in seen) else 1
+
+
+def gpu_of_rank(gpus: int) -> tuple[int, str]:
+    """The GPU of this process and where that is from: the rank a launcher gives, else torch's current device, else 0.
+
+    Raises:
+        PlanError: a rank that is not a number, or has no GPU here.
+    """
+    name = next((name for name in LOCAL_RANKS if os.environ.get(name)), None)
+    if name is None:
+        device = _device_of_torch()
+        return (0, "") if device is None or device >= gpus else (device, "torch's current device")
+    text = os.environ[name]
+    if not text.isdigit():
+        raise PlanError(f"{name} needs an integer >= 0, got {text!r}; unset it or name the GPU, e.g. device='gpu:0'")
+    if gpus == 1:
+        return 0, f"{name}={text}"  # launchers that give each rank its own GPU through CUDA_VISIBLE_DEVICES
+    if int(text) >= gpus:
+        raise PlanError(
+            f"{name}={text} needs {int(text) + 1} GPUs, found {gpus}; start fewer processes on this machine"
+        )
+    return int(text), f"{name}={text}"
+
+
+def _device_of_torch() -> int | None:
+    """The device that torch works on, if it was imported and has touched CUDA."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    return int(cuda.current_device())

@@ -1,0 +1,232 @@
+"""Every graph that a GPU would run: each op, case, fusion and user's function, lowered for the GPU without one."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import ops
+from gpupipe.errors import SpecError
+from gpupipe.evaluate import BatchValues, is_image
+from gpupipe.graph import Apply, Input, Value
+from gpupipe.op import Case, Op
+from gpupipe.ops.crop import Crop
+from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
+from gpupipe.ops.decode_crop import DecodeCrop
+from gpupipe.ops.decode_image import DecodeImage
+from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.samples import encoded, picture
+from gpupipe.spec import TensorSpec, flatten
+from gpupipe.trace import trace
+from gpupipe.transform.program import Feed, Program
+from tests.conformance.harness import Batch
+from tests.conformance.test_ops import CASES, COMPOSED
+
+fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
+from gpupipe.transform.dali import LEGAL  # noqa: E402
+from tests.conformance.gpu_graphs import KERNELS, GpuGraph, has_symbols, lowered, lowering_for_a_gpu  # noqa: E402
+
+ROWS = 4
+UINT8 = TensorSpec((None, None, 3), "uint8", "HWC")
+NUMBER = TensorSpec((), "int64")
+FILES = [encoded(picture(45, 60 + n)) for n in range(ROWS)]
+IMAGES = [picture(45, 60)] * ROWS
+NUMBERS = [np.int64(k) for k in range(ROWS)]
+PIXELS = [case for case in CASES if is_image(Batch.of(case, rows=1).call)]
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[None]:
+    with lowering_for_a_gpu():
+        yield
+
+
+def of_batch(batch: Batch) -> GpuGraph:
+    """The graph of a case."""
+    program = Program(batch.results)
+    return lowered(program, Feed.of(program, batch.values))
+
+
+@pytest.mark.parametrize("varying", [False, True], ids=["static", "varying"])
+def test_every_case_of_every_op_would_run(varying: bool) -> None:
+    refused, found = {}, GpuGraph()
+    for case in PIXELS:
+        graph = of_batch(Batch.of(case, varying=varying))
+        found.operators += graph.operators
+        found.typed += graph.typed
+        if graph.wrong:
+            refused[str(case)] = graph.wrong
+
+    assert refused == {}
+    assert len(PIXELS) > 500
+    typed = sum(found.operators[name, "gpu"] for name in KERNELS)
+    assert found.typed > 0.6 * typed > 100  # the rest works on results of arithmetic, whose dtypes no argument says
+    assert {name for name, device in found.operators if device == "gpu"} >= {"Cast", "Flip", "Resize", "Slice"}
+
+
+def _first_cases() -> Iterator[Case]:
+    """One case of each op that takes an image, and not its bytes."""
+    seen = set()
+    for case in PIXELS:
+        if type(case.op) not in seen and not any(isinstance(x, bytes) for x in case.inputs):
+            seen.add(type(case.op))
+            yield case
+
+
+@pytest.mark.parametrize("dtype", LEGAL, ids=str)
+def test_every_dtype_that_an_op_accepts_has_a_kernel(dtype: np.dtype[Any]) -> None:
+    refused, accepted = {}, 0
+    for case in _first_cases():
+        with np.errstate(over="ignore"):  # nobody looks at the values
+            inputs = tuple(x.astype(dtype) if np.ndim(x) == 3 else x for x in case.inputs)
+        try:
+            batch = Batch.of(replace(case, inputs=inputs))
+            feed = Feed.of(program := Program(batch.results), batch.values)
+        except SpecError:
+            continue
+        accepted += 1
+        if wrong := lowered(program, feed).wrong:
+            refused[case.op.name] = wrong
+
+    assert refused == {}
+    assert accepted > 1
+
+
+@pytest.mark.parametrize("case", COMPOSED, ids=str)
+def test_the_parts_of_an_op_would_run(case: Case) -> None:
+    assert of_batch(Batch.of(case, varying=True).in_parts()).wrong == []
+
+
+def fused() -> list[Op]:
+    """The ops that only the optimizer makes."""
+    one_pass: list[Op] = [
+        CropMirrorNormalize(ops.IMAGENET_MEAN, ops.IMAGENET_STD, layout, mirrored, crop)
+        for layout in ("HWC", "CHW")
+        for mirrored in (False, True)
+        for crop in (None, Crop(24, 31), Crop())
+        if mirrored or crop
+    ]
+    decoders = (DecodeJpeg(3), DecodeJpeg(3, True), DecodeJpeg(1), DecodeJpeg(0), DecodeImage(3))
+    return one_pass + [DecodeCrop(decode, crop) for decode in decoders for crop in (Crop(), Crop(24, 31))]
+
+
+@pytest.mark.parametrize("regions", [False, True], ids=["whole images", "regions"])
+@pytest.mark.parametrize("op", fused(), ids=lambda op: f"{type(op).__name__}-{fused().index(op)}")
+def test_a_fused_op_would_run(op: Any, regions: bool) -> None:
+    decodes = isinstance(op, DecodeCrop)
+    crop = op.crop
+    window = [np.zeros((ROWS, 2), np.int32), np.full((ROWS, 2), 24, np.int32)]
+    params = [*(window if crop else []), *([] if decodes or not op.mirrored else [np.ones(ROWS, np.int32)])]
+    specs = [TensorSpec((), bytes) if decodes else UINT8, *(TensorSpec(p.shape[1:], p.dtype) for p in params)]
+    inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
+    program = Program((Apply(op, (inputs[0],), tuple(inputs[1:])),))
+    columns: list[Any] = [FILES if decodes else IMAGES, *params]
+
+    graph = lowered(program, Feed(ROWS, tuple(columns[inputs.index(v)] for v in program.inputs)), regions)
+
+    assert graph.wrong == []
+
+
+def _readme(data: Any) -> Any:
+    image = ops.random_resized_crop(ops.decode_jpeg(data, channels=3), (224, 224))
+    image = ops.random_flip_left_right(image)
+    return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD)
+
+
+def _long(data: Any) -> Any:
+    image = ops.random_resized_crop(ops.decode_image(data, channels=3), (64, 64))
+    image = ops.color_jitter(image, 0.4, 0.4, 0.4, 0.1)
+    image = ops.random_jpeg_quality(image, 40, 90)
+    image = ops.random_erasing(image, 0.5)
+    return ops.transpose(ops.per_image_standardization(image), "CHW")
+
+
+def _blurred(x: Any) -> Any:
+    return ops.dali_function(functools.partial(fn.gaussian_blur, window_size=5), x, spec=UINT8, same_size=True)
+
+
+def _plus(x: Any, k: Any) -> Any:
+    return ops.dali_function(lambda a, b: a + b, x, k, spec=TensorSpec((None, None, 3), "int64", "HWC"))
+
+
+def _beside(x: Any, k: Any) -> Any:
+    return ops.flip_left_right(x), ops.dali_function(lambda b: b * 2, k, spec=NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("function", "columns", "specs"),
+    [
+        pytest.param(_readme, [FILES], [TensorSpec((), bytes)], id="the README's chain"),
+        pytest.param(_long, [FILES], [TensorSpec((), bytes)], id="a long chain"),
+        pytest.param(lambda x, k: ops.rot90(x, k), [IMAGES, NUMBERS], [UINT8, NUMBER], id="a turn for each image"),
+        pytest.param(_blurred, [IMAGES], [UINT8], id="a user's function"),
+        pytest.param(_plus, [IMAGES, NUMBERS], [UINT8, NUMBER], id="a user's function of an image and a number"),
+        pytest.param(_beside, [IMAGES, NUMBERS], [UINT8, NUMBER], id="a user's function of numbers"),
+        pytest.param(
+            lambda x, k: ops.cast(ops.flip_left_right(x), "float32") * k,
+            [IMAGES, NUMBERS], [UINT8, NUMBER], id="arithmetic with a number",
+        ),
+        pytest.param(lambda x: ops.resize(x, (9, 9)) + np.ones((9, 9, 3), "f4"), [IMAGES], [UINT8], id="a constant"),
+        pytest.param(lambda x: (ops.flip_left_right(x),) * 2, [IMAGES], [UINT8], id="one value twice"),
+    ],
+)  # fmt: skip
+def test_a_function_as_users_write_it_would_run(
+    function: Callable[..., Any], columns: list[Any], specs: list[TensorSpec]
+) -> None:
+    traced = trace(function, flatten(tuple(range(len(specs))) if len(specs) > 1 else 0)[1], specs)
+    assert traced is not None
+    program = Program(tuple(dict.fromkeys(value for value in traced.outputs if is_image(value))))
+    keys = np.arange(ROWS, dtype=np.uint64)
+    values = BatchValues(ROWS, columns.__getitem__, lambda index: keys, seed=1, epoch=0)
+
+    assert lowered(program, Feed.of(program, values)).wrong == []
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrong(Op):
+    """What a GPU would refuse: the negative controls, without which the tests above say nothing."""
+
+    how: str
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return xs[0]
+
+    def dali(self, d: Any, x: Any) -> Any:
+        match self.how:
+            case "no operator":
+                return d.fn.peek_image_shape(x)
+            case "argument on the GPU":
+                return d.fn.resize(x, size=d.fn.cast(x, dtype=d.types.FLOAT))
+            case "result on the CPU":
+                return x.shape()
+            case "no such argument":
+                return d.fn.resize(x, no_such_argument=1)
+            case _:
+                return d.fn.flip(d.fn.cast(x, dtype=d.types.FLOAT16), horizontal=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("no operator", "peek_image_shape|PeekImageShape"),
+        ("argument on the GPU", "Named arguments must be on CPU"),
+        ("result on the CPU", "result 0 is on the cpu"),
+        ("no such argument", "no_such_argument"),
+        pytest.param(
+            "no kernel", "Flip has no GPU kernel from float16 to float16",
+            marks=pytest.mark.skipif(not has_symbols(), reason="reads symbols with nm, which is not installed"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_gpu_would_refuse_is_refused_here(how: str, text: str) -> None:
+    program = Program((Apply(_Wrong(how), (Input(0, UINT8),)),))
+
+    graph = lowered(program, Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
+
+    assert re.search(text, "; ".join(graph.wrong))

@@ -1,0 +1,194 @@
+"""A failure of the GPU, its driver or its memory is an error of the run, never of an image: nothing is left out because
+of it, nothing is repeated for ever, and one error says what failed and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpupipe as gp
+from gpupipe import Dataset, Options, ops
+from gpupipe.transform import dali
+from tests.reliability.bad_records import photograph
+
+pytest.importorskip("nvidia.dali", reason="DALI is not installed")
+
+FRAME = (
+    "Critical error in pipeline:\nError in {device} operator `nvidia.dali.fn.{name}`,\nencountered:\n\n{cause}\n"
+    "C++ context: x"
+)
+ILLEGAL = FRAME.format(
+    device="mixed",
+    name="decoders.image",
+    cause="CUDA runtime API error cudaErrorIllegalAddress (700):\nan illegal memory access was encountered",
+)
+LAUNCH = FRAME.format(
+    device="gpu",
+    name="resize",
+    cause="CUDA driver API error CUDA_ERROR_LAUNCH_FAILED (719):\nunspecified launch failure",
+)
+MEMORY = FRAME.format(
+    device="gpu", name="resize", cause="CUDA runtime API error cudaErrorMemoryAllocation (2):\nout of memory"
+)
+POOL = FRAME.format(device="gpu", name="resize", cause="Can't allocate 150994944 bytes on device 0.")
+DAMAGED = FRAME.format(device="mixed", name="decoders.image", cause="nvImageCodec failure: '#4'")
+UNKNOWN = FRAME.format(device="mixed", name="decoders.image", cause="nvImageCodec failure: '#8'")
+BATCH, IMAGES = 8, 64
+FILES = [photograph(n) for n in range(IMAGES)]
+
+
+@pytest.fixture
+def breaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Lets runs of DALI pipelines fail with a text: from the run with a number on, for ever or once."""
+    real = dali._import_dali()
+
+    def install(text: str | BaseException, run: int, sticky: bool = True, width: int = 0) -> None:
+        """`width`: only pipelines with so many outputs."""
+        runs = iter(range(1, 1 << 30))
+
+        class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
+            def share_outputs(self, *arguments: Any) -> Any:
+                outputs = super().share_outputs(*arguments)
+                if width and len(outputs) != width:
+                    return outputs
+                number = next(runs)
+                if number == run or (sticky and number > run):
+                    self.release_outputs()
+                    raise text if isinstance(text, BaseException) else RuntimeError(text)
+                return outputs
+
+        monkeypatch.setattr(dali, "_import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
+
+    dali.release_memory()
+    yield install
+    monkeypatch.undo()
+    dali.release_memory()
+
+
+def _chain(on_error: Any, files: list[bytes] = FILES, prefetch: bool = True) -> Dataset:
+    ds = Dataset.from_tensor_slices(files).map(
+        lambda x: ops.resize(ops.decode_jpeg(x, channels=3), (16, 16), antialias=False)
+    )
+    ds = ds.batch(BATCH)
+    ds = ds.prefetch(2) if prefetch else ds
+    return ds.with_options(Options(device="cpu", backend="dali", on_error=on_error))
+
+
+def _run(ds: Dataset) -> tuple[int, BaseException, Any]:
+    """How many batches come before the error, the error, and the iterator."""
+    items = iter(ds)
+    count = 0
+    with pytest.raises(gp.GpupipeError) as caught:
+        for _ in items:
+            count += 1
+            assert count <= IMAGES, "this goes on for ever"
+    return count, caught.value, items
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize(
+    ("text", "sticky", "words"),
+    [
+        (ILLEGAL, True, "illegal memory access was encountered; start the process again"),
+        (ILLEGAL, False, "illegal memory access was encountered; start the process again"),
+        (LAUNCH, True, "unspecified launch failure; start the process again"),
+        (MEMORY, True, "more memory than there is .* smaller batch or a smaller Options.device_memory"),
+        (MEMORY, False, "more memory than there is .* smaller batch or a smaller Options.device_memory"),
+        (POOL, True, "Can't allocate 150994944 bytes on device 0.*; use a smaller batch"),
+        (MemoryError("std::bad_alloc"), True, "more memory than there is"),
+        (UNKNOWN, True, "fails on rows that it computed before, so it is not the data"),
+    ],
+    ids=["illegal access", "illegal access once", "launch", "memory", "memory once", "pool", "host", "without a name"],
+)
+def test_a_failure_of_the_device_ends_the_run_with_one_error(
+    on_error: str, text: Any, sticky: bool, words: str, breaks: Any
+) -> None:
+    breaks(text, run=4, sticky=sticky)
+
+    count, error, items = _run(_chain(on_error))
+
+    assert isinstance(error, gp.DeviceError) and isinstance(error, RuntimeError)
+    assert not isinstance(error, gp.DataError)
+    assert str(error).startswith("DALI on CPU ") and re.search(words, str(error))
+    assert count == 3
+    assert items.left_out == 0 and items.errors == ()
+    with pytest.raises(gp.ClosedError):
+        next(items)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe")]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("later", [1, 2, 4])
+def test_a_failure_during_a_repair_is_one_of_the_device_too(on_error: str, later: int, breaks: Any) -> None:
+    files = list(FILES)
+    files[BATCH + 3] = files[BATCH + 3][:300] + bytes(200)  # the second batch is repaired: runs 2 and on
+    breaks(ILLEGAL, run=2 + later)
+
+    items = iter(_chain(on_error, files, prefetch=False))
+    with pytest.raises(gp.DeviceError, match="illegal memory access"):
+        for _ in range(IMAGES):
+            try:
+                next(items)
+            except gp.DataError as error:
+                assert on_error == "raise" and "index 11" in str(error)
+
+    assert {record.offset for record in items.errors} <= {BATCH + 3}
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_failure_of_the_second_of_two_pipelines_is_found(on_error: Any, breaks: Any) -> None:
+    ds = Dataset.from_tensor_slices(FILES).map(lambda x: ops.decode_jpeg(x, channels=3)).map(_halves, traced=False)
+    ds = ds.map(lambda x, y: (ops.flip_left_right(x), ops.flip_up_down(y))).batch(BATCH)
+    ds = ds.with_options(Options(device="cpu", backend="dali", on_error=on_error))
+    breaks(ILLEGAL, run=3, width=2)
+
+    count, error, items = _run(ds)
+
+    assert isinstance(error, gp.DeviceError)
+    assert count == 2
+    assert items.left_out == 0 and items.errors == ()
+
+
+def _halves(x: Any) -> Any:
+    return np.ascontiguousarray(x[:8]), np.ascontiguousarray(x[8:16])
+
+
+def test_a_pipeline_that_cannot_be_built_is_a_failure_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = dali._import_dali()
+
+    class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
+        def build(self) -> None:
+            raise RuntimeError(
+                FRAME.format(
+                    device="gpu",
+                    name="resize",
+                    cause="CUDA runtime API error "
+                    "cudaErrorInsufficientDriver (35):\nCUDA driver version is insufficient",
+                )
+            )
+
+    monkeypatch.setattr(dali, "_import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
+    dali.release_memory()
+
+    _, error, _ = _run(_chain("skip"))
+
+    assert isinstance(error, gp.DeviceError) and "CUDA driver version is insufficient" in str(error)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_a_batch_of_bad_images_only_is_still_the_data(on_error: str) -> None:
+    files = list(FILES)
+    for n in range(BATCH, 2 * BATCH):
+        files[n] = files[n][:300] + bytes(200)
+
+    items = iter(_chain(on_error, files))
+    rows = sum(len(batch) for batch in items)
+
+    assert items.left_out == BATCH
+    assert rows == (IMAGES - BATCH if on_error == "skip" else IMAGES)

@@ -1,0 +1,233 @@
+"""stand_in_gpu: a pytest plugin that puts a GPU there where none is: `python -m pytest -p tests.stand_in_gpu ...`
+
+DALI computes on the CPU; everything else believes in a GPU: "auto", the executor, the hand-over, array code, repairs
+and states. The module `cupy` is a stand-in over NumPy, whose arrays refuse to become NumPy arrays unasked and refuse
+NumPy arrays as operands, as CuPy's do. It finds Python that takes an array of a device for one of the host. It says
+nothing of kernels, streams or memory.
+
+At the end it prints how many executors ran how many batches on it; fewer than `--stand-in-batches` fail the session.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+REFUSAL = (
+    "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
+)
+"""CuPy's words."""
+
+
+@dataclass
+class Used:
+    """What ran on the stand-in."""
+
+    executors: int = 0
+    batches: int = 0
+
+
+USED = Used()
+
+
+class Device:
+    """A GPU; a context, as CuPy's."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self.id = int(ordinal)
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        """Nothing runs behind anybody's back."""
+
+
+def host(x: Any) -> Any:
+    """The NumPy array in a stand-in; anything else as it is.
+
+    Raises:
+        TypeError: a NumPy array, where CuPy takes none.
+    """
+    if isinstance(x, np.ndarray) and x.ndim:
+        raise TypeError(f"Unsupported type {np.ndarray}")
+    return x.values if isinstance(x, DeviceNumbers) else x
+
+
+class DeviceNumbers:
+    """What gpupipe, its tests and their users may ask of a CuPy array."""
+
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(REFUSAL)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **given: Any) -> Any:
+        if out is not None:
+            given["out"] = tuple(map(host, out))
+        result = getattr(ufunc, method)(*map(host, inputs), **given)
+        return DeviceNumbers(result) if out is None else out[0]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.values.__array_interface__, "version": 3, "stream": 1}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    @property
+    def device(self) -> Device:
+        return Device()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "dtype", "ndim", "size", "nbytes", "item", "tolist", "strides", "flags"):
+            return getattr(self.values, name)
+        if name in ("astype", "reshape", "transpose", "copy", "sum", "mean", "min", "max", "all", "any", "std", "T"):
+            found = getattr(self.values, name)
+            return (lambda *a, **k: DeviceNumbers(found(*a, **k))) if callable(found) else DeviceNumbers(found)
+        raise AttributeError(name)
+
+    def get(self, *_: Any, **__: Any) -> Any:
+        return self.values.copy()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Any:
+        return map(DeviceNumbers, self.values)
+
+    def __getitem__(self, key: Any) -> DeviceNumbers:
+        return DeviceNumbers(self.values[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.values[key] = host(value)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __int__(self) -> int:
+        return int(self.values)
+
+    def __float__(self) -> float:
+        return float(self.values)
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: DeviceNumbers, other: Any) -> Any:
+        result = getattr(self.values, name)(host(other))
+        return self if name.startswith("__i") else DeviceNumbers(result)
+
+    return method
+
+
+for _name in "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow eq ne lt le gt ge and or xor".split():
+    setattr(DeviceNumbers, f"__{_name}__", _binary(f"__{_name}__"))
+for _name in "iadd isub imul itruediv".split():
+    setattr(DeviceNumbers, f"__{_name}__", _binary(f"__{_name}__"))
+
+
+def _unary(do: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda self: DeviceNumbers(do(self.values))
+
+
+for _do in (operator.neg, operator.abs, operator.invert):
+    setattr(DeviceNumbers, f"__{_do.__name__.strip('_')}__", _unary(_do))
+
+
+def stand_in_cupy() -> ModuleType:
+    """The module `cupy`."""
+    cupy: Any = ModuleType("cupy")
+
+    def asarray(x: Any, dtype: Any = None) -> DeviceNumbers:
+        if isinstance(x, DeviceNumbers) and dtype in (None, x.dtype):
+            return x
+        return DeviceNumbers(np.array(x.values if isinstance(x, DeviceNumbers) else x, dtype))
+
+    def several(join: Any) -> Any:
+        def call(arrays: Any, axis: int = 0) -> DeviceNumbers:
+            arrays = list(arrays)
+            if not all(isinstance(x, DeviceNumbers) for x in arrays):
+                raise TypeError("Only cupy arrays can be concatenated")
+            return DeviceNumbers(join([x.values for x in arrays], axis))
+
+        return call
+
+    cupy.ndarray = DeviceNumbers
+    cupy.asarray = cupy.array = asarray
+    cupy.from_dlpack = lambda x: DeviceNumbers(np.asarray(x.tensor))
+    cupy.stack, cupy.concatenate = several(np.stack), several(np.concatenate)
+    cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(x.values, shift, axis))
+    cupy.asnumpy = lambda x: x.get()
+    cupy.cuda = SimpleNamespace(Device=Device, runtime=SimpleNamespace(deviceSynchronize=lambda: None))
+    for name in "float16 float32 float64 uint8 int32 int64 bool_".split():
+        setattr(cupy, name, getattr(np, name))
+    return cupy  # type: ignore[no-any-return]
+
+
+def install() -> None:
+    """Put the GPU there, before any test module looks for one.
+
+    Raises:
+        MissingDependencyError: DALI is not installed.
+    """
+    from gpupipe.transform import array, dali, machine
+
+    real, lowering, make = dali._import_dali(), dali.Lowering, dali.DaliExecutor.__init__
+
+    class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
+        def __init__(self, **arguments: Any) -> None:
+            self.on_stand_in = arguments.get("device_id") is not None
+            super().__init__(**{**arguments, "device_id": None})
+
+        def share_outputs(self, *arguments: Any) -> Any:
+            outputs = super().share_outputs(*arguments)
+            USED.batches += self.on_stand_in
+            return outputs
+
+    def init(self: Any, program: Any, batch_size: int, threads: int, device_id: int | None = None) -> None:
+        USED.executors += device_id is not None
+        make(self, program, batch_size, threads, device_id)
+
+    sys.modules["cupy"] = stand_in_cupy()
+    machine.installed = lambda: (1, 13)  # type: ignore[assignment]
+    array.has_cupy = lambda: True  # type: ignore[assignment]
+    dali._import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
+    dali.copy_to_gpu = lambda values, device_id: real.tensors.TensorCPU(dali.wrap(values).copy())
+    dali.Lowering = lambda fn, types, math, device, decoder, regions: lowering(  # type: ignore[assignment,misc]
+        fn, types, math, "cpu", "cpu", regions
+    )
+    dali.DaliExecutor.__init__ = init  # type: ignore[method-assign]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stand-in-batches", type=int, default=0, help="batches that the stand-in GPU must have run")
+
+
+def pytest_configure() -> None:
+    install()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if USED.batches < session.config.getoption("--stand-in-batches") and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    least = config.getoption("--stand-in-batches")
+    terminalreporter.write_line(
+        f"stand-in GPU: {USED.executors} executors ran {USED.batches} batches on it; at least {least} are wanted"
+    )
