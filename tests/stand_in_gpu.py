@@ -206,7 +206,7 @@ def install() -> None:
     machine.installed = lambda: (1, 13)  # type: ignore[assignment]
     array.has_cupy = lambda: True  # type: ignore[assignment]
     dali._import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
-    dali.copy_to_gpu = lambda values, device_id: real.tensors.TensorCPU(dali.wrap(values).copy())
+    dali.copy_to_gpu = lambda array, device_id: real.tensors.TensorCPU(dali.wrap(array).copy())
     dali.Lowering = lambda fn, types, math, device, decoder, regions: lowering(  # type: ignore[assignment,misc]
         fn, types, math, "cpu", "cpu", regions
     )

@@ -19,7 +19,7 @@ from gpupipe.extract.exif import segment_of
 from gpupipe.extract.headers import read_header
 from gpupipe.extract.scans import is_unfinished, jpeg_read_in_several_ways
 from gpupipe.ops.samples import picture
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
 from tests.reliability.image_files import HEIGHT, WIDTH, bmp, files, png, scans, unfinished
 

@@ -26,7 +26,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.extract.writer import TFRecordWriter
 from gpupipe.load.iterator import DatasetIterator
-from gpupipe.transform.choose import has_dali
+from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import plain
 from tests.reliability.resume import through_json
 
