@@ -157,7 +157,7 @@ def walk_headers(
                 yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
                 return
     except DataError as error:
-        if size >= 0 and error.offset is None:  # it was open before, and cannot be opened again
+        if size >= 0:  # the record's place, not that of the range that was read
             error.offset = at
         yield Bad(at, error.at(path, at, "read").kept().hiding(), passing=True)
 

@@ -56,7 +56,7 @@ class Memory:
 
 
 class Network(Memory):
-    """The same over a network that changes a bit of what it is asked for the first time."""
+    """The same over a network that changes a byte of what it is asked for the first time."""
 
     random_reads = False
 
@@ -68,7 +68,16 @@ class Network(Memory):
         super().readinto(name, offset, out, tag)
         if offset >= self._sent and len(out):
             self._sent = offset + len(out)
-            out[len(out) // 2] ^= 1
+            out[len(out) // 2] ^= 0xA5
+
+
+class Once(Network):
+    """The same, which answers nothing twice."""
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        if offset < self._sent:
+            raise RecordError("cannot be read", file=name, offset=offset, stage="read")
+        super().readinto(name, offset, out, tag)
 
 
 class Wire(Network):
@@ -78,7 +87,7 @@ class Wire(Network):
         data = bytearray(super().read(name, offset, n, tag))
         if offset >= self._sent and data:
             self._sent = offset + n
-            data[n // 2] ^= 1
+            data[n // 2] ^= 0xA5
         return bytes(data)
 
 
@@ -133,10 +142,14 @@ def one(data: bytes, thorough: bool = True) -> None:
             assert found[: len(expected)] == expected
         return
     if broken is None and not low:
-        for other in (Worn(body), Network(body)) if check else (Worn(body),):
+        # What a network changed in a good header is not found behind one that is damaged in the file, too.
+        sound = not any(isinstance(x, DataError) and "the length of a record" in x.reason for _, x in items)
+        for other in (Worn(body), Network(body), Once(body)):
             reader = RecordReader("a", check_crc=check, block=block, start=start, storage=other)
             again = [item for items in reader.blocks() for item in items]
             consistent(again, len(body))
+            if isinstance(other, Once) or (isinstance(other, Network) and not (check and sound)):
+                continue
             assert [(at, None if isinstance(x, DataError) else bytes(x)) for at, x in again] == found
     assert len(items) <= 2 * (len(body) // 16) + 1  # between two records, and around them, one error
     if broken is None and thorough:
