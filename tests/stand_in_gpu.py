@@ -222,7 +222,8 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if USED.batches < session.config.getoption("--stand-in-batches") and session.exitstatus == pytest.ExitCode.OK:
+    least: int = session.config.getoption("--stand-in-batches", 0)
+    if USED.batches < least and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -386,6 +386,11 @@ def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+def _taken_until_closed(items: Any) -> None:
+    with pytest.raises(gp.ClosedError, match="got one that was closed"):
+        taken(items)
+
+
 def noticed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once somebody waits before another try."""
     paused, pause = threading.Event(), waits.pause
@@ -406,7 +411,7 @@ def test_close_ends_the_pause_before_another_try(
     paused = noticed(monkeypatch)
     ds = chain(waiting, "records", 2, 2, on_error="skip", read_timeout=timeout).prefetch(2)
     items = (ds.shuffle(gp.ALL) if by_place else ds).iterator()
-    taker = threading.Thread(target=lambda: list(items))
+    taker = threading.Thread(target=_taken_until_closed, args=(items,))
     taker.start()
     assert paused.wait(PATIENCE)
 
@@ -443,7 +448,7 @@ def test_an_iterator_inside_a_function_of_a_chain_that_is_closed_ends_its_pause(
         return next(iter(gp.TFRecordDataset(waiting)))
 
     items = Dataset.range(9).map(first, traced=False).prefetch(1).iterator()
-    taker = threading.Thread(target=lambda: taken(items))
+    taker = threading.Thread(target=_taken_until_closed, args=(items,))
     taker.start()
     assert paused.wait(PATIENCE)
 
