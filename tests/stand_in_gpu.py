@@ -222,7 +222,7 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    least: int = session.config.getoption("--stand-in-batches", 0)
+    least = session.config.getoption("--stand-in-batches") or 0
     if USED.batches < least and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
