@@ -313,7 +313,6 @@ class Workers:
         Args:
             wait: whether workers may end by themselves; False kills them at once.
         """
-        self._run.forget(self.close)
         self._closed = True
         with contextlib.suppress(OSError):  # closed before
             self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
@@ -337,6 +336,7 @@ class Workers:
             _join(workers, GRACE)
             while workers:
                 _release(workers.pop())
+        self._run.forget(self.close)
 
 
 _PROCESSES: weakref.WeakSet[Any] = weakref.WeakSet()
