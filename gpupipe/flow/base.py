@@ -337,7 +337,7 @@ class Run:
             self._closers[closer] = None
 
     def forget(self, closer: Callable[[bool], None]) -> None:
-        """Take that back: it has ended by itself."""
+        """Take that back, as the last thing of what `closer` does: one that is cut short is called again."""
         with self._lock:
             if not self.stopped.is_set():  # `close` forgets those that have done all of it
                 self._closers.pop(closer, None)

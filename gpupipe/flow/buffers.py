@@ -263,10 +263,10 @@ class _Prefetching:
 
     def close(self, wait: bool = True) -> None:
         """Stop the thread and wait for it."""
-        self._run.forget(self.close)
         self._channel.drop()
         if wait:
             join([self._thread])
+        self._run.forget(self.close)
 
 
 class Marks:

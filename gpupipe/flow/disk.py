@@ -412,7 +412,6 @@ class _Filling(Filling):
 
     def finish(self) -> None:
         """Put the file in place; not if the pass ended because somebody stops the run."""
-        self._run.forget(self._closed)
         writer = self._writer
         if writer is None:
             return
@@ -425,6 +424,7 @@ class _Filling(Filling):
             self._writer = None
         except OSError as error:
             self._give_up(error)
+        self._run.forget(self._closed)
 
     def _give_up(self, error: OSError) -> None:
         """A disk that is full ends no training: the pass goes on without the file."""
@@ -449,8 +449,8 @@ class _Filling(Filling):
 
     def close(self) -> None:
         """Forget a partial pass."""
-        self._run.forget(self._closed)
         self._closed(True)
+        self._run.forget(self._closed)
         super().close()
 
 

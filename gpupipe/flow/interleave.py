@@ -388,14 +388,15 @@ class Interleaved:
 
     def _end(self, wait: bool = True) -> None:
         """End the threads; those that wait for them go on."""
-        pool, self._pool = self._pool, None
+        pool = self._pool
         if pool is None:
             return
-        self._context.run.forget(self._end)
         for slot in (*self._slots, *(one.slot for one in self._coming)):
             if isinstance(slot, ReadAhead):
                 slot.close()
         pool.close(wait)
+        self._pool = None
+        self._context.run.forget(self._end)
 
 
 class _Coming(NamedTuple):

@@ -338,13 +338,13 @@ class _Pool:
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
-        self._at.run.forget(self.close)
         self._ended = True
         self._more = False
         self._work.tasks.clear()
         self._pool.close(wait)
         if wait:
             close(self._ahead.tape.inner)
+        self._at.run.forget(self.close)
 
 
 @dataclass(frozen=True, slots=True)

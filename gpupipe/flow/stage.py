@@ -134,7 +134,7 @@ class _Threaded:
 
     def close(self, wait: bool = True) -> None:
         """Stop both threads and wait for them."""
-        self._run.forget(self.close)
         self._items.clear()
         self._out.drop()
         self._work.stop(wait)
+        self._run.forget(self.close)

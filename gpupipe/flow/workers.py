@@ -415,7 +415,6 @@ class Workers:
         Args:
             wait: whether workers may end by themselves; False kills them at once.
         """
-        self._run.forget(self.close)
         self._closed = True
         with suppress(OSError):  # closed before
             self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
@@ -439,6 +438,7 @@ class Workers:
             join(workers, GRACE)
             while workers:
                 release(workers.pop())
+        self._run.forget(self.close)
 
 
 def _end_all() -> None:

@@ -199,7 +199,7 @@ def test_an_iterator_survives_a_bad_element_and_closes_its_threads() -> None:
         with pytest.raises(gp.DataError, match="ZeroDivisionError"):
             iterator.get_next()
         assert iterator.get_next() == 4
-    with pytest.raises(compat.OutOfRangeError):
+    with pytest.raises(gp.ClosedError, match="was closed"):
         iterator.get_next()
     assert not [t for t in threading.enumerate() if t.name.startswith(("gpupipe-prefetch", "gpupipe-map"))]
 
