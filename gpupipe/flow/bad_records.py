@@ -174,10 +174,11 @@ class BadRecords:
                 self.before[mark] -= 1
                 self._met.append((record.epoch, mark))
                 return 0
-            self._kept.append(record)
-            count = self.left_out = self.left_out + (record.action != "raised")
+            # What is cut short here, by Ctrl-C, is met again: a line may be written twice, and nothing counts twice.
             if self._manifest is not None and not known:
                 complaint = self._write(self._manifest, line_of(record))
+            count = self.left_out = self.left_out + (record.action != "raised")
+            self._kept.append(record)
             too_many = self._check(record) if record.action != "raised" else None
         # Behind the lock: a handler of the user's may ask for `iterator.errors`, here or in another thread.
         if complaint is not None:
