@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, TensorSpec
-from gpupipe.errors import PlanTypeError
+from gpupipe.errors import ClosedError, PlanTypeError
+from gpupipe.flow import interleave
 from tests.behaviour.model import interleaved, outcomes, run
 from tests.reliability.resume import resumed_after, taken
 
@@ -69,7 +70,10 @@ def test_the_order_is_that_of_one_thread(kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("kind", ["map", "generator", "one element each", "traced function"])
-def test_as_many_datasets_work_at_once_as_there_are_calls(kind: str, deterministic: bool) -> None:
+def test_as_many_datasets_work_at_once_as_there_are_calls(
+    kind: str, deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interleave, "_LOOKING", 10)  # all of them are opened first, on a busy machine, too
     together = threading.Barrier(4)
 
     def meet(x: Any) -> Any:
@@ -247,7 +251,12 @@ def test_closing_waits_for_no_function_that_never_comes_back(prefetch: bool, cap
     )
     items = iter(dataset.prefetch(1) if prefetch else dataset)
     asked: list[Any] = []
-    thread = threading.Thread(target=lambda: asked.extend(items))
+
+    def ask() -> None:
+        with pytest.raises(ClosedError, match="got one that was closed"):
+            asked.extend(items)
+
+    thread = threading.Thread(target=ask)
     thread.start()
     time.sleep(0.2)
     begun = time.monotonic()
