@@ -6,9 +6,11 @@ A shell starts background jobs with SIGINT ignored, and children inherit that.
 from __future__ import annotations
 
 import signal
+from collections import OrderedDict
 
 import pytest
 
+from gpupipe.dataset import epochs
 from gpupipe.transform import machine
 
 
@@ -24,3 +26,10 @@ def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     on_stand_in = request.config.pluginmanager.hasplugin("tests.stand_in_gpu")
     if not on_stand_in and request.node.get_closest_marker("gpu") is None:
         monkeypatch.setattr(machine, "installed", lambda: (0, None))
+
+
+@pytest.fixture(autouse=True)
+def _no_chain_was_built_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test be a program of its own: the same lines of another one have built no chain."""
+    monkeypatch.setattr(epochs, "_LAST_AT", OrderedDict())
+    monkeypatch.setattr(epochs, "_WARNED", OrderedDict())

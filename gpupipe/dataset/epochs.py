@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 import weakref
@@ -37,15 +38,16 @@ class ChainCount:
         loops: iterators that were counted.
         request: the number of the `set_epoch` call that it followed last, 0 for none.
         progress: of the last iterator.
+        process: whose iterator that is, by id: a forked child knows nothing of how it goes on.
         owner: a weak reference to the counter that made it.
     """
 
-    __slots__ = ("following", "loops", "owner", "progress", "request")
+    __slots__ = ("following", "loops", "owner", "process", "progress", "request")
 
     def __init__(self, owner: EpochCounter, following: int = 0, request: int = 0) -> None:
         self.owner = weakref.ref(owner)
         self.following, self.request = following, request
-        self.loops = 0
+        self.loops = self.process = 0
         self.progress: Progress | None = None
 
 
@@ -109,6 +111,7 @@ class EpochCounter:
             self._warn(plan, settings, count, new)
         epoch = count.following
         count.following, count.loops, count.progress = epoch + 1, count.loops + 1, progress
+        count.process = os.getpid()
         return epoch
 
     def _warn(self, plan: Node, settings: Settings, count: ChainCount, new: bool) -> None:
@@ -116,7 +119,7 @@ class EpochCounter:
         if in_torch_worker() and not count.request:
             _warn_once(("worker",), _IN_A_WORKER, count.following)
         last = count.progress
-        if last is not None and last.delivered == 1 and not last.ended:
+        if last is not None and last.delivered == 1 and not last.ended and count.process == os.getpid():
             _warn_once(("peek", plan.line), _PEEKED, plan.line, last.epoch, count.following)
         if not new:
             return

@@ -147,9 +147,9 @@ class Workers:
         self._torn = False  # one was cut short there, by Ctrl-C: what was sent and answered is not known any more
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
-        self._run = run
-        if not self._kept:
-            run.on_close(self.close)
+        self._run = None if self._kept else run  # those that are kept keep no run
+        if self._run is not None:
+            self._run.on_close(self.close)
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -438,7 +438,8 @@ class Workers:
             join(workers, GRACE)
             while workers:
                 release(workers.pop())
-        self._run.forget(self.close)
+        if self._run is not None:
+            self._run.forget(self.close)
 
 
 def _end_all() -> None:

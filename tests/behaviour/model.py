@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gpupipe as gp
 
@@ -67,3 +68,9 @@ def interleaved(inputs: list[list[Any]], cycle: int, block: int) -> list[Any]:
         else:
             taken, at = 0, (at + 1) % cycle
     return out
+
+
+def take_until_closed(items: Iterator[Any], taken: list[Any]) -> None:
+    """What a thread takes from an iterator that another one closes; it is told so."""
+    with pytest.raises(gp.ClosedError, match="got one that was closed"):
+        taken.extend(items)

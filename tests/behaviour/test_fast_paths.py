@@ -26,7 +26,7 @@ from gpupipe.flow.sources import RangeFlow, fits
 from gpupipe.flow.stack import stack_rows
 from gpupipe.random import BatchRng, hash64, mix64
 from gpupipe.spec import LEAF, Compound, DatasetSpec, as_leaf, flatten, own, spec_of
-from tests.behaviour.model import outcomes
+from tests.behaviour.model import outcomes, take_until_closed
 
 quick = settings(max_examples=300, deadline=None, database=None, derandomize=True)
 
@@ -513,7 +513,7 @@ def test_a_batch_that_never_fills_ends_when_the_iterator_is_closed() -> None:
         return x
 
     items = iter(Dataset.range(1).repeat().map(fn).batch(1 << 40))
-    thread = threading.Thread(target=lambda: next(items, None))
+    thread = threading.Thread(target=take_until_closed, args=(items, []))
     thread.start()
     assert begun.wait(10)
     items.close()

@@ -12,7 +12,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset
 from gpupipe.flow import watch
-from tests.behaviour.model import run
+from tests.behaviour.model import run, take_until_closed
 
 FORMS: dict[str, Callable[[Dataset], Dataset]] = {
     "repeat": lambda ds: ds,
@@ -89,7 +89,7 @@ def test_passes_without_elements_are_watched_and_can_be_stopped(
     monkeypatch.setattr(handler, "emit", lambda record: items.close())
     logging.getLogger("gpupipe").addHandler(handler)
     try:
-        got = list(items)
+        take_until_closed(items, got := [])
     finally:
         logging.getLogger("gpupipe").removeHandler(handler)
 

@@ -23,6 +23,7 @@ from gpupipe.flow.sources import FilesFlow, RangeFlow, SlicesFlow
 from gpupipe.flow.state import Counted, State, late_json
 from gpupipe.random import hash64, mix64
 from gpupipe.spec import byte_array
+from tests.behaviour.model import take_until_closed
 from tests.reliability.resume import resumed_after, taken, through_json
 
 PATHS = [f"/data/{i % 7}/{i % 90}.jpg" for i in range(300)]  # some are listed more than once
@@ -205,7 +206,8 @@ def test_an_endless_fill_can_be_stopped() -> None:
     items = iter(Dataset.range(10**15).shuffle(10**15))
     threading.Timer(0.3, items.close).start()
 
-    assert list(items) == []
+    take_until_closed(items, taken := [])
+    assert taken == []
 
 
 def test_what_a_report_counts_are_places() -> None:

@@ -14,6 +14,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset
 from gpupipe.flow import watch
+from tests.behaviour.model import take_until_closed
 
 
 def _never(x: Any) -> Any:
@@ -98,7 +99,7 @@ def test_what_gives_nothing_is_named_and_can_be_stopped(name: str, place: str) -
     log.addHandler(hears)
     try:
         closer.start()
-        left = list(items)
+        take_until_closed(items, left := [])
         closer.join(60)
     finally:
         log.removeHandler(hears)

@@ -37,12 +37,6 @@ def _shuffled(source: Dataset) -> Dataset:
 EPOCHS = [list(Dataset.range(30).shuffle(30).iterator(epoch=e)) for e in range(10)]
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epochs, "_WARNED", type(epochs._WARNED)())
-    monkeypatch.setattr(epochs, "_LAST_AT", type(epochs._LAST_AT)())
-
-
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lambda: [record.getMessage() for record in caplog.records if record.name == "gpupipe"]

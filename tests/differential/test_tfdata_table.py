@@ -1270,7 +1270,6 @@ ACCEPTED_THERE: dict[str, tuple[str, Chain]] = {
     "records of a negative buffer": ("V", lambda D: _on(D).TFRecordDataset("/no/such/file", buffer_size=-1)),
     "rebatch 0": ("V", lambda D: D.range(4).batch(2).rebatch(0)),
     "shard -1": ("V", lambda D: D.range(4).shard(-1, 0)),
-    "shuffle -2": ("V", lambda D: D.range(4).shuffle(-2)),
 }
 
 

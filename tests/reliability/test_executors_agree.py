@@ -621,10 +621,10 @@ def stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gp.Data
     INDEXES.clear()
 
 
-USES: dict[str, tuple[Callable[[gp.Dataset], Any], Any]] = {  # the file is one bad element
-    "len": (len, 1),
+USES: dict[str, tuple[Callable[[gp.Dataset], Any], Any]] = {  # nothing of the file could be read
+    "len": (len, 0),
     "slice": (lambda ds: len(ds[:-1]), 0),
-    "split": (lambda ds: [len(part) for part in ds.split([0.5, 0.5])], [1, 0]),
+    "split": (lambda ds: [len(part) for part in ds.split([0.5, 0.5])], [0, 0]),
 }
 
 
@@ -632,9 +632,10 @@ USES: dict[str, tuple[Callable[[gp.Dataset], Any], Any]] = {  # the file is one 
 def test_what_looks_for_places_gives_up_a_file_that_stalls(stalled: gp.Dataset, use: str) -> None:
     function, answer = USES[use]
 
-    assert function(stalled.with_options(gp.Options(on_error="skip"))) == answer
-    with pytest.raises(DataError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
-        function(stalled)
+    assert function(stalled.with_options(gp.Options(on_error="skip", lost_files="skip"))) == answer
+    for refused in (stalled, stalled.with_options(gp.Options(on_error="skip"))):
+        with pytest.raises(DataError, match=r"given up after 0.03 s \(Options.read_timeout\)"):
+            function(refused)
 
 
 @pytest.mark.parametrize("place", [0, -1])

@@ -26,6 +26,7 @@ from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.extract.writer import TFRecordWriter
 from gpupipe.flow import base
+from tests.behaviour.model import take_until_closed
 
 PATIENCE = 20.0
 """Seconds until something counts as hanging: a deadline, never what it should take."""
@@ -426,7 +427,7 @@ def test_close_does_not_wait_for_a_read_that_stalls(
     system = System(str(files.paths[0]), stall(gate)).install(monkeypatch)
     items = files.dataset(read_timeout=10 * PATIENCE, on_error="skip").iterator()
     got: list[Any] = []
-    taker = threading.Thread(target=lambda: got.extend(items))
+    taker = threading.Thread(target=take_until_closed, args=(items, got))
     taker.start()
     deadline = time.monotonic() + PATIENCE
     while not system.reads:

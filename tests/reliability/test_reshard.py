@@ -32,7 +32,7 @@ def states_of(build: Build, shards: int, count: int) -> tuple[list[Any], list[An
 def rest_of(build: Build, shards: int, state: Any) -> list[Any]:
     found = []
     for index in range(shards):
-        with iter(build(shards, index)) as items:
+        with build(shards, index).iterator(epoch=0) as items:
             items.load_state_dict(state)
             found += taken(items)
     return found
