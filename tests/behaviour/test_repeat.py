@@ -89,7 +89,8 @@ def test_passes_without_elements_are_watched_and_can_be_stopped(
     monkeypatch.setattr(handler, "emit", lambda record: items.close())
     logging.getLogger("gpupipe").addHandler(handler)
     try:
-        take_until_closed(items, got := [])
+        got: list[Any] = []
+        take_until_closed(items, got)
     finally:
         logging.getLogger("gpupipe").removeHandler(handler)
 

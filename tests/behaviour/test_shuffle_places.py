@@ -206,7 +206,8 @@ def test_an_endless_fill_can_be_stopped() -> None:
     items = iter(Dataset.range(10**15).shuffle(10**15))
     threading.Timer(0.3, items.close).start()
 
-    take_until_closed(items, taken := [])
+    taken: list[Any] = []
+    take_until_closed(items, taken)
     assert taken == []
 
 

@@ -99,7 +99,8 @@ def test_what_gives_nothing_is_named_and_can_be_stopped(name: str, place: str) -
     log.addHandler(hears)
     try:
         closer.start()
-        take_until_closed(items, left := [])
+        left: list[Any] = []
+        take_until_closed(items, left)
         closer.join(60)
     finally:
         log.removeHandler(hears)
