@@ -172,7 +172,11 @@ def stand_in_cupy() -> ModuleType:
     cupy.stack, cupy.concatenate = several(np.stack), several(np.concatenate)
     cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(x.values, shift, axis))
     cupy.asnumpy = lambda x: x.get()
-    cupy.cuda = SimpleNamespace(Device=Device, runtime=SimpleNamespace(deviceSynchronize=lambda: None))
+    cupy.cuda = SimpleNamespace(
+        Device=Device,
+        runtime=SimpleNamespace(deviceSynchronize=lambda: None),
+        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
+    )
     for name in "float16 float32 float64 uint8 int32 int64 bool_".split():
         setattr(cupy, name, getattr(np, name))
     return cupy  # type: ignore[no-any-return]

@@ -2,7 +2,9 @@
 
 What is handed over is finished: the stage's thread waits for a batch before it passes it on. So any stream may read it,
 one of a thread's own as well, and no stream waits for anything. Its memory is DALI's, whose DLPack capsules wait for
-the whole device before they give it back: what a stream still reads is not used again under it.
+the whole device before they give it back: what a stream still reads is not used again under it. What CuPy makes here
+(batch-wise ops, batches joined of parts) is finished too, but its memory is CuPy's: it may be used again as soon as it
+is dropped, so who reads it on a stream of their own keeps it until that has finished.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ def to_device_array(output: Any, size: int) -> Any:
     import cupy
 
     with rows[0].device:
-        return cupy.stack(rows)  # of one shape, but not in one piece of memory
+        return _finished(cupy, cupy.stack(rows))  # of one shape, but not in one piece of memory
 
 
 def _wrap(tensor: Any) -> Any:
@@ -163,7 +165,7 @@ def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ..
             import cupy
 
             with device.device:
-                results = op.array(cupy, *(cupy.asarray(x) for x in xs), *params)
+                results = _finished(cupy, op.array(cupy, *(cupy.asarray(x) for x in xs), *params))
         else:
             results = op.array(np, *map(to_host, xs), *params)
     except DataError as error:
@@ -194,4 +196,10 @@ def concatenate(parts: Sequence[Any]) -> Any:
     import cupy
 
     with parts[0].device:
-        return cupy.concatenate(parts)
+        return _finished(cupy, cupy.concatenate(parts))
+
+
+def _finished(cupy: Any, result: Any) -> Any:
+    """What was computed on this thread's stream, once it is there."""
+    cupy.cuda.get_current_stream().synchronize()
+    return result
