@@ -50,7 +50,7 @@ class Epochs:
         if first is None:
             return iter(self.numbers)
         if first not in self.numbers:
-            raise _no_such_epoch(first)
+            raise self._no_such_epoch(first)
         return iter(self.numbers[self.numbers.index(first) :])
 
     def after(self, progress: Progress, epoch: int) -> Iterator[int]:
@@ -60,12 +60,16 @@ class Epochs:
             StateError: there is neither that one nor the next.
         """
         if epoch not in self.numbers and epoch + 1 not in self.numbers:
-            raise _no_such_epoch(epoch)
+            raise self._no_such_epoch(epoch)
         return iter(number for number in self.numbers if number > epoch)
 
-
-def _no_such_epoch(epoch: int) -> StateError:
-    return StateError(f"load_state_dict needs a state of an epoch that this iterator has, got epoch {epoch}")
+    def _no_such_epoch(self, epoch: int) -> StateError:
+        numbers = self.numbers
+        mine = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}" if numbers else "none"
+        return StateError(
+            f"load_state_dict needs a state of an epoch that this iterator has, {mine}, got epoch {epoch}; give the "
+            "number of the state's epoch, or of the next one where that had come to its end"
+        )
 
 
 @dataclass(slots=True)
@@ -198,8 +202,9 @@ class Resume:
                 raise StateError(wrong)
         if any(state.get("epoch") != states[0].get("epoch") for state in states):
             raise StateError("load_state_dict needs states of one epoch, got several; save them after the same step")
-        state = one_of(given)
-        return cls._of(chain, state, moves[0] if state is states[0] else None)
+        one_of(given)
+        own = next((n for n, state in enumerate(states) if not _moves(chain.plan, state)), 0)
+        return cls._of(chain, states[own], moves[own])
 
     @classmethod
     def _of(cls, chain: Chain, state: dict[str, Any], moved: int | None) -> Resume:

@@ -335,7 +335,7 @@ def test_a_state_of_the_end_of_an_epoch_goes_on_with_the_next(options: Options) 
     assert loaded(make().epochs(2)) == []
     assert loaded(make().iterator(epoch=2)) == EPOCHS[2]
     assert loaded(make().iterator(epoch=1)) == []
-    with pytest.raises(gp.StateError, match="an epoch that this iterator has, got epoch 1"):
+    with pytest.raises(gp.StateError, match="an epoch that this iterator has, 3, got epoch 1"):
         loaded(make().iterator(epoch=3))
 
 

@@ -260,3 +260,21 @@ def test_later_epochs_are_whole() -> None:
     with build(1, 0).epochs(3) as items:
         items.load_state_dict(state)
         assert len(taken(items)) == 8 + 12 + 12
+
+
+@pytest.mark.parametrize("even", [None, "drop", "wrap"])
+def test_a_list_of_the_states_of_all_shards_goes_on_with_its_own(even: Any) -> None:
+    def build(index: int) -> Any:
+        return gp.Dataset.range(9).shard(2, index, even=even).batch(1)
+
+    wholes = [[int(x[0]) for x in build(i).iterator(epoch=0)] for i in range(2)]
+    states = []
+    for i in range(2):
+        with iter(build(i)) as items:
+            next(items), next(items)
+            states.append(items.state_dict())
+
+    for i in range(2):
+        with iter(build(i)) as items:
+            items.load_state_dict(states)
+            assert [int(x[0]) for x in items] == wholes[i][2:]
