@@ -335,8 +335,9 @@ class Workers:
         self._hand_out()
 
     def _is_stuck(self, worker: Worker) -> bool:
-        """Whether it has not come back from an element of a pass that was left long ago."""
-        return bool(worker.tasks) and worker.tasks[0][0] is _STALE and time.monotonic() - self._since > STUCK
+        """Whether it has not come back from an element of a pass that was left long ago; one that starts has none."""
+        left = worker.ready and bool(worker.tasks) and worker.tasks[0][0] is _STALE
+        return left and time.monotonic() - self._since > STUCK
 
     def _receive(self, worker: Worker) -> None:
         """Take every message that is there."""

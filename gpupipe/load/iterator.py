@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BadRecord, ClosedError, DeviceError, GpupipeError, PlanError, StateError, TooManyBadError
+from ..errors import (
+    BadRecord,
+    ClosedError,
+    DataError,
+    DeviceError,
+    GpupipeError,
+    PlanError,
+    StateError,
+    TooManyBadError,
+)
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import keep_for_ever
 from ..extract.waiting import LIMITS
@@ -87,6 +96,7 @@ class DatasetIterator(Iterator[Any]):
         self._given: Stream | None = None
         self._rows = 1
         self._late: tuple[Any, Any] | None = None  # elements that were counted and not delivered: (the first, others)
+        self._told: DataError | None = None  # the error of an element, on its way out
         self._broken = False  # an exception went through the flow: its generators are finished, its threads not
         self._done = False
         self._why = "was closed"  # ... and by what
@@ -162,10 +172,11 @@ class DatasetIterator(Iterator[Any]):
         except BaseException as error:
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
-            elif inside and not isinstance(error, GpupipeError):
-                self._broken, self._look = True, ALWAYS
-            elif inside and self._items is not None:  # the error stands for an element
+            elif inside and error is self._told:  # the error stands for an element
+                self._told = None
                 self._mark.passed()
+            elif inside and (self._items is not None or not isinstance(error, GpupipeError)):
+                self._broken, self._look = True, ALWAYS
             if self._done:
                 self.close()
                 if isinstance(error, Exception):  # what closing it has broken off is no error
@@ -218,6 +229,7 @@ class DatasetIterator(Iterator[Any]):
             assert self._run is not None
             error = self._run.settle(element)
             if error is not None:
+                self._told = error
                 raise error
             self._mark.passed()
 

@@ -20,6 +20,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.errors import PlanTypeError
 from tests.behaviour.model import plain, run
 
 
@@ -417,3 +418,19 @@ def test_options_do_not_leak_between_iterators() -> None:
     assert run(dataset.with_options(Options(on_error="skip"))) == [1, 0, 1]
     with pytest.raises(gp.DataError):
         run(dataset)
+
+
+def test_an_error_that_stands_for_no_element_never_becomes_an_end() -> None:
+    def made(x: Any) -> Dataset:
+        numbers = Dataset.range(2)
+        return numbers.map(lambda y: (y, y)) if int(x) == 2 else numbers
+
+    items = iter(Dataset.range(4).flat_map(made))
+    assert [int(next(items)) for _ in range(4)] == [0, 1, 0, 1]
+    state = None
+    for _ in range(3):
+        with pytest.raises(PlanTypeError, match="flat_map needs datasets of one structure"):
+            next(items)
+        assert state in (None, items.state_dict()["delivered"])
+        state = items.state_dict()["delivered"]
+    assert state == 4

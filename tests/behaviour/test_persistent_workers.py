@@ -12,8 +12,10 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -327,3 +329,13 @@ def test_those_that_wait_end_with_their_parent(tmp_path: Path, number: signal.Si
     assert all(map(_gone, pids))
     if number == signal.SIGINT:
         assert errors.count("Traceback") == 1
+
+
+def test_a_process_that_still_starts_is_not_stuck() -> None:
+    kept = workers.Workers.__new__(workers.Workers)
+    kept._since = time.monotonic() - 100  # when the last pass left them
+    worker: Any = SimpleNamespace(tasks=deque([(workers._STALE, 0)]), ready=False)
+
+    assert not kept._is_stuck(worker)
+    worker.ready = True
+    assert kept._is_stuck(worker)
