@@ -298,3 +298,5 @@ def test_errors_of_a_dataset_are_raised_in_its_turn() -> None:
     assert [int(next(items)) for _ in range(4)] == [0, 1, 100, 101]
     with pytest.raises(PlanTypeError, match="interleave needs datasets of one dtype"):
         next(items)
+    items.close()
+    assert ended()
