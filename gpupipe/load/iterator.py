@@ -172,8 +172,8 @@ class DatasetIterator(Iterator[Any]):
         except BaseException as error:
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
-            elif inside and error is self._told:  # the error stands for an element
-                self._told = None
+            elif inside and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
+                self._told = None  # it stands for an element, if only for one that a function made no dataset of
                 self._mark.passed()
             elif inside and (self._items is not None or not isinstance(error, GpupipeError)):
                 self._broken, self._look = True, ALWAYS

@@ -20,7 +20,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.errors import PlanTypeError
+from gpupipe.errors import GpupipeError
 from tests.behaviour.model import plain, run
 
 
@@ -420,17 +420,32 @@ def test_options_do_not_leak_between_iterators() -> None:
         run(dataset)
 
 
-def test_an_error_that_stands_for_no_element_never_becomes_an_end() -> None:
-    def made(x: Any) -> Dataset:
-        numbers = Dataset.range(2)
-        return numbers.map(lambda y: (y, y)) if int(x) == 2 else numbers
+class _Torn:
+    """What elements are taken from, where its executor or its processes fail after one more element."""
 
-    items = iter(Dataset.range(4).flat_map(made))
-    assert [int(next(items)) for _ in range(4)] == [0, 1, 0, 1]
-    state = None
-    for _ in range(3):
-        with pytest.raises(PlanTypeError, match="flat_map needs datasets of one structure"):
-            next(items)
-        assert state in (None, items.state_dict()["delivered"])
-        state = items.state_dict()["delivered"]
-    assert state == 4
+    def __init__(self, items: Any) -> None:
+        self._items = iter([next(items)])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        for element in self._items:
+            return element
+        raise GpupipeError("a worker process ended before it was ready")
+
+    def snapshot(self) -> Any:
+        return None
+
+
+def test_a_failure_that_stands_for_no_element_is_not_an_end() -> None:
+    items = iter(Dataset.range(6))
+    assert [int(next(items)), int(next(items))] == [0, 1]
+    items._items = _Torn(items._items)
+    assert int(next(items)) == 2
+
+    with pytest.raises(GpupipeError, match="ended before it was ready"):
+        next(items)
+
+    assert items.state_dict()["delivered"] == 3
+    assert [int(x) for x in items] == [3, 4, 5]
