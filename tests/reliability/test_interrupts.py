@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import operator
@@ -110,6 +111,15 @@ def counted() -> Iterator[int]:
 
 def decoded(record: Any) -> Any:
     return ops.random_crop(ops.decode_jpeg(record, channels=3), (16, 16, 3))
+
+
+@pytest.fixture(autouse=True)
+def _no_callbacks_of_the_garbage_collector() -> Iterator[None]:
+    """Python swallows an exception that strikes in one of them, such as hypothesis leaves in the process."""
+    kept = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks[:] = kept
 
 
 def on(backend: str) -> Options:
