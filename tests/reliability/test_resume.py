@@ -492,8 +492,7 @@ def test_begins_that_no_state_leads_to_are_let_go() -> None:
         for _ in range(40_000):
             next(items)
         gc.collect()
-        # 13,333 passes; those since the oldest mark are needed, and marks go by the clock: 1,000 to 3,000 passes on a
-        # machine that does nothing else, more on a busy one.
+        # 13,333 passes; those since the oldest mark are needed. Marks go by the clock, so a busy machine needs more.
         assert sum(type(thing) is choices._Begin for thing in gc.get_objects()) < 12_000
 
 
