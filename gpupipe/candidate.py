@@ -41,6 +41,7 @@ _PURE = {
     "PUSH_NULL", "RETURN_VALUE", "RETURN_CONST", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_GLOBAL", "LOAD_DEREF",
     "COPY_FREE_VARS", "UNPACK_SEQUENCE", "COMPARE_OP", "IS_OP", "STORE_FAST", "STORE_FAST_LOAD_FAST",
     "STORE_FAST_STORE_FAST", "NOT_TAKEN", "MAKE_CELL", "EXTENDED_ARG",
+    "CALL", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_KW", "KW_NAMES", "PRECALL",  # of what: see `_pure`
 }  # fmt: skip
 _PURE_PREFIXES = (
     "LOAD_FAST",
@@ -86,14 +87,17 @@ def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
     return False
 
 
-def _pure(fn: Any) -> bool:
-    if not isinstance(fn, types.FunctionType):
+def _pure(fn: Any, callers: tuple[Any, ...] = ()) -> bool:
+    """Whether a function is an expression of its parameters, of plain values and of calls of such functions."""
+    if not isinstance(fn, types.FunctionType) or fn in callers:  # without branches, recursion has no end
         return False
     for instruction in dis.get_instructions(fn):
         name = instruction.opname
         if name not in _PURE and not name.startswith(_PURE_PREFIXES):
             return False
-    return all(_plain(value) for value in captured(fn))
+    if any(name not in fn.__globals__ for name in fn.__code__.co_names):  # a built-in function, or nothing
+        return False
+    return all(_plain(value) or _pure(value, (*callers, fn)) for value in captured(fn))
 
 
 def _plain(value: Any) -> bool:

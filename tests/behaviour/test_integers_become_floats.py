@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe.errors import FunctionError
 
 IMAGES = np.random.RandomState(0).randint(0, 100, (4, 6, 5, 3))
 NARROW = ("bool", "uint8", "int8", "uint16", "int16")
@@ -33,6 +34,20 @@ PLAIN: dict[str, Callable[[Any], Any]] = {
     "x % 0.75": lambda x: x % 0.75,
     "x // 0.75": lambda x: x // 0.75,
 }
+
+
+def scale(x: Any, low: float = -1.0, *, by: float = 127.5) -> Any:
+    return x / by + low
+
+
+def scaled_twice(x: Any) -> Any:
+    return scale(scale(x), low=0.0, by=2)
+
+
+def counts_down(x: Any) -> Any:
+    return counts_down(x - 1)
+
+
 BACKENDS: tuple[Any, ...] = ("numpy", "dali")
 
 
@@ -146,3 +161,36 @@ def test_what_is_no_image_behind_dali_nodes_is_of_the_same_dtype(dtype: str, fun
 
     assert got.dtype == chain.element_spec.dtype
     np.testing.assert_allclose(got, function(images[:2, ::-1].reshape(2, 90)))
+
+
+def test_a_helper_function_is_part_of_the_expression_that_calls_it() -> None:
+    pairs = Dataset.from_tensor_slices((IMAGES.astype(np.uint8), np.arange(4)))
+    inner = lambda x: scaled_twice(x) * 2  # noqa: E731
+
+    for function, expected in (
+        (lambda x, y: (scale(x), y), IMAGES / 127.5 - 1),
+        (lambda x, y: (inner(x), y), (IMAGES / 127.5 - 1) / 2 * 2),
+    ):
+        chain = pairs.map(function)
+        image, label = next(iter(chain))
+
+        assert (chain.element_spec[0].dtype, image.dtype, label.dtype) == (np.float32, np.float32, np.int64)
+        np.testing.assert_allclose(image, expected[0], rtol=2e-6, atol=2e-6)
+
+
+def test_a_helper_that_is_more_than_an_expression_leaves_its_caller_ordinary_python() -> None:
+    seen = []
+
+    def noted(x: Any) -> Any:
+        seen.append(x)
+        return x / 255
+
+    source = Dataset.from_tensor_slices(IMAGES.astype(np.uint8))
+    for function in (lambda x: noted(x), lambda x: counts_down(x), lambda x: scale(abs(x)), lambda x: x(1)):
+        source.map(function)  # calls nothing
+        assert not seen
+    assert next(iter(source.map(lambda x: noted(x)))).dtype == np.float64
+    assert all(isinstance(x, np.ndarray) for x in seen)
+
+    with pytest.raises(FunctionError, match="raised RecursionError"):
+        next(iter(source.map(lambda x: counts_down(x))))
