@@ -165,7 +165,7 @@ def test_what_is_no_image_behind_dali_nodes_is_of_the_same_dtype(dtype: str, fun
 
 def test_a_helper_function_is_part_of_the_expression_that_calls_it() -> None:
     pairs = Dataset.from_tensor_slices((IMAGES.astype(np.uint8), np.arange(4)))
-    inner = lambda x: scaled_twice(x) * 2  # noqa: E731
+    inner: Callable[[Any], Any] = lambda x: scaled_twice(x) * 2  # noqa: E731
 
     for function, expected in (
         (lambda x, y: (scale(x), y), IMAGES / 127.5 - 1),
