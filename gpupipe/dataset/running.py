@@ -160,14 +160,15 @@ class Running(Chain):
     def check(self) -> tuple[Finding, ...]:
         """Look for slips: repeat before shuffle, a mean for 0..1 on bytes, {CHW} taken for {HWC}, ... Runs nothing.
 
-        What Python functions draw from, and whether they handle images, is read off their code.
+        What Python functions draw from, and whether they handle images, is read off their code. Where the chain runs on
+        a GPU, a step that copies images to the host is a finding, too.
 
         Each finding has the user's line and says what to write instead; `explain()` shows them too. None of them is an
         error: a finding may be what you want.
         """
         from ..optimize.checks import check
 
-        return check(self.plan)
+        return check(self.plan, self.options().resolve())
 
     def memory_report(self) -> MemoryReport:
         """What the buffers of the chain may hold, by step, from the specs; what filled caches hold. Reads no data.

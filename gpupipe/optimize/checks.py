@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 
 from ..evaluate import is_image
 from ..graph import Draw, topological
+from ..options import Settings
 from ..plan.indexed import Everything, Select, Sliced
 from ..plan.node import UNKNOWN_CARDINALITY, Node, walk
 from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unbatch
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
 from .check_shuffles import shuffle_holds_all
+from .home import advice
+from .lower import lower
+from .place import runs_on_gpu
 from .zip_checks import zip_of_random_ops, zip_of_shuffles
 
 __all__ = ["CHECKS", "Finding", "check"]
@@ -47,8 +51,22 @@ Above = tuple[Node, ...]
 Check = Callable[[Node, Above], str | None]
 
 
-def check(root: Node) -> tuple[Finding, ...]:
-    """The findings of a chain, inputs first, in the order of `CHECKS` for one step."""
+def check(root: Node, settings: Settings) -> tuple[Finding, ...]:
+    """The findings of a chain, inputs first, in the order of `CHECKS` for one step; then those of where it runs."""
+    return (*_of_the_plan(root), *_of_the_device(root, settings))
+
+
+def _of_the_device(root: Node, settings: Settings) -> Iterator[Finding]:
+    """Where results of a GPU are copied to the host."""
+    if not runs_on_gpu(settings):
+        return
+    notes = [note for note in lower(root, settings).placer.notes if note.gpu is not None]
+    homes = [note.home for note in notes if note.home is not None]
+    for home, text in advice(homes, stays=len(homes) < len(notes)):
+        yield Finding("batches_come_home", home.line, text)
+
+
+def _of_the_plan(root: Node) -> tuple[Finding, ...]:
     users: dict[int, list[Node]] = {}
     order = walk(root)
     for node in order:

@@ -59,7 +59,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
     again = resuming(root, settings)
     if again:
         lines += ["", "behind a state (load_state_dict)", *(f"  {text}" for text in again)]
-    findings = check(root)
+    findings = check(root, settings)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
@@ -85,4 +85,10 @@ def _stage(number: int, note: StageNote) -> list[str]:
         *(f"    runs   {text}" for text in note.ops),
         *(f"    gives  {text}" for text in note.gives),
         f"    holds  {note.buffers}",
+        *([f"    home   {note.home}"] if note.home is not None else []),
+        *(
+            [f"    stays  on GPU {note.gpu}, and is delivered there"]
+            if note.home is None and note.gpu is not None
+            else []
+        ),
     ]

@@ -51,6 +51,7 @@ from ..spec import LEAF, Structure, TensorSpec
 from ..trace import Traced, trace
 from . import lower_files, lower_indexed, lower_mixing, lower_scanning, lower_windows  # noqa: F401 : they register
 from .alike import common, in_one_order
+from .delivered import delivered, on_one_device, passes, picks, reader
 from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
 from .pending import AHEAD, Pending, renumber
@@ -106,7 +107,7 @@ def lower(
         if name not in RULES:
             raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
     root, fired = rewrite(root, disabled_rules(settings))
-    lowerer = Lowerer(settings, Placer(settings, dry=at is None), at, known=known or {})
+    lowerer = Lowerer(settings, Placer(settings, dry=at is None), at, delivers=True, known=known or {})
     lowerer.numbers = {id(node): i for i, node in enumerate(walk(root))}
     trailing = 0
     while isinstance(root, Prefetch | WithOptions):
@@ -127,7 +128,13 @@ def lower(
 
 @dataclass
 class Lowerer:
-    """Lowers node by node, inputs first, with a table instead of recursion."""
+    """Lowers node by node, inputs first, with a table instead of recursion.
+
+    Attributes:
+        delivers: whether elements of the plan reach the user as they are.
+        delivered: the nodes of which that is true.
+        reads: what reads them otherwise; None where that is the user.
+    """
 
     settings: Settings
     placer: Placer
@@ -139,6 +146,9 @@ class Lowerer:
     users: dict[int, list[Node]] = field(default_factory=dict)
     ahead: bool = False
     passing: bool = False  # a dataset that a function has just made: it will be gone soon
+    delivers: bool = False
+    delivered: frozenset[int] = frozenset()
+    reads: Node | None = None
     known: Mapping[int, Element] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     looked_at: list[Node] = field(default_factory=list)
@@ -160,10 +170,18 @@ class Lowerer:
                 self.zipped.update(id(source) for source in node.sources)
             for source in node.sources:
                 self.users.setdefault(id(source), []).append(node)
+        if self.delivers:
+            self.delivered = delivered(order, self.users)
         for node in order:
             if id(node) not in self.done:
+                self.placer.at = self._reader(node)
                 self.done[id(node)] = watched(self, node, self._node)
         return self.done[id(root)]
+
+    def _reader(self, node: Node) -> Node:
+        """The step that is to blame if what is computed for a node has to be on the host."""
+        passing = any(passes(node, source) for source in node.sources)
+        return (reader(node, self.users) or self.reads or node) if passing else node
 
     def _mark_contexts(self, order: list[Node]) -> None:
         """Find the context in which each node will be opened first: there its first element is looked at."""
@@ -339,7 +357,7 @@ class Lowerer:
 
     def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
         batched = source.element.batched
-        if batched and source.batch is None and not source.unstack:
+        if batched and source.batch is None and not source.unstack and not picks(traced.outputs):
             rows = source.element.rows()
             source = replace(source, values=tuple(Input(i, spec) for i, spec in enumerate(rows)), unstack=True)
         values = substitute(traced.outputs, source.values)
@@ -408,26 +426,29 @@ class Lowerer:
             pending = dynamic.batched(self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned))
             dynamic.expect(pending.element)
             return pending
-        below = Lowerer(self.settings, self.placer, None)
+        below = Lowerer(self.settings, self.placer, None, delivers=id(node) in self.delivered)
+        below.reads = reader(node, self.users) or self.reads
         below.references = {id(node.inner): self.references.get(id(node), False)}
         below.zipped = {id(node.inner)} if id(node) in self.zipped else set()
         below.ahead = calls != 0
         pending = below.run(node.inner)
+        self.placer.at = node if below.reads is None else below.reads
         if pending.batch is not None or pending.unstack or not node.inner.element.known:
-            pending = self.placer.place(pending, label=node.name)
+            pending = self.placer.place(pending, below.delivers, node.name)
         flow = self._outer(node, source.flow, Inner(StaticInner(pending.flow), pending.flow))
         steps = (*source.steps, node.describe(), *(f"  each: {step}" for step in pending.steps))
         return replace(pending, flow=flow, steps=steps)
 
     def lower_inner(self, node: Node, plan: Node, at: Context) -> Pending:
         """Lower a dataset that was made while running. Its stages are its own: nobody explains them."""
-        below = Lowerer(self.settings, Placer(self.settings), at, passing=True)
+        deliver = id(node) in self.delivered
+        below = Lowerer(self.settings, Placer(self.settings), at, passing=True, delivers=deliver)
         below.ahead = isinstance(node, Interleave) and node.calls != 0
         if not at.run.any_order and any_order(plan, self.settings.deterministic):
             at.run.surprise = f"{node.describe()} at {node.line} makes datasets with such a step"
         plan, _ = rewrite(plan, disabled_rules(self.settings))
         below.zipped = {id(plan)} if id(node) in self.zipped else set()
-        return below.placer.place(below.run(plan), label=node.name)
+        return below.placer.place(below.run(plan), deliver, node.name)
 
     def _outer(self, node: FlatMap, source: Flow, inner: Inner) -> Flow:
         if not isinstance(node, Interleave):
@@ -493,14 +514,15 @@ class Lowerer:
     # ---- joins
 
     def _zip(self, node: Zip) -> Pending:
-        inputs = [self._flat(self.done[id(source)], "zip") for source in node.inputs]
+        inputs = [self._flat(node, source) for source in node.inputs]
         total = sum(pending.columns for pending in inputs)
         values: list[Value] = []
-        references, shift = set[int](), 0
+        references, on_gpu, shift = set[int](), set[int](), 0
         for j, pending in enumerate(inputs):
             own = Identity(total + j - 1) if j else None
             values += renumber(pending.values, shift, own)
             references |= {shift + column for column in pending.references}
+            on_gpu |= {shift + column for column in pending.on_gpu}
             shift += pending.columns
         specs = tuple(spec for pending in inputs for spec in pending.element.specs)
         structure = graft(node.structure, [pending.element.structure or LEAF for pending in inputs])
@@ -508,15 +530,21 @@ class Lowerer:
         element = Element(structure, specs, all(pending.element.batched for pending in inputs) and len(rows) <= 1)
         flow = ZipFlow(tuple(pending.flow for pending in inputs), node.number)
         steps = (*(f"  {j}: {step}" for j, pending in enumerate(inputs) for step in pending.steps), node.describe())
-        pending = Pending(
-            flow, total + len(inputs) - 1, tuple(values), element, references=frozenset(references), steps=steps
+        return Pending(
+            flow,
+            total + len(inputs) - 1,
+            tuple(values),
+            element,
+            references=frozenset(references),
+            on_gpu=frozenset(on_gpu),
+            steps=steps,
         )
-        return pending
 
-    def _flat(self, pending: Pending, label: str) -> Pending:
-        """A chain whose physical elements are its elements: batches are computed."""
+    def _flat(self, node: Zip | Enumerate, source: Node) -> Pending:
+        """An input whose physical elements are its elements: batches are computed."""
+        pending = self.done[id(source)]
         if pending.batch is not None or pending.unstack:
-            return self.placer.place(pending, label=label)
+            return self.placer.place(pending, id(node) in self.delivered, node.name)
         return pending
 
     def _concatenate(self, node: Concatenate) -> Pending:
@@ -524,7 +552,8 @@ class Lowerer:
         first = inputs[0]
         same = all(p.values == first.values and p.columns == first.columns and p.batch is None for p in inputs)
         if not same or any(p.unstack for p in inputs) or len({p.references for p in inputs}) > 1:
-            inputs = [self.placer.place(p, label="concatenate") for p in inputs]
+            deliver = id(node) in self.delivered
+            inputs = on_one_device([self.placer.place(p, deliver, "concatenate") for p in inputs], self.placer)
             first = inputs[0]
         flow = ConcatenateFlow(tuple(p.flow for p in inputs), node.first_branches())
         element = node.element
@@ -532,24 +561,24 @@ class Lowerer:
             element = common("concatenate", node.line, [p.element for p in inputs])
         steps = (*(f"  {j}: {step}" for j, p in enumerate(inputs) for step in p.steps), node.describe())
         if not same:
-            return Pending.columns_of(flow, element, steps)
+            return replace(Pending.columns_of(flow, element, steps), on_gpu=first.on_gpu)
         return replace(first, flow=flow, element=element, steps=steps)
 
     # ---- nodes that do not look at values
 
     def _enumerate(self, node: Enumerate) -> Pending:
-        source = self._flat(self.done[id(node.source)], "enumerate")
+        source = self._flat(node, node.source)
         spec = TensorSpec((), "int64")
         element = enumerated(source.element)
         values = (Input(0, spec), *renumber(source.values, 1))
-        references = frozenset(column + 1 for column in source.references)
         return replace(
             source,
             flow=EnumerateFlow(source.flow, node.start),
             columns=source.columns + 1,
             values=values,
             element=element,
-            references=references,
+            references=frozenset(column + 1 for column in source.references),
+            on_gpu=frozenset(column + 1 for column in source.on_gpu),
             steps=(*source.steps, node.describe()),
         )
 

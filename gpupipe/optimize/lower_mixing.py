@@ -15,6 +15,7 @@ from ..flow.sources import SlicesFlow
 from ..plan.mixing import ChooseFrom, Counter, Listed, Mixture, RandomNumbers, SampleFrom
 from ..plan.node import Element
 from .alike import common, unknown
+from .delivered import on_one_device
 from .pending import Pending
 from .registry import lowers
 from .watching import where
@@ -48,7 +49,8 @@ def _mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom) -> Pending:
         (p.values, p.columns, p.references) == (first.values, first.columns, first.references) for p in inputs
     ) and not any(p.batch is not None or p.unstack for p in inputs)
     if not same:
-        inputs = [lowerer.placer.place(p, label=node.name) for p in inputs]
+        placer, deliver = lowerer.placer, id(node) in lowerer.delivered
+        inputs = on_one_device([placer.place(p, deliver, node.name) for p in inputs], placer)
     element = _common(node, inputs)
     picks = None
     if node.picks is not None:
@@ -59,7 +61,7 @@ def _mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom) -> Pending:
         steps = (*steps, *(f"  picks: {step}" for step in picks.steps))
     steps = (*steps, node.describe())
     if not same:
-        return Pending.columns_of(flow, element, steps)
+        return replace(Pending.columns_of(flow, element, steps), on_gpu=inputs[0].on_gpu)
     return replace(first, flow=flow, element=element, steps=steps)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 
 from ..candidate import name_of
 from ..evaluate import is_image
 from ..graph import Apply, Const, Draw, Input, Item, Value
+from ..plan.node import Node
 from ..transform.array import has_cupy
 from ..transform.choose import Choice
 from ..transform.program import Program
 from .batchwise import array_calls
+from .home import Home
 
 __all__ = ["StageNote"]
 
@@ -29,6 +31,9 @@ class StageNote:
         ops: what runs, in order.
         gives: what leaves.
         buffers: what finished groups hold.
+        gpu: ordinal of the GPU that results are on.
+        home: what of them is copied to the host.
+        each: what a group of results is made of, for `home`, and its bytes; None where sizes are unknown.
     """
 
     where: str
@@ -38,12 +43,30 @@ class StageNote:
     ops: tuple[str, ...]
     gives: tuple[str, ...]
     buffers: str
+    gpu: int | None
+    each: tuple[str, int | None]
+    home: Home | None = None
+
+    def coming_home(self, reader: str, line: str, node: Node | None = None) -> StageNote:
+        """The same where something reads the results on the host, see `Home`."""
+        assert self.gpu is not None
+        return replace(self, home=Home(self.gpu, reader, line, node, *self.each))
 
     @classmethod
     def of(
-        cls, choice: Choice, program: Program, how: str, size: int, ready: int, leaves: Sequence[Value] = ()
+        cls,
+        choice: Choice,
+        program: Program,
+        how: str,
+        size: int,
+        ready: int,
+        leaves: Sequence[Value] = (),
+        stays: bool = True,
     ) -> StageNote:
-        """Describe a program, the groups it runs on, and the array code that makes its leaves of the results."""
+        """Describe a program, the groups it runs on, and the array code that makes its leaves of the results.
+
+        `stays` says whether the results are where they were computed when array code gets them.
+        """
         groups = {
             "batch": f"batches of {size}",
             "rows": f"micro-batches of {size}",
@@ -51,9 +74,9 @@ class StageNote:
         }
         given = tuple(dict.fromkeys(filter(is_image, leaves))) or program.outputs
         sizes = [_bytes(value) for value in given]
-        held = "unknown sizes"
-        if None not in sizes:
-            held = f"{size * sum(n or 0 for n in sizes) * ready:,} bytes in {ready} finished batches"
+        row = None if None in sizes else sum(n or 0 for n in sizes)
+        held = "unknown sizes" if row is None else f"{size * row * ready:,} bytes in {ready} finished batches"
+        each = {"batch": ("batch", row and row * size), "rows": ("element", row), "unstack": ("row", row)}[how]
         return cls(
             choice.label,
             choice.why,
@@ -61,16 +84,18 @@ class StageNote:
             tuple(map(_text, program.inputs)),
             (
                 *(_call(v) for v in program.values if isinstance(v, Apply)),
-                *(f"{_call(v)} as array code ({_library(choice)})" for v in array_calls(leaves)),
+                *(f"{_call(v)} as array code ({_library(choice, stays)})" for v in array_calls(leaves)),
             ),
             tuple(str(value.spec) for value in given),
             held,
+            choice.device_id,
+            each,
         )
 
 
-def _library(choice: Choice) -> str:
+def _library(choice: Choice, stays: bool) -> str:
     """What runs array code where this executor's results are."""
-    if choice.device_id is None:
+    if choice.device_id is None or not stays:
         return "NumPy"
     return f"CuPy on GPU {choice.device_id}" if has_cupy() else "NumPy, since CuPy is missing: batches go to the host"
 

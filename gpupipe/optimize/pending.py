@@ -41,6 +41,7 @@ class Pending:
         ignores: an `ignore_errors` stands directly below that batch: an element that fails does not come into it;
             whether each of them is logged. None where there is none.
         references: columns that may hold references to records instead of payloads.
+        on_gpu: columns whose arrays are delivered where they are, on a GPU.
         steps: what was lowered so far, for `explain()`.
     """
 
@@ -55,6 +56,7 @@ class Pending:
     ready: int = 0
     ignores: bool | None = None
     references: frozenset[int] = frozenset()
+    on_gpu: frozenset[int] = frozenset()
     steps: tuple[str, ...] = ()
 
     @property

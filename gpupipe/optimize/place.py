@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import GpupipeError, PlanError
-from ..evaluate import is_image
+from ..evaluate import is_batchwise, is_image
 from ..flow.base import Flow
 from ..flow.fetch import FetchFlow
 from ..flow.host import HostFlow, HostProgram
 from ..flow.known_bad import KnownBadFlow
 from ..flow.stage import StageFlow
-from ..graph import Apply, Input, Value, topological
+from ..graph import Apply, Input, Item, Value, topological
 from ..options import Settings, parse_device
+from ..plan.node import Node
 from ..transform.choose import Choice, make_executor, refuse_unsupported, resolve_device
 from ..transform.program import Program
 from .batchwise import array_calls, behind, executed
 from .graph_rules import optimize_values
+from .home import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 from .notes import StageNote
 from .pending import AHEAD, Pending
 from .prepare import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
 
-__all__ = ["MICRO_BATCH", "Placer"]
+__all__ = ["MICRO_BATCH", "Placer", "runs_on_gpu"]
 
 MICRO_BATCH = 32
 """Rows of a group where no batch ends the stage."""
@@ -38,12 +40,14 @@ class Placer:
         dry: nothing will run: an executor that this machine does not have is described, not refused.
         notes: one per transform stage, in the order in which they were placed.
         fired: how often each rule fired.
+        at: the step that reads what is placed, for notes.
     """
 
     settings: Settings
     dry: bool = False
     notes: list[StageNote] = field(default_factory=list)
     fired: dict[str, int] = field(default_factory=dict)
+    at: Node | None = None
     _choice: Choice | None = None
 
     def choice(self) -> Choice:
@@ -57,12 +61,20 @@ class Placer:
                 self._choice = wished(self.settings, f"the options say so; it cannot run here: {error}")
         return self._choice
 
+    def hand_over(self) -> Callable[[Any], Any]:
+        """What puts host leaves beside the images of a batch that is delivered on a GPU."""
+        from ..transform.array import to_device
+
+        device_id = self.choice().device_id
+        assert device_id is not None
+        return _ToDevice(to_device, device_id)
+
     def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:
         """Compute every leaf, so that the chain's columns are its leaves.
 
         Args:
             pending: the chain.
-            deliver: whether the results go to the user, who gets them where the images are; else host arrays.
+            deliver: whether the results go to the user, who gets batches where the images are; else host arrays.
             label: the node that needs the values.
         """
         if self.settings.bad_records is not None:
@@ -92,18 +104,20 @@ class Placer:
         work = [value.op.name for value in topological(pending.values) if isinstance(value, Apply)]
         if work:
             steps = (*steps, f"host: {', '.join(work)}")
-        return Pending.columns_of(flow, pending.element, steps)
+        return replace(Pending.columns_of(flow, pending.element, steps), on_gpu=_stay(pending))
 
     def _cut(self, pending: Pending) -> Pending:
         """Make columns of image values that host work needs (`py_function` on an image), in a stage of their own."""
         while True:
-            needed = needed_on_host(pending.values) or needed_for_size(pending.values)
+            host = needed_on_host(pending.values)
+            needed = host or needed_for_size(pending.values)
             if not needed:
                 return pending
             kept = sorted(columns_read(pending.values))
             outputs = (*needed, *(input_of(pending.values, i) for i in kept))
             inner = replace(pending, values=outputs, batch=None, above=(), element=loose(outputs))
-            staged = self._stage(inner, False, "py_function", kept=len(kept))
+            reader = (PY_FUNCTION, _reads(pending.values, host)) if host else (SIZES, _line(needed[0]))
+            staged = self._stage(inner, False, "py_function", len(kept), reader)
             moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
             places = {i: len(needed) + n for n, i in enumerate(kept)}
             values = replaced(pending.values, moved, places)
@@ -114,6 +128,7 @@ class Placer:
                 values=values,
                 steps=staged.steps,
                 references=frozenset(),
+                on_gpu=staged.on_gpu,
             )
 
     def _behind_batchwise(self, pending: Pending) -> Pending:
@@ -123,7 +138,7 @@ class Placer:
             if not needed:
                 return pending
             inner = replace(pending, values=needed, element=loose(needed))
-            staged = self._stage(self._cut(inner), False, "map")
+            staged = self._stage(self._cut(inner), False, "map", reader=(ON_ROWS, _reads(pending.values, needed)))
             moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
             pending = Pending(
                 staged.flow,
@@ -145,8 +160,13 @@ class Placer:
             return f", but {error}"
         return ""
 
-    def _stage(self, pending: Pending, deliver: bool, label: str, kept: int = 0) -> Pending:
-        """A transform stage: host work in front of it, the graph in it, the nodes above it on top."""
+    def _stage(
+        self, pending: Pending, deliver: bool, label: str, kept: int = 0, reader: tuple[str, str] | None = None
+    ) -> Pending:
+        """A transform stage: host work in front of it, the graph in it, the nodes above it on top.
+
+        `reader` is what needs the results on the host, and its line, if that is no step of the chain.
+        """
         prepared = prepare(pending.values)
         images = executed(prepared.values)
         # Images that are computed but not delivered need no output; those delivered need one each.
@@ -160,11 +180,12 @@ class Placer:
         size, drop = pending.batch or (MICRO_BATCH, False)
         label = "batch" if pending.batch else label
         make, to_device, trouble = None, None, ""
+        stays = deliver and how != "rows" and choice is not None and choice.device_id is not None
         if program is not None and choice is not None:
             other = choice.executor == "numpy" or choice.device_id is not None
             trouble = self._refused(choice, program)
             make = _Maker(choice, self.settings.threads if other else self.settings.dali_threads)
-            to_device = _device_hand_over(choice, deliver and how != "rows")
+            to_device = self.hand_over() if stays else None
         names = (
             pending.element.structure.leaf_names()
             if pending.element.structure and not kept
@@ -184,13 +205,18 @@ class Placer:
             ready=pending.ready or AHEAD,
             label=label,
             to_device=to_device,
-            to_host=program is not None and choice is not None and choice.device_id is not None and to_device is None,
+            to_host=choice is not None and choice.device_id is not None and not stays,
             program=program,
             host=host if how == "unstack" else None,
         )
         steps = pending.steps
         if program is not None and choice is not None:
-            self.notes.append(StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values))
+            note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
+            if choice.device_id is not None and not stays:
+                node = self.at
+                of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
+                note = note.coming_home(*(reader or of_node), None if reader else node)
+            self.notes.append(note)
             steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
         elif arrays := array_calls(prepared.values):
             steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
@@ -198,8 +224,9 @@ class Placer:
         for step in pending.above:
             stage = step(stage)
         if kept:
-            return Pending(stage, len(prepared.values), prepared.values, element, steps=steps)
-        return Pending.columns_of(stage, element, steps)
+            return Pending(stage, len(prepared.values), prepared.values, element, on_gpu=_stay(pending), steps=steps)
+        on_gpu = frozenset(range(len(prepared.values))) if stays else _stay(pending)
+        return replace(Pending.columns_of(stage, element, steps), on_gpu=on_gpu)
 
 
 @dataclass(frozen=True)
@@ -213,6 +240,16 @@ class _Maker:
         return make_executor(self.choice, program, size, self.threads)
 
 
+def runs_on_gpu(settings: Settings) -> bool:
+    """Whether images are computed on a GPU, or would be if there were one."""
+    if parse_device(settings.device)[0] == "gpu":
+        return True
+    try:
+        return resolve_device(settings).device_id is not None
+    except GpupipeError:
+        return False  # for another reason it runs nowhere
+
+
 def wished(settings: Settings, why: str) -> Choice:
     """What the options ask for, on whatever machine has it."""
     kind, number = parse_device(settings.device)
@@ -221,13 +258,21 @@ def wished(settings: Settings, why: str) -> Choice:
     return Choice("dali-cpu", None, why)
 
 
-def _device_hand_over(choice: Choice, deliver: bool) -> Any:
-    """What puts host leaves beside the images of a batch that is delivered on a GPU."""
-    if choice.device_id is None or not deliver:
-        return None
-    from ..transform.array import to_device
+def _reads(values: Sequence[Value], needed: Sequence[Value]) -> str:
+    """The line of the first call that reads one of some values and is none of them."""
+    calls = (v for v in topological(values) if isinstance(v, Apply) and v not in needed and not is_batchwise(v))
+    return next((call.line for call in calls if any(x in needed for x in call.x)), "")
 
-    return _ToDevice(to_device, choice.device_id)
+
+def _line(value: Value) -> str:
+    made = value.value if isinstance(value, Item) else value
+    return made.line if isinstance(made, Apply) else ""
+
+
+def _stay(pending: Pending) -> frozenset[int]:
+    """The leaves that are columns on a GPU, and are passed on."""
+    leaves = enumerate(pending.values)
+    return frozenset(i for i, value in leaves if isinstance(value, Input) and value.index in pending.on_gpu)
 
 
 @dataclass(frozen=True)

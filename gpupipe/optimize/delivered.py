@@ -1,0 +1,81 @@
+"""delivered: which steps' elements reach the user as they are, so that batches of a GPU may stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..flow.put import PutFlow
+from ..graph import Input, Value
+from ..plan.indexed import Select
+from ..plan.joins import Concatenate, Zip
+from ..plan.mixing import Mixture
+from ..plan.node import Node
+from ..plan.scanning import AssertCardinality, IgnoreErrors
+from ..plan.steps import Enumerate, Map, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
+from .pending import Pending
+from .place import Placer
+from .rules import ShuffleRepeat
+
+__all__ = ["delivered", "on_one_device", "passes", "picks", "reader"]
+
+PASSES = (
+    Take, Skip, Shard, Select, Repeat, Shuffle, ShuffleRepeat, Prefetch, WithOptions, Enumerate, Zip, Concatenate,
+    Mixture, AssertCardinality, IgnoreErrors,
+)  # fmt: skip
+"""Steps that give elements of their inputs as they are, and look at none of their values.
+
+Not among them is a cache, although it looks at no value: what it holds, it holds as long as the dataset lives, and the
+memory of a GPU is the model's.
+"""
+
+
+def delivered(order: Sequence[Node], users: Mapping[int, Sequence[Node]]) -> frozenset[int]:
+    """The nodes of a delivered plan, by id, whose elements nobody looks at on their way to the user.
+
+    Args:
+        order: all nodes, inputs first, the one that is delivered last.
+        users: the nodes that read from a node, by its id.
+    """
+    found = {id(order[-1])}
+    for node in reversed(order[:-1]):
+        if all(id(user) in found and passes(user, node) for user in users[id(node)]):
+            found.add(id(node))
+    return frozenset(found)
+
+
+def passes(node: Node, source: Node) -> bool:
+    """Whether a node gives elements of one of its inputs as they are."""
+    if isinstance(node, Map):
+        return node.traced is not None and picks(node.traced.outputs)
+    return isinstance(node, PASSES) and not (isinstance(node, Mixture) and source is node.picks)
+
+
+def picks(values: Sequence[Value]) -> bool:
+    """Whether values are leaves of the element that comes in, each at most once: whole batches may pass, then."""
+    return all(isinstance(value, Input) for value in values) and len(set(values)) == len(values)
+
+
+def reader(node: Node, users: Mapping[int, Sequence[Node]]) -> Node | None:
+    """What first looks at the elements of a node; None where they reach the end of the plan."""
+    waiting = [(user, node) for user in users.get(id(node), ())]
+    while waiting:
+        user, source = waiting.pop()
+        if not passes(user, source):
+            return user
+        waiting += [(above, user) for above in users.get(id(user), ())]
+    return None
+
+
+def on_one_device(inputs: Sequence[Pending], placer: Placer) -> list[Pending]:
+    """Inputs that give one stream of elements: what is on a GPU in one of them is put there in all."""
+    columns = frozenset[int]().union(*(pending.on_gpu for pending in inputs))
+    put = []
+    for pending in inputs:
+        missing = columns - pending.on_gpu
+        if missing and pending.element.batched:
+            steps = (*pending.steps, f"copied to GPU {placer.choice().device_id}, where the others are")
+            flow = PutFlow(pending.flow, missing, placer.hand_over())
+            pending = replace(pending, flow=flow, on_gpu=columns, steps=steps)
+        put.append(pending)
+    return put

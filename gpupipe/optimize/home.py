@@ -1,0 +1,102 @@
+"""home: results of a GPU that a step brings back to the host, in words for `explain()`, and as findings of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..plan.node import Node
+from ..plan.scanning import RejectionResample, Scan, TakeWhile, Unique
+from ..plan.steps import Batch, Cache, Filter, FlatMap, Map, PaddedBatch, Unbatch
+from ..plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
+
+__all__ = ["DELIVERY", "ON_ROWS", "PY_FUNCTION", "SIZES", "Home", "advice"]
+
+DELIVERY = "elements that are delivered, and are no batches,"
+PY_FUNCTION = "ops.py_function"
+SIZES = "the sizes of what ops.dali_function gives"
+ON_ROWS = "an op on rows behind one on batches"
+"""What reads results on the host beside the steps of a chain, by their names."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Results that are copied from a GPU to the host.
+
+    Attributes:
+        gpu: ordinal of the GPU.
+        reader: what reads them there: the name of a step, or one of those above.
+        line: ``file:line`` of it.
+        node: that step; None where it is none.
+        each: "batch", "row" (of a batch that was there before) or "element".
+        size: bytes of each of these; None where nobody knows.
+    """
+
+    gpu: int
+    reader: str
+    line: str
+    node: Node | None
+    each: str
+    size: int | None
+
+    def __str__(self) -> str:
+        return f"{self.copied} to the host, {self.why}{f' at {self.line}' if self.line else ''}"
+
+    @property
+    def copied(self) -> str:
+        """How much is copied."""
+        return f"each {self.each}" if self.size is None else f"{self.size:,} bytes of each {self.each}"
+
+    @property
+    def why(self) -> str:
+        """What reads it there."""
+        return f"for {self.reader}"
+
+
+_PARTS = {
+    DELIVERY: "end the chain with batch(...)",
+    PY_FUNCTION: "write it with ops, or with ops.dali_function",
+    SIZES: "give it a spec with height and width, or same_size=True",
+    ON_ROWS: "call the op on batches (mixup, cutmix) behind all others",
+}
+_BATCHES = (Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, Window, GroupByWindow, Bucketed)
+_QUESTIONS = (Filter, TakeWhile, RejectionResample, Scan, Unique)
+
+
+def advice(homes: Sequence[Home], stays: bool) -> Iterator[tuple[Home, str]]:
+    """What to write so that results stay on the GPU, once for each step and reader, where to bring them home is a slip.
+
+    Args:
+        homes: what the stages of a chain bring home.
+        stays: whether another stage delivers on the GPU.
+    """
+    for home in {(home.line, home.reader): home for home in homes}.values():
+        if stays and isinstance(home.node, Cache) and home.each == "element":
+            continue  # images are decoded once and augmented in every epoch
+        yield (
+            home,
+            f"{home.copied} are copied from GPU {home.gpu} to the host, {home.why.rstrip(',')}; {_instead(home)}",
+        )
+
+
+def _instead(home: Home) -> str:
+    node = home.node
+    if home.reader in _PARTS:
+        return _PARTS[home.reader]
+    if isinstance(node, Cache):
+        return "put the cache in front of the map that makes the images: what is encoded is smaller, too"
+    if isinstance(node, Map) and node.traced is not None:
+        return "take 'deferral' out of Options(disabled_rules=...)"
+    if isinstance(node, Batch) and not node.source.element.batched:
+        return "take 'map_and_batch' out of Options(disabled_rules=...)"
+    if isinstance(node, Map):
+        return "write its function with ops, or call it in the loop"
+    if isinstance(node, PaddedBatch | Bucketed) and not node.source.element.batched:
+        return "bring the images to one size with ops (resize, crop, pad_to_bounding_box), and write batch"
+    if isinstance(node, _BATCHES):
+        return "make batches once, with batch, of the size that is wanted"
+    if isinstance(node, _QUESTIONS):
+        return "put it in front of the map that makes the images, and let it look at what is there by then"
+    if isinstance(node, FlatMap):
+        return "let its function make datasets of what was read, and compute images behind it"
+    return "put it in front of the map that makes the images"
