@@ -37,6 +37,22 @@ class Used:
 USED = Used()
 
 
+class Stream:
+    """A stream; a context, as CuPy's."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.non_blocking = non_blocking
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        """Nothing runs behind anybody's back."""
+
+
 class Device:
     """A GPU; a context, as CuPy's."""
 
@@ -96,7 +112,7 @@ class DeviceNumbers:
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "dtype", "ndim", "size", "nbytes", "item", "tolist", "strides", "flags"):
             return getattr(self.values, name)
-        if name in ("astype", "reshape", "transpose", "copy", "sum", "mean", "min", "max", "all", "any", "std", "T"):
+        if name in ("astype", "reshape", "view", "transpose", "copy", "sum", "mean", "min", "max", "all", "any", "std", "T"):
             found = getattr(self.values, name)
             return (lambda *a, **k: DeviceNumbers(found(*a, **k))) if callable(found) else DeviceNumbers(found)
         raise AttributeError(name)
@@ -169,13 +185,15 @@ def stand_in_cupy() -> ModuleType:
     cupy.ndarray = DeviceNumbers
     cupy.asarray = cupy.array = asarray
     cupy.from_dlpack = lambda x: DeviceNumbers(np.asarray(x.tensor))
+    cupy.ascontiguousarray = lambda x: x if x.flags.c_contiguous else DeviceNumbers(np.ascontiguousarray(x.values))
     cupy.stack, cupy.concatenate = several(np.stack), several(np.concatenate)
     cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(x.values, shift, axis))
     cupy.asnumpy = lambda x: x.get()
     cupy.cuda = SimpleNamespace(
         Device=Device,
         runtime=SimpleNamespace(deviceSynchronize=lambda: None),
-        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
+        Stream=Stream,
+        get_current_stream=Stream,
     )
     for name in "float16 float32 float64 uint8 int32 int64 bool_".split():
         setattr(cupy, name, getattr(np, name))
@@ -211,6 +229,9 @@ def install() -> None:
     array.has_cupy = lambda: True  # type: ignore[assignment]
     dali._import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
     dali.copy_to_gpu = lambda array, device_id: real.tensors.TensorCPU(dali.wrap(array).copy())
+    dali.copy_on_gpu = lambda array, device_id: real.tensors.TensorCPU(
+        (array.values if isinstance(array, DeviceNumbers) else np.asarray(array)).copy()
+    )
     dali.Lowering = lambda fn, types, math, device, decoder, regions: lowering(  # type: ignore[assignment,misc]
         fn, types, math, "cpu", "cpu", regions
     )

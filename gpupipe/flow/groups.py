@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import DataError, GpupipeError
 from ..evaluate import BatchValues, is_batchwise
 from ..graph import Apply, Item, Value
-from ..transform.array import run_array
+from ..transform.array import copied, run_array
 from ..transform.program import Executor, Program
 from .base import BatchStream, Context, Element, Flow, Hole, StandIn, element_keys, locate
 from .forming import Group
@@ -119,7 +119,7 @@ class Assembler:
             leaf = self._column(value, name, rows, values, results, calls)
             if value in self._images or is_batchwise(value):
                 if value in given and hasattr(leaf, "copy"):
-                    leaf = leaf.copy()
+                    leaf = copied(leaf)
                 given.add(value)
             if self.flow.to_device is not None and isinstance(leaf, np.ndarray) and leaf.dtype != object:
                 leaf = self.flow.to_device(leaf)

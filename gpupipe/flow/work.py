@@ -259,8 +259,6 @@ class Work:
             assert executor is not None
             self._repair(turn, job, failure, flight, executor)
             return
-        if self._flow.to_host:
-            results = [host_copy(result) for result in results]
         elements = self._assembler.deliver(job.group, job.values, results)
         if job.group.rows:
             self._last = job.group.rows[-1][0]
@@ -279,7 +277,8 @@ class Work:
             try:
                 if len(job.feeds) > 1:
                     executor.submit(feed)
-                parts.append(executor.collect())
+                results = executor.collect()
+                parts.append([host_copy(result) for result in results] if self._flow.to_host else results)
             except BatchFailed as failure:
                 text = text or failure.text
                 causes.update({start + row: error for row, error in failure.causes.items()})

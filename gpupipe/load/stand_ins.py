@@ -19,6 +19,7 @@ from ..flow.state import REPLAYING, State, below, number
 from ..flow.tape import Tape
 from ..ragged import Ragged
 from ..spec import Compound
+from ..transform.array import copied
 
 __all__ = ["StandIns", "rows_of"]
 
@@ -131,7 +132,7 @@ class StandIns(Iterator[Element]):
 
 def own_copy(columns: tuple[Any, ...]) -> tuple[Any, ...]:
     """Leaves that share no memory with those delivered before, nor with a block of a file."""
-    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else leaf.copy() for leaf in own_bytes(columns)])
+    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else copied(leaf) for leaf in own_bytes(columns)])
 
 
 def rows_of(leaf: Any) -> int:

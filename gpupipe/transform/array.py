@@ -2,9 +2,9 @@
 
 What is handed over is finished: the stage's thread waits for a batch before it passes it on. So any stream may read it,
 one of a thread's own as well, and no stream waits for anything. Its memory is DALI's, whose DLPack capsules wait for
-the whole device before they give it back: what a stream still reads is not used again under it. What CuPy makes here
-(batch-wise ops, batches joined of parts) is finished too, but its memory is CuPy's: it may be used again as soon as it
-is dropped, so who reads it on a stream of their own keeps it until that has finished.
+the whole device before they give it back: what a stream still reads is not used again under it. CuPy's own memory is
+used again as soon as it is dropped, which is right for CuPy's stream alone. So what CuPy makes here (batch-wise ops,
+batches joined of parts) is made on a stream that nobody else uses, and copied into memory of DALI's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, FunctionError, MissingDependencyError, text_of
+from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
 from ..op import Op
 
-__all__ = ["DeviceArray", "concatenate", "load_cupy", "on_gpu", "run_array", "to_device", "to_device_array", "to_host"]
+__all__ = [
+    "DeviceArray",
+    "concatenate",
+    "copied",
+    "load_cupy",
+    "on_gpu",
+    "overlap",
+    "run_array",
+    "to_device",
+    "to_device_array",
+    "to_host",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +69,9 @@ class DeviceArray:
 
     def copy(self) -> DeviceArray:
         """A copy in memory of its own on the same GPU."""
-        from .dali import copy_to_gpu
+        from .dali import copy_on_gpu
 
-        return DeviceArray(copy_to_gpu(self.get(), self.__dlpack_device__()[1]))
+        return DeviceArray(copy_on_gpu(self.tensor, self.__dlpack_device__()[1]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise TypeError("a DeviceArray is on a GPU and does not become a NumPy array unasked; use its get()")
@@ -93,6 +104,10 @@ class DeviceArray:
         return f"DeviceArray({self.dtype}{list(self.shape)} on gpu:{self.__dlpack_device__()[1]})"
 
 
+_DEVICE_FAILURES = ("CUDARuntimeError", "CUDADriverError", "OutOfMemoryError")
+"""CuPy's errors of the GPU, its driver or its memory; their names, since they are in no module that is public."""
+
+
 @functools.cache
 def has_cupy() -> bool:
     """Whether CuPy is installed."""
@@ -119,8 +134,8 @@ def to_device_array(output: Any, size: int) -> Any:
         return rows
     import cupy
 
-    with rows[0].device:
-        return _finished(cupy, cupy.stack(rows))  # of one shape, but not in one piece of memory
+    with rows[0].device as device, _stream(device.id):
+        return _owned(cupy, cupy.stack(rows))  # of one shape, but not in one piece of memory
 
 
 def _wrap(tensor: Any) -> Any:
@@ -138,6 +153,32 @@ def to_device(array: Any, device_id: int) -> Any:
     from .dali import copy_to_gpu
 
     return _wrap(copy_to_gpu(np.asarray(array), device_id))
+
+
+def copied(array: Any) -> Any:
+    """A copy of an array, or of a number, where it is, in memory of its own."""
+    if isinstance(array, DeviceArray) or not on_gpu(array):
+        return array.copy()
+    import cupy
+
+    with array.device as device, _stream(device.id):
+        return _owned(cupy, array)
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays, both of a GPU or both of the host, share memory. A list of rows stands for its first."""
+    a, b = (x[0] if isinstance(x, list) else x for x in (a, b))
+    if isinstance(a, np.ndarray):
+        return bool(np.may_share_memory(a, b))
+    (first, end), (other, last) = map(_addresses, (a, b))
+    return first < last and other < end
+
+
+def _addresses(array: Any) -> tuple[int, int]:
+    """Where an array without strides of a GPU begins and ends."""
+    owner = array.tensor if isinstance(array, DeviceArray) else array
+    start = int(owner.__cuda_array_interface__["data"][0])
+    return start, start + int(array.nbytes)
 
 
 def on_gpu(array: Any) -> bool:
@@ -164,15 +205,22 @@ def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ..
         if device is not None and has_cupy():
             import cupy
 
-            with device.device:
-                results = _finished(cupy, op.array(cupy, *(cupy.asarray(x) for x in xs), *params))
+            with device.device as where, _stream(where.id):
+                results = op.array(cupy, *(cupy.asarray(x) for x in xs), *params)
+                results = results if isinstance(results, tuple) else (results,)
+                results = tuple(_owned(cupy, result) if on_gpu(result) else result for result in results)
         else:
             results = op.array(np, *map(to_host, xs), *params)
+            results = results if isinstance(results, tuple) else (results,)
     except DataError as error:
         raise error.at(stage=op.name) from error.__cause__
     except Exception as error:
+        if type(error).__name__ in _DEVICE_FAILURES:
+            raise DeviceError(
+                f"{op.name} failed on the GPU, and not because of the data: {text_of(error)}; out of memory, use a "
+                "smaller batch; else start the process again and look at nvidia-smi and the kernel's log (Xid)"
+            ) from error
         raise FunctionError(text_of(error), stage=op.name) from error
-    results = results if isinstance(results, tuple) else (results,)
     if any(len(result) != len(xs[0]) for result in results):
         raise FunctionError(f"needs {len(xs[0])} rows, gave {[len(result) for result in results]}", stage=op.name)
     return results
@@ -195,11 +243,29 @@ def concatenate(parts: Sequence[Any]) -> Any:
         )
     import cupy
 
-    with parts[0].device:
-        return _finished(cupy, cupy.concatenate(parts))
+    with parts[0].device as device, _stream(device.id):
+        return _owned(cupy, cupy.concatenate(parts))
 
 
-def _finished(cupy: Any, result: Any) -> Any:
-    """What was computed on this thread's stream, once it is there."""
+@functools.cache
+def _stream(device_id: int) -> Any:
+    """The stream on which CuPy computes here; that GPU is the current one.
+
+    On the default stream it would wait for all that the user has started there, and the user for it.
+    """
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
+
+
+def _owned(cupy: Any, array: Any) -> Any:
+    """What was made on the stream at hand, once it is there, in memory of DALI's and without strides."""
+    from .dali import copy_on_gpu
+
+    array = cupy.ascontiguousarray(array)
     cupy.cuda.get_current_stream().synchronize()
-    return result
+    if not array.nbytes:
+        return array
+    # As bytes: CuPy has dtypes that DALI has not, and one pipeline does for all.
+    there = _wrap(copy_on_gpu(array.reshape(-1).view(np.uint8), array.device.id))
+    return there.view(array.dtype).reshape(array.shape)

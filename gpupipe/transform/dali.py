@@ -36,7 +36,7 @@ from ..errors import (
 from ..graph import Apply, Const, Item, Value
 from ..op import Array
 from ..spec import TensorSpec
-from .array import load_cupy, to_device_array
+from .array import copied, load_cupy, overlap, to_device_array
 from .host import HostDecoder
 from .pool import ENDINGS, PipelinePool
 from .program import BatchFailed, Feed, Program
@@ -255,10 +255,8 @@ class DaliExecutor:
         count = len(self._program.outputs)
         outputs, shapes = outputs[:count], [_to_numpy(shape, size) for shape in outputs[count:]]
         self._check_shapes(shapes)
-        if self._device_id is not None:
-            results = [to_device_array(output, size) for output in outputs]
-        else:
-            results = _separate([_to_numpy(output, size) for output in outputs])
+        hand_over = _to_numpy if self._device_id is None else to_device_array
+        results = _separate([hand_over(output, size) for output in outputs])
         if not self._checked:
             self._checked = True
             for value, result in zip(self._program.outputs, results, strict=True):
@@ -289,21 +287,10 @@ class DaliExecutor:
         Raises:
             DeviceError: it is.
         """
-        text = str(error)
-        memory = isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY)
-        if not memory and not any(words in text for words in _DEVICE_FAILURES):
-            return
-        self._give_up()
-        cause = cause_of(text) or text or type(error).__name__
-        if memory:
-            raise DeviceError(
-                f"{self.label} needs more memory than there is for {self._names()} in batches of {self._batch_size}: "
-                f"{cause}; use a smaller batch or a smaller Options(device_memory=...)"
-            ) from error
-        raise DeviceError(
-            f"{self.label} failed, and not because of the data: {cause}; start the process again, and if the error "
-            "comes back, look at nvidia-smi and the kernel's log (Xid), or run with Options(device='cpu')"
-        ) from error
+        failure = _device_failure(error, self.label, f"{self._names()} in batches of {self._batch_size}")
+        if failure is not None:
+            self._give_up()
+            raise failure from error
 
     def _check_good_row(self) -> None:
         """Compute a row again that was computed before, after a run all of whose rows failed.
@@ -490,24 +477,71 @@ class DaliExecutor:
 
 def copy_to_gpu(array: Array, device_id: int) -> Any:
     """Copy an array to a GPU with nothing but DALI; answer the tensor, finished."""
-    dali = _import_dali()
     array = wrap(array)
-    key = ("copy", str(array.dtype), array.ndim, device_id)
-    pipeline = _POOL.take(key)
-    if pipeline is None:
-        d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
-        pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
-        _POOL.watch(pipeline)
-        with pipeline:
-            source = dali.fn.external_source(name="input0", dtype=d.dtype(array.dtype), ndim=array.ndim)
-            pipeline.set_outputs(source.gpu())
-        pipeline.build()
-    pipeline.feed_input("input0", [array])
-    pipeline.schedule_run()
-    (output,) = pipeline.share_outputs()
-    pipeline.release_outputs()
+    return _copied("cpu", [array], array.dtype, array.ndim, device_id)
+
+
+def copy_on_gpu(array: Any, device_id: int) -> Any:
+    """Copy an array of a GPU, finished and without strides, into memory of DALI's there; answer the tensor, finished."""
+    tensors, interface = _import_dali().tensors, array.__cuda_array_interface__
+    given = array if isinstance(array, tensors.TensorGPU) else tensors.TensorGPU(array, "", device_id)
+    dtype = np.dtype(interface["typestr"])
+    # -1: a stream of DALI's, and `feed_input` waits for the copy.
+    return _copied("gpu", [given], dtype, len(interface["shape"]), device_id, cuda_stream=-1)
+
+
+def _copied(source: str, arrays: list[Any], dtype: np.dtype[Any], ndim: int, device_id: int, **how: Any) -> Any:
+    """Copy an array from a device to a GPU, through a pipeline that does nothing else."""
+    dali = _import_dali()
+    key = ("copy", source, str(dtype), ndim, device_id)
+    try:
+        pipeline = _POOL.take(key) or _copying(source, dtype, ndim, device_id)
+        pipeline.feed_input("input0", arrays, **how)
+        pipeline.schedule_run()
+        (output,) = pipeline.share_outputs()
+        pipeline.release_outputs()
+    except (RuntimeError, MemoryError) as error:
+        failure = _device_failure(error, f"DALI on GPU {device_id}", "a copy")
+        if failure is None:
+            raise
+        raise failure from error
     _POOL.put(key, pipeline)
     return output[0]
+
+
+def _copying(source: str, dtype: np.dtype[Any], ndim: int, device_id: int) -> Any:
+    dali = _import_dali()
+    d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
+    pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
+    _POOL.watch(pipeline)
+    with pipeline:
+        given = dali.fn.external_source(name="input0", device=source, dtype=d.dtype(dtype), ndim=ndim)
+        pipeline.set_outputs(given.gpu() if source == "cpu" else given)
+    pipeline.build()
+    return pipeline
+
+
+def _device_failure(error: BaseException, label: str, what: str) -> DeviceError | None:
+    """An error of DALI's in words, if it is one of the GPU, its driver or of memory; None if it is not.
+
+    Args:
+        error: what DALI raised.
+        label: where.
+        what: what needed memory.
+    """
+    text = str(error)
+    cause = cause_of(text) or text or type(error).__name__
+    if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
+        return DeviceError(
+            f"{label} needs more memory than there is for {what}: "
+            f"{cause}; use a smaller batch or a smaller Options(device_memory=...)"
+        )
+    if any(words in text for words in _DEVICE_FAILURES):
+        return DeviceError(
+            f"{label} failed, and not because of the data: {cause}; start the process again, and if the error "
+            "comes back, look at nvidia-smi and the kernel's log (Xid), or run with Options(device='cpu')"
+        )
+    return None
 
 
 def _kept(feed: Feed) -> Feed:
@@ -617,15 +651,10 @@ def _separate(results: list[Any]) -> list[Any]:
     """Copy results that share memory with an earlier one: in DALI a reshape is a view, and so is a needless cast."""
     for n, later in enumerate(results):
         for earlier in results[:n]:
-            if _overlap(earlier, later):
-                results[n] = later.copy() if isinstance(later, np.ndarray) else [row.copy() for row in later]
+            if overlap(earlier, later):
+                results[n] = [copied(row) for row in later] if isinstance(later, list) else copied(later)
                 break
     return results
-
-
-def _overlap(a: Any, b: Any) -> bool:
-    a, b = (x if isinstance(x, np.ndarray) else x[0] for x in (a, b))
-    return bool(np.may_share_memory(a, b))
 
 
 # As DALI's libraries say it (their strings); everything else that fails in a run is taken for bad data.

@@ -24,7 +24,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for owner, name in (
             (machine, "installed"),
             (array, "has_cupy"),
-            *((dali, name) for name in ("_import_dali", "Lowering", "copy_to_gpu")),
+            *((dali, name) for name in ("_import_dali", "Lowering", "copy_to_gpu", "copy_on_gpu")),
             (dali.DaliExecutor, "__init__"),
         ):
             patch.setattr(owner, name, getattr(owner, name))

@@ -90,7 +90,7 @@ def test_a_device_array_is_read_by_dlpack_alone() -> None:
 
 @pytest.mark.usefixtures("no_cupy")
 def test_a_copy_of_a_device_array_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dali, "copy_to_gpu", lambda values, device: Tensor(values + device))
+    monkeypatch.setattr(dali, "copy_on_gpu", lambda tensor, device: Tensor(tensor.values + device))
 
     copied = DeviceArray(Tensor(np.arange(3))).copy()
 

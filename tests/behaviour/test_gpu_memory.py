@@ -1,0 +1,160 @@
+"""What was delivered on a GPU and dropped is not written to while the user's kernels may still read it.
+
+CuPy gives the memory of an array that was dropped to the next one that asks, at once: right for its own stream, and
+wrong for another on which the user still reads. Memory of DALI's waits for the device. Here the stand-in's CuPy does
+the same, and "a kernel that still reads" is a look at the memory of an array that was dropped.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpupipe import Dataset, Options, ops
+from gpupipe.transform.array import on_gpu, to_host
+from tests import stand_in_gpu
+from tests.behaviour.a_gpu import a_gpu
+from tests.transform.tiny import jpeg
+
+__all__ = ["a_gpu"]
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("a_gpu")]
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 3), np.uint8)
+LABELS = np.arange(32)
+GPU = Options(device="gpu")
+
+
+class Block:
+    """Memory that goes back to the pool with the last array in it."""
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+
+
+class Pool:
+    """CuPy's: who asks gets what was given back, whoever still reads it."""
+
+    def __init__(self) -> None:
+        self.free: dict[int, list[Any]] = defaultdict(list)
+        self.lent: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self.reused = 0
+
+    def block(self, size: int) -> Block:
+        free = self.free[size]
+        self.reused += bool(free)
+        memory = free.pop() if free else np.empty(size, np.uint8)
+        block = Block(memory)
+        weakref.finalize(block, free.append, memory)
+        self.lent[id(memory)] = block
+        return block
+
+
+@pytest.fixture
+def pool(a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """Lets what the stand-in's CuPy computes lie in such a pool; what it is handed stays where it is."""
+    if getattr(sys.modules.get("cupy"), "ndarray", None) is not stand_in_gpu.DeviceNumbers:
+        pytest.skip("needs the stand-in GPU: on a real one, what lies where is not seen")
+    pool, plain = Pool(), stand_in_gpu.DeviceNumbers.__init__
+
+    def init(self: Any, values: Any) -> None:
+        plain(self, values)
+        root = self.values
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        self.block = pool.lent.get(id(root))
+        if root.base is None and self.block is None and root.nbytes:  # neither a view nor handed in: computed
+            self.block = pool.block(root.nbytes)
+            self.values = self.block.memory.view(root.dtype).reshape(self.values.shape)
+            self.values[...] = root
+    monkeypatch.setattr(stand_in_gpu.DeviceNumbers, "__init__", init)
+    return pool
+
+
+def _mixed(x: Any, y: Any) -> Any:
+    return ops.mixup(ops.flip_left_right(x), y, 1.0, num_classes=32)
+
+
+def _cut(x: Any, y: Any) -> Any:
+    return ops.cutmix(ops.flip_left_right(x), y, num_classes=32)
+
+
+def _twice(x: Any, y: Any) -> Any:
+    x = ops.flip_left_right(x)
+    return x, x, y
+
+
+def _slices() -> Dataset:
+    return Dataset.from_tensor_slices((IMAGES, LABELS))
+
+
+def _decoded() -> Dataset:
+    files = [jpeg(n) for n in range(32)]
+    return Dataset.from_tensor_slices((files, LABELS)).map(lambda x, y: (ops.decode_jpeg(x, channels=3), y))
+
+
+CHAINS: dict[str, Callable[[], Dataset]] = {
+    "mixup": lambda: _slices().batch(4).map(_mixed),
+    "cutmix": lambda: _slices().batch(4).map(_cut),
+    "labels": lambda: _slices().map(lambda x, y: (ops.flip_left_right(x), y)).batch(4),
+    "parts": lambda: (
+        _decoded()
+        .map(lambda x, y: (ops.resize(x, (8, 8)), y))
+        .batch(4)
+        .with_options(Options(device_memory=20_000))
+    ),
+    "one result twice": lambda: _slices().map(_twice).batch(4),
+    "zip": lambda: Dataset.zip((_slices().batch(4).map(_mixed), _slices().batch(4).map(_cut))),
+}
+
+
+def _leaves(element: Any) -> list[Any]:
+    return [leaf for part in element for leaf in _leaves(part)] if isinstance(element, tuple) else [element]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_what_the_user_dropped_is_not_overwritten_while_a_kernel_reads_it(chain: str, pool: Pool) -> None:
+    ds = CHAINS[chain]().with_options(GPU)
+    reading = []
+
+    for element in ds:
+        for leaf in _leaves(element):
+            assert on_gpu(leaf)
+            reading.append((leaf.values, to_host(leaf)))
+        del element, leaf
+        gc.collect()
+
+    assert len(reading) >= 16
+    for memory, before in reading:
+        np.testing.assert_array_equal(memory, before)
+    if chain not in ("labels", "one result twice"):
+        assert pool.reused  # what was computed on the way came out of one block after the other
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_batches_are_those_of_the_host(chain: str) -> None:
+    ds = CHAINS[chain]()
+
+    for got, expected in zip(ds.with_options(GPU), ds.with_options(Options(device="cpu", backend="dali")), strict=True):
+        for leaf, wanted in zip(_leaves(got), _leaves(expected), strict=True):
+            assert (leaf.dtype, leaf.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_array_equal(to_host(leaf), wanted)
+
+
+def test_what_stands_in_for_a_bad_batch_has_memory_of_its_own(pool: Pool) -> None:
+    files = [jpeg(n, 20, 30 + 10 * (n == 5)) for n in range(12)]  # the second batch cannot be stacked
+    ds = Dataset.from_tensor_slices(files).map(lambda x: ops.decode_jpeg(x, channels=3)).batch(4)
+    ds = ds.with_options(GPU).with_options(Options(on_error="replace"))
+
+    first, second, third = ds
+
+    np.testing.assert_array_equal(to_host(second), to_host(first))
+    assert not np.may_share_memory(first.values, second.values)
+    assert second.block is None  # not of CuPy's pool
