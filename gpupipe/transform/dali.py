@@ -466,7 +466,7 @@ class DaliExecutor:
             for value in self._program.values:
                 nodes[value] = _lower(d, value, nodes)
             shapes = [node.shape() for value in self._foreign for node in _promises(value, nodes)]
-            pipeline.set_outputs(*(nodes[value] for value in self._program.outputs), *shapes)
+            pipeline.set_outputs(*(_delivered(d, nodes[value]) for value in self._program.outputs), *shapes)
         try:
             pipeline.build()
         except Exception as error:
@@ -612,6 +612,15 @@ def _lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
     except Exception as error:
         where = f" ({value.line})" if value.line else ""
         raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error
+
+
+def _delivered(d: Lowering, node: Any) -> Any:
+    """A result where images are: some operators, and constants, are on the CPU whatever the device."""
+    if d.device == "cpu":
+        return node
+    if isinstance(node, d.types.ScalarConstant):
+        return d.types.Constant(node.value, dtype=node.dtype, shape=(), device="gpu")
+    return node.gpu() if getattr(node, "device", "") == "cpu" else node
 
 
 def _promises(value: Apply, nodes: dict[Value, Any]) -> list[Any]:

@@ -19,10 +19,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpupipe.transform import dali
 from gpupipe.transform.program import Feed, Program
 
-__all__ = ["GpuGraph", "has_symbols", "lowered", "lowering_for_a_gpu"]
+__all__ = ["GpuGraph", "has_symbols", "looked_at", "lowered", "lowered_copy", "lowering_for_a_gpu"]
 
 KERNELS = {
     "Cat": "TensorJoinGPU<{x}, false>",
@@ -121,7 +123,7 @@ def lowered(program: Program, feed: Feed, regions: bool = False) -> GpuGraph:
     except Exception as error:
         cause = error if isinstance(error, _Looked) else error.__cause__
         if isinstance(cause, _Looked):
-            return _looked_at(cause.args[0], len(program.outputs))
+            return looked_at(cause.args[0], len(program.outputs))
         return GpuGraph([f"{type(error).__name__}: {error}"])
     finally:
         executor.close()
@@ -130,7 +132,16 @@ def lowered(program: Program, feed: Feed, regions: bool = False) -> GpuGraph:
     raise AssertionError("the pipeline was built")
 
 
-def _looked_at(pipeline: Any, delivered: int) -> GpuGraph:
+def lowered_copy(source: str, dtype: Any) -> GpuGraph:
+    """The graph that copies an array of a device to GPU 0; inside `lowering_for_a_gpu`."""
+    try:
+        dali._copying(source, np.dtype(dtype), 1, 0)
+    except _Looked as found:
+        return looked_at(found.args[0], 1)
+    raise AssertionError("the pipeline was built")
+
+
+def looked_at(pipeline: Any, delivered: int) -> GpuGraph:
     """What DALI would say of a graph that was not built.
 
     Args:

@@ -29,8 +29,19 @@ from tests.conformance.harness import Batch
 from tests.conformance.test_ops import CASES, COMPOSED
 
 fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
+from nvidia.dali import types  # noqa: E402
+
+from gpupipe.transform import dali  # noqa: E402
 from gpupipe.transform.dali import LEGAL  # noqa: E402
-from tests.conformance.gpu_graphs import KERNELS, GpuGraph, has_symbols, lowered, lowering_for_a_gpu  # noqa: E402
+from tests.conformance.gpu_graphs import (  # noqa: E402
+    KERNELS,
+    GpuGraph,
+    has_symbols,
+    looked_at,
+    lowered,
+    lowered_copy,
+    lowering_for_a_gpu,
+)
 
 ROWS = 4
 UINT8 = TensorSpec((None, None, 3), "uint8", "HWC")
@@ -203,8 +214,6 @@ class _Wrong(Op):
                 return d.fn.peek_image_shape(x)
             case "argument on the GPU":
                 return d.fn.resize(x, size=d.fn.cast(x, dtype=d.types.FLOAT))
-            case "result on the CPU":
-                return x.shape()
             case "no such argument":
                 return d.fn.resize(x, no_such_argument=1)
             case _:
@@ -216,7 +225,6 @@ class _Wrong(Op):
     [
         ("no operator", "peek_image_shape|PeekImageShape"),
         ("argument on the GPU", "Named arguments must be on CPU"),
-        ("result on the CPU", "result 0 is on the cpu"),
         ("no such argument", "no_such_argument"),
         pytest.param(
             "no kernel", "Flip has no GPU kernel from float16 to float16",
@@ -230,3 +238,47 @@ def test_what_a_gpu_would_refuse_is_refused_here(how: str, text: str) -> None:
     graph = lowered(program, Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
 
     assert re.search(text, "; ".join(graph.wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTheHost(Op):
+    """What DALI computes on the host, whatever the device."""
+
+    how: str
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        return TensorSpec(None, None)
+
+    def dali(self, d: Any, x: Any) -> Any:
+        made = {
+            "a shape": lambda: x.shape(),
+            "a constant": lambda: d.types.Constant(np.arange(3, dtype=np.int32), device="cpu"),
+            "a number": lambda: d.types.Constant(2.5),
+            "an image": lambda: x,
+        }
+        return made[self.how]()
+
+
+@pytest.mark.parametrize("how", ["a shape", "a constant", "a number", "an image"])
+def test_a_result_that_is_computed_on_the_host_is_delivered_on_the_gpu(how: str) -> None:
+    program = Program((Apply(_OfTheHost(how), (Input(0, UINT8),)),))
+
+    graph = lowered(program, Feed(1, ([np.zeros((4, 4, 3), np.uint8)],)))
+
+    assert graph.wrong == []
+
+
+def test_a_result_on_the_host_is_found_by_these_tests() -> None:
+    pipeline = dali._import_dali().pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
+    with pipeline:
+        pipeline.set_outputs(fn.external_source(name="input0", dtype=types.UINT8, ndim=3).shape())
+
+    assert looked_at(pipeline, 1).wrong == ["result 0 is on the cpu, and is delivered as an array of the GPU"]
+
+
+@pytest.mark.parametrize("source", ["cpu", "gpu"])
+def test_what_copies_arrays_to_a_gpu_and_on_it_would_run(source: str) -> None:
+    for dtype in LEGAL:
+        graph = lowered_copy(source, dtype)
+
+        assert graph.wrong == []
