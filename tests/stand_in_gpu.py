@@ -112,7 +112,21 @@ class DeviceNumbers:
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "dtype", "ndim", "size", "nbytes", "item", "tolist", "strides", "flags"):
             return getattr(self.values, name)
-        if name in ("astype", "reshape", "view", "transpose", "copy", "sum", "mean", "min", "max", "all", "any", "std", "T"):
+        if name in (
+            "astype",
+            "reshape",
+            "view",
+            "transpose",
+            "copy",
+            "sum",
+            "mean",
+            "min",
+            "max",
+            "all",
+            "any",
+            "std",
+            "T",
+        ):
             found = getattr(self.values, name)
             return (lambda *a, **k: DeviceNumbers(found(*a, **k))) if callable(found) else DeviceNumbers(found)
         raise AttributeError(name)

@@ -130,11 +130,14 @@ def to_device_array(output: Any, size: int) -> Any:
     if output.is_dense_tensor():
         return _wrap(output.as_tensor())
     rows = [_wrap(output[row]) for row in range(size)]
-    if len({row.shape for row in rows}) > 1 or not has_cupy():
+    if len({row.shape for row in rows}) > 1:
         return rows
+    if not has_cupy():
+        return to_device(np.stack([row.get() for row in rows]), rows[0].__dlpack_device__()[1])
     import cupy
 
-    with rows[0].device as device, _stream(device.id):
+    device = rows[0].device
+    with device, _stream(device.id):
         return _owned(cupy, cupy.stack(rows))  # of one shape, but not in one piece of memory
 
 
@@ -161,7 +164,7 @@ def copied(array: Any) -> Any:
         return array.copy()
     import cupy
 
-    with array.device as device, _stream(device.id):
+    with array.device, _stream(array.device.id):
         return _owned(cupy, array)
 
 
@@ -205,7 +208,7 @@ def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ..
         if device is not None and has_cupy():
             import cupy
 
-            with device.device as where, _stream(where.id):
+            with device.device, _stream(device.device.id):
                 results = op.array(cupy, *(cupy.asarray(x) for x in xs), *params)
                 results = results if isinstance(results, tuple) else (results,)
                 results = tuple(_owned(cupy, result) if on_gpu(result) else result for result in results)
@@ -243,7 +246,8 @@ def concatenate(parts: Sequence[Any]) -> Any:
         )
     import cupy
 
-    with parts[0].device as device, _stream(device.id):
+    device = parts[0].device
+    with device, _stream(device.id):
         return _owned(cupy, cupy.concatenate(parts))
 
 

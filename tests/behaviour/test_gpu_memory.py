@@ -18,10 +18,16 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, ops
-from gpupipe.transform.array import on_gpu, to_host
+from gpupipe.errors import DeviceError, GpupipeError
+from gpupipe.graph import Apply
+from gpupipe.ops.mixup import Mixup
+from gpupipe.transform import dali
+from gpupipe.transform.array import on_gpu, overlap, to_host
+from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.program import Feed, Program
 from tests import stand_in_gpu
 from tests.behaviour.a_gpu import a_gpu
-from tests.transform.tiny import jpeg
+from tests.transform.tiny import IMAGE, TinySame, jpeg
 
 __all__ = ["a_gpu"]
 
@@ -74,6 +80,7 @@ def pool(a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Pool:
             self.block = pool.block(root.nbytes)
             self.values = self.block.memory.view(root.dtype).reshape(self.values.shape)
             self.values[...] = root
+
     monkeypatch.setattr(stand_in_gpu.DeviceNumbers, "__init__", init)
     return pool
 
@@ -105,10 +112,7 @@ CHAINS: dict[str, Callable[[], Dataset]] = {
     "cutmix": lambda: _slices().batch(4).map(_cut),
     "labels": lambda: _slices().map(lambda x, y: (ops.flip_left_right(x), y)).batch(4),
     "parts": lambda: (
-        _decoded()
-        .map(lambda x, y: (ops.resize(x, (8, 8)), y))
-        .batch(4)
-        .with_options(Options(device_memory=20_000))
+        _decoded().map(lambda x, y: (ops.resize(x, (8, 8)), y)).batch(4).with_options(Options(device_memory=20_000))
     ),
     "one result twice": lambda: _slices().map(_twice).batch(4),
     "zip": lambda: Dataset.zip((_slices().batch(4).map(_mixed), _slices().batch(4).map(_cut))),
@@ -158,3 +162,81 @@ def test_what_stands_in_for_a_bad_batch_has_memory_of_its_own(pool: Pool) -> Non
     np.testing.assert_array_equal(to_host(second), to_host(first))
     assert not np.may_share_memory(first.values, second.values)
     assert second.block is None  # not of CuPy's pool
+
+
+def test_two_results_in_one_buffer_are_two_arrays() -> None:
+    same = Apply(TinySame(), (IMAGE,))
+    executor = DaliExecutor(Program((same, Apply(TinySame(), (same,)))), 4, 2, 0)
+
+    executor.submit(Feed(4, (list(IMAGES[:4]),)))
+    one, other = executor.collect()
+    executor.close()
+
+    assert not overlap(one, other)
+    assert on_gpu(one) and on_gpu(other)
+    one[...] = 0
+    np.testing.assert_array_equal(to_host(other), IMAGES[:4])
+
+
+def test_rows_of_one_shape_that_are_no_batch_end_the_loop_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dali, "to_device_array", lambda output, size: [np.zeros((8, 8, 3), np.uint8)] * size)
+    ds = _slices().map(lambda x, y: ops.flip_left_right(x)).batch(4).with_options(GPU)
+
+    with pytest.raises(GpupipeError, match=r"gave 4 rows of shape \[8, 8, 3\], and not as one batch"):
+        list(ds)
+
+
+class CUDARuntimeError(RuntimeError):
+    """CuPy's, by its name."""
+
+
+class OutOfMemoryError(MemoryError):
+    """CuPy's, by its name."""
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize(
+    "error", [CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access"), OutOfMemoryError("Out of memory")]
+)
+def test_an_error_of_the_gpu_in_array_code_is_none_of_the_batch(
+    error: Exception, on_error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Any, xp: Any, *args: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(Mixup, "array", fails)
+    items = iter(_slices().batch(4).map(_mixed).with_options(GPU).with_options(Options(on_error=on_error)))
+
+    with pytest.raises(DeviceError, match=r"mixup failed on the GPU, and not because of the data: .*memory"):
+        list(items)
+    assert items.left_out == 0 and items.errors == ()
+
+
+def test_an_error_of_user_code_in_array_code_is_one_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Any, xp: Any, *args: Any) -> Any:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(Mixup, "array", fails)
+    items = iter(_slices().batch(4).map(_mixed).with_options(GPU).with_options(Options(on_error="skip")))
+
+    assert list(items) == []
+    assert items.left_out == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("CUDA runtime API error cudaErrorIllegalAddress (700)", "failed, and not because of the data"),
+        ("Can't allocate 1000 bytes on device 1.", "needs more memory than there is for a copy"),
+    ],
+)
+def test_a_copy_that_the_gpu_refuses_is_an_error_of_the_gpu(
+    text: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: Any) -> Any:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(dali, "_copying", refused)
+
+    with pytest.raises(DeviceError, match=rf"DALI on GPU 1 {words}"):
+        dali._copied("cpu", [np.zeros(3)], np.dtype("float64"), 1, 1)

@@ -98,10 +98,14 @@ def test_a_copy_of_a_device_array_has_memory_of_its_own(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("no_cupy")
-def test_equal_shapes_become_one_array_and_others_a_list() -> None:
+def test_equal_shapes_become_one_array_and_others_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dali, "copy_to_gpu", lambda values, device: Tensor(values))
     dense = to_device_array(TensorList([np.zeros((2, 2)), np.ones((2, 2))], dense=True), 2)
     ragged = to_device_array(TensorList([np.zeros(2), np.ones(3), np.ones(4)], dense=False), 2)
 
+    pieces = to_device_array(TensorList([np.zeros(2), np.ones(2)], dense=False), 2)
+
+    np.testing.assert_array_equal(pieces.get(), [[0, 0], [1, 1]])
     assert dense.shape == (2, 2, 2)
     assert [row.shape for row in ragged] == [(2,), (3,)]
     np.testing.assert_array_equal(to_host(dense)[1], np.ones((2, 2)))
