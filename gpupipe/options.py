@@ -68,10 +68,12 @@ class Options:
 
     Attributes:
         device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI imports,
-            else the CPU. "gpu" without a number is `LOCAL_RANK` (as torchrun sets it), else 0.
+            else the CPU. "gpu" without a number is that of this rank, as torchrun, srun, Open MPI, Intel MPI or MPICH
+            give it (`LOCAL_RANK` first), else torch's current device, else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
         threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use. Unless it is set,
-            DALI on the CPU gets one more: its threads wait for one another at the end of each op.
+            DALI on the CPU gets one more: its threads wait for one another at the end of each op. On a GPU the ranks of
+            a machine share its CPUs, and each stage gets at most 16; `explain()` says how it was counted.
         seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: `set_seed`'s,
             else 0.
         deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
@@ -198,6 +200,7 @@ class Options:
             backend=self.backend or "auto",
             threads=self.threads or cpu_count(),
             dali_threads=self.threads or cpu_count() + 1,
+            gpu_threads=self.threads,
             seed=(global_seed() if self.seed is None else self.seed) & 0xFFFF_FFFF_FFFF_FFFF,
             deterministic=self.deterministic is not False,
             on_error=self.on_error or "raise",
@@ -217,12 +220,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options with every default filled in: what a run reads."""
+    """Options with every default filled in: what a run reads.
+
+    Only `gpu_threads` may be None: then ranks share the CPUs, and only where there is a GPU are they looked for.
+    """
 
     device: str
     backend: str
     threads: int
     dali_threads: int
+    gpu_threads: int | None
     seed: int
     deterministic: bool
     on_error: str

@@ -10,7 +10,7 @@ from ..candidate import name_of
 from ..evaluate import is_image
 from ..graph import Apply, Const, Draw, Input, Item, Value
 from ..plan.node import Node
-from ..transform.array import has_cupy
+from ..transform import array
 from ..transform.choose import Choice
 from ..transform.program import Program
 from .batchwise import array_calls
@@ -97,7 +97,9 @@ def _library(choice: Choice, stays: bool) -> str:
     """What runs array code where this executor's results are."""
     if choice.device_id is None or not stays:
         return "NumPy"
-    return f"CuPy on GPU {choice.device_id}" if has_cupy() else "NumPy, since CuPy is missing: batches go to the host"
+    if array.has_cupy():
+        return f"CuPy on GPU {choice.device_id}"
+    return "NumPy, since CuPy is missing: batches go to the host"
 
 
 def _call(apply: Apply) -> str:

@@ -16,7 +16,7 @@ from ..flow.stage import StageFlow
 from ..graph import Apply, Input, Item, Value, topological
 from ..options import Settings, parse_device
 from ..plan.node import Node
-from ..transform.choose import Choice, make_executor, refuse_unsupported, resolve_device
+from ..transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
 from ..transform.program import Program
 from .batchwise import array_calls, behind, executed
 from .graph_rules import optimize_values
@@ -179,12 +179,12 @@ class Placer:
         choice = self.choice() if program else None
         size, drop = pending.batch or (MICRO_BATCH, False)
         label = "batch" if pending.batch else label
-        make, to_device, trouble = None, None, ""
+        make, to_device, trouble, threads, counted = None, None, "", 0, ""
         stays = deliver and how != "rows" and choice is not None and choice.device_id is not None
         if program is not None and choice is not None:
-            other = choice.executor == "numpy" or choice.device_id is not None
             trouble = self._refused(choice, program)
-            make = _Maker(choice, self.settings.threads if other else self.settings.dali_threads)
+            threads, counted = threads_of(choice, self.settings)
+            make = _Maker(choice, threads)
             to_device = self.hand_over() if stays else None
         names = (
             pending.element.structure.leaf_names()
@@ -212,6 +212,8 @@ class Placer:
         steps = pending.steps
         if program is not None and choice is not None:
             note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
+            if counted:
+                note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
             if choice.device_id is not None and not stays:
                 node = self.at
                 of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)

@@ -17,10 +17,10 @@ from ..errors import MissingDependencyError, PlanError
 from ..graph import Apply
 from ..log import logger
 from ..options import Settings, parse_device
-from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali
+from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, threads_of_rank
 from .program import Executor, Program
 
-__all__ = ["Choice", "make_executor", "refuse_unsupported", "resolve_device", "unsupported"]
+__all__ = ["Choice", "make_executor", "refuse_unsupported", "resolve_device", "threads_of", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,15 @@ def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
         raise PlanError(f"Options(device={settings.device!r}) needs GPU {number}, found {gpus} (numbered from 0)")
     device_id, where = gpu_of_rank(gpus) if number is None else (number, "")
     return Choice("dali-gpu", device_id, ", ".join(filter(None, (f"device={settings.device!r}", where))))
+
+
+def threads_of(choice: Choice, settings: Settings) -> tuple[int, str]:
+    """CPU threads of an executor, and why so many; "" where it is as the options say."""
+    if choice.executor == "numpy":
+        return settings.threads, ""
+    if choice.device_id is None:
+        return settings.dali_threads, ""
+    return threads_of_rank(gpu_count()) if settings.gpu_threads is None else (settings.gpu_threads, "")
 
 
 def unsupported(choice: Choice, program: Program) -> list[str]:

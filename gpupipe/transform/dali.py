@@ -482,7 +482,7 @@ def copy_to_gpu(array: Array, device_id: int) -> Any:
 
 
 def copy_on_gpu(array: Any, device_id: int) -> Any:
-    """Copy an array of a GPU, finished and without strides, into memory of DALI's there; answer the tensor, finished."""
+    """Copy an array of a GPU, finished and contiguous, into memory of DALI's there; answer the tensor, finished."""
     tensors, interface = _import_dali().tensors, array.__cuda_array_interface__
     given = array if isinstance(array, tensors.TensorGPU) else tensors.TensorGPU(array, "", device_id)
     dtype = np.dtype(interface["typestr"])
@@ -492,7 +492,6 @@ def copy_on_gpu(array: Any, device_id: int) -> Any:
 
 def _copied(source: str, arrays: list[Any], dtype: np.dtype[Any], ndim: int, device_id: int, **how: Any) -> Any:
     """Copy an array from a device to a GPU, through a pipeline that does nothing else."""
-    dali = _import_dali()
     key = ("copy", source, str(dtype), ndim, device_id)
     try:
         pipeline = _POOL.take(key) or _copying(source, dtype, ndim, device_id)

@@ -7,16 +7,28 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from ..errors import PlanError
+from ..options import cpu_count
 
-__all__ = ["dali_cuda", "driver_cuda", "gpu_count", "gpu_of_rank", "has_dali", "has_package"]
+__all__ = ["dali_cuda", "driver_cuda", "gpu_count", "gpu_of_rank", "has_dali", "has_package", "threads_of_rank"]
 
-LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
-"""Where launchers put the number of a process on its machine: torchrun, srun, Open MPI, Intel MPI and MPICH."""
+LOCAL_RANKS = {
+    "LOCAL_RANK": ("LOCAL_WORLD_SIZE",),
+    "SLURM_LOCALID": ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
+    "OMPI_COMM_WORLD_LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+    "MPI_LOCALRANKID": ("MPI_LOCALNRANKS",),
+}
+"""Where launchers put the number of a process on its machine, and how many there are: torchrun, srun, Open MPI, Intel
+MPI and MPICH."""
+
+MOST_THREADS = 16
+"""Threads of a stage on a GPU. They parse headers and copy; each holds up to 32 MiB of a decoder's buffers, some of it
+on the GPU, and more than this feed no decoder faster."""
 
 
 def has_package(name: str) -> bool:
@@ -104,8 +116,8 @@ def gpu_of_rank(gpus: int) -> tuple[int, str]:
     Raises:
         PlanError: a rank that is not a number, or has no GPU here.
     """
-    name = next((name for name in LOCAL_RANKS if os.environ.get(name)), None)
-    if name is None:
+    name = _launcher()
+    if name is None or (os.environ[name] == "0" and _ranks_of(name) == 1):  # alone: it may have started others itself
         device = _device_of_torch()
         return (0, "") if device is None or device >= gpus else (device, "torch's current device")
     text = os.environ[name]
@@ -118,6 +130,59 @@ def gpu_of_rank(gpus: int) -> tuple[int, str]:
             f"{name}={text} needs {int(text) + 1} GPUs, found {gpus}; start fewer processes on this machine"
         )
     return int(text), f"{name}={text}"
+
+
+def threads_of_rank(gpus: int) -> tuple[int, str]:
+    """Threads of a stage on a GPU, and why so many: this process's share of the CPUs, at most `MOST_THREADS`.
+
+    A launcher that gives each rank CPUs of its own has shared them already.
+    """
+    ranks, where = ranks_here(gpus)
+    own, all_of_them = cpu_count(), cpus_of_machine()
+    count = max(1, min(MOST_THREADS, own, all_of_them // ranks))
+    if ranks == 1:
+        return count, f"{own} CPU{'s' * (own > 1)}"
+    given = f" ({own} of them given to this one)" if own < all_of_them else ""
+    return count, f"{all_of_them} CPUs for {ranks} ranks{given}, {where}"
+
+
+def ranks_here(gpus: int) -> tuple[int, str]:
+    """How many processes a launcher has started on this machine, as far as it says, and where that is from."""
+    name = _launcher()
+    if name is None:
+        size = _number("LOCAL_WORLD_SIZE")
+        return (size, f"LOCAL_WORLD_SIZE={size}") if size else (1, "")
+    size = _ranks_of(name) or next(filter(None, map(_ranks_of, LOCAL_RANKS)), None)
+    if size is not None:
+        return size, f"{name}={os.environ[name]} of {size}"
+    return max(gpus, (_number(name) or 0) + 1), f"{name}={os.environ[name]}, one rank for each GPU"
+
+
+def _launcher() -> str | None:
+    """What names this process's rank."""
+    return next((name for name in LOCAL_RANKS if os.environ.get(name)), None)
+
+
+def _ranks_of(launcher: str) -> int | None:
+    """How many ranks a launcher says that it has started here; of several machines the most, where they differ."""
+    return next(filter(None, map(_number, LOCAL_RANKS[launcher])), None)
+
+
+def _number(name: str) -> int | None:
+    """The largest number >= 1 in a variable like ``8`` or Slurm's ``8(x2),4``; None where there is none."""
+    numbers = [int(text) for text in re.findall(r"(\d+)(?:\(x\d+\))?", os.environ.get(name, ""))]
+    return max(numbers, default=0) or None
+
+
+def cpus_of_machine() -> int:
+    """CPUs that all ranks of this machine (or container, or Slurm job) share."""
+    counts = [os.cpu_count() or 1, _number("SLURM_CPUS_ON_NODE")]
+    try:
+        parts = Path("/sys/fs/cgroup/cpuset.cpus.effective").read_text().strip().split(",")
+        counts.append(sum(int(part.rpartition("-")[2]) - int(part.partition("-")[0]) + 1 for part in parts))
+    except (OSError, ValueError):  # no cgroup of the second kind, or none with a set of CPUs
+        pass
+    return min(filter(None, counts))
 
 
 def _device_of_torch() -> int | None:

@@ -157,7 +157,7 @@ def test_what_stands_in_for_a_bad_batch_has_memory_of_its_own(pool: Pool) -> Non
     ds = Dataset.from_tensor_slices(files).map(lambda x: ops.decode_jpeg(x, channels=3)).batch(4)
     ds = ds.with_options(GPU).with_options(Options(on_error="replace"))
 
-    first, second, third = ds
+    first, second, _ = ds
 
     np.testing.assert_array_equal(to_host(second), to_host(first))
     assert not np.may_share_memory(first.values, second.values)

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
+from gpupipe import Dataset, ops
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.graph import Apply
 from gpupipe.op import Op
+from gpupipe.optimize.lower import lower
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
 from gpupipe.transform import machine as machine_of
-from gpupipe.transform.choose import Choice, make_executor, resolve_device, unsupported
+from gpupipe.transform.choose import Choice, make_executor, resolve_device, threads_of, unsupported
 from gpupipe.transform.program import Program
 from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
 
@@ -27,7 +29,8 @@ from tests.transform.tiny import IMAGE, chain, expected, feed_of, jpeg
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes this machine look like one with so many GPUs, with or without DALI."""
-    for name in ("CUDA_VISIBLE_DEVICES", *machine_of.LOCAL_RANKS):
+    sizes = [name for names in machine_of.LOCAL_RANKS.values() for name in names]
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_CPUS_ON_NODE", *machine_of.LOCAL_RANKS, *sizes):
         monkeypatch.delenv(name, raising=False)
 
     def pretend(
@@ -131,6 +134,95 @@ def test_without_a_launcher_it_is_the_device_that_torch_works_on(
     assert resolve_device(Options().resolve()).device_id == device_id
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert resolve_device(Options().resolve()).device_id == 1
+
+
+def test_the_only_process_of_a_launcher_is_no_rank(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(4, True, SLURM_LOCALID="0", SLURM_NTASKS_PER_NODE="1")  # which starts one process for each GPU itself
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: 3)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+
+    assert resolve_device(Options().resolve()).device_id == 3
+
+
+@pytest.fixture
+def cpus(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes this machine look like one with so many CPUs, some of which are this process's."""
+
+    def pretend(of_machine: int, own: int | None = None) -> None:
+        monkeypatch.setattr(machine_of, "cpus_of_machine", lambda: of_machine)
+        monkeypatch.setattr(machine_of, "cpu_count", lambda: own or of_machine)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("environment", "gpus", "of_machine", "own", "threads", "why"),
+    [
+        ({}, 1, 8, None, 8, "8 CPUs"),
+        ({}, 8, 192, None, 16, "192 CPUs"),
+        ({"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, 8, 12, None, 12, "12 CPUs"),
+        ({"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}, 8, 96, None, 12, "96 CPUs for 8 ranks, LOCAL_RANK=3 of 8"),
+        ({"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}, 8, 192, None, 16, "192 CPUs for 8 ranks"),
+        ({"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}, 8, 4, None, 1, "4 CPUs for 8 ranks"),
+        ({"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4"}, 8, 32, None, 8, "32 CPUs for 4 ranks"),
+        ({"LOCAL_WORLD_SIZE": "4"}, 8, 32, None, 8, "32 CPUs for 4 ranks, LOCAL_WORLD_SIZE=4"),
+        ({"LOCAL_RANK": "3"}, 8, 64, None, 8, "64 CPUs for 8 ranks, LOCAL_RANK=3, one rank for each GPU"),
+        ({"LOCAL_RANK": "3"}, 1, 16, None, 4, "16 CPUs for 4 ranks"),
+        ({"LOCAL_RANK": "1", "SLURM_NTASKS_PER_NODE": "4"}, 8, 32, None, 8, "32 CPUs for 4 ranks, LOCAL_RANK=1 of 4"),
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "1"},
+         8, 16, None, 8, "16 CPUs for 2 ranks, LOCAL_RANK=1 of 2"),
+        ({"SLURM_LOCALID": "1", "SLURM_NTASKS_PER_NODE": "4"}, 4, 32, None, 8, "32 CPUs for 4 ranks, SLURM_LOCALID=1"),
+        ({"SLURM_LOCALID": "1", "SLURM_TASKS_PER_NODE": "4(x2),3"}, 4, 32, None, 8, "32 CPUs for 4 ranks"),
+        ({"SLURM_LOCALID": "1", "SLURM_NTASKS_PER_NODE": "4"}, 4, 32, 8, 8, "32 CPUs for 4 ranks (8 of them given to"),
+        ({"SLURM_LOCALID": "1", "SLURM_NTASKS_PER_NODE": "4"}, 4, 32, 2, 2, "(2 of them given to this one)"),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 4, 20, None, 10, "CPUs for 2 ranks"),
+        ({"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, 4, 20, None, 10, "20 CPUs for 2 ranks, MPI_LOCALRANKID=1"),
+    ],
+)  # fmt: skip
+def test_ranks_share_the_cpus_of_a_machine_with_gpus(
+    machine: Any, cpus: Any, environment: Any, gpus: int, of_machine: int, own: int | None, threads: int, why: str
+) -> None:
+    machine(gpus, True, **environment)
+    cpus(of_machine, own)
+
+    count, counted = threads_of(Choice("dali-gpu", 0, ""), Options().resolve())
+
+    assert count == threads
+    assert why in counted
+
+
+def test_threads_that_the_options_say_are_taken_and_the_cpu_is_not_shared(machine: Any, cpus: Any) -> None:
+    machine(8, True, LOCAL_RANK="3", LOCAL_WORLD_SIZE="8")
+    cpus(96)
+    given, unset = Options(threads=40).resolve(), Options().resolve()
+
+    assert threads_of(Choice("dali-gpu", 0, ""), given) == (40, "")
+    assert threads_of(Choice("dali-cpu", None, ""), unset) == (unset.dali_threads, "")
+    assert threads_of(Choice("numpy", None, ""), unset) == (unset.threads, "")
+
+
+def test_a_slurm_job_has_the_cpus_that_slurm_says(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(8, True, SLURM_LOCALID="1", SLURM_NTASKS_PER_NODE="4", SLURM_CPUS_ON_NODE="8")
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+
+    assert machine_of.cpus_of_machine() <= 8
+
+
+def test_explain_says_how_many_threads_a_gpu_gets_and_why(machine: Any, cpus: Any) -> None:
+    machine(8, True, LOCAL_RANK="3", LOCAL_WORLD_SIZE="8")
+    cpus(96)
+    ds = Dataset.from_tensor_slices([b""]).map(lambda x: ops.resize(ops.decode_jpeg(x), (4, 4))).batch(4)
+
+    text = str(ds.explain())
+
+    assert "DALI on GPU 3, because" in text
+    assert "batches of 4; 12 threads (96 CPUs for 8 ranks, LOCAL_RANK=3 of 8)" in text
+    made: Any = lower(ds.plan, ds.options().resolve()).flow
+    assert made.executor.threads == 12
+    ds = ds.with_options(Options(threads=5))
+    made = lower(ds.plan, ds.options().resolve()).flow
+    assert made.executor.threads == 5
+    assert "96 CPUs" not in str(ds.explain())
 
 
 @pytest.mark.parametrize(
