@@ -85,6 +85,9 @@ class Buffers(Chain):
         Elements that come in any order (``deterministic=False``) are kept in a file as they came. In memory they have
         one random order from the second pass on, which a chain that goes on behind a state finds again.
 
+        What it keeps is on the host, also where images are computed on a GPU, whose memory is the model's: put it in
+        front of the map that makes the images, where it keeps them encoded.
+
         Args:
             filename: where the file begins; its name goes on with a hash of all that the elements depend on: the chain
                 before the cache by content, seed and options, the files it reads with their sizes and times. So another

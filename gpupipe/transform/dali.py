@@ -50,6 +50,8 @@ LEGAL = tuple(
 
 _POOL = PipelinePool()
 _REGION_DECODE: dict[int, bool] = {}
+_ON_GPU: list[int] = []
+"""The process that first built a pipeline on a GPU, as its id; its forked children inherit the list."""
 
 _NO_LONGER_SHIPPED = r"nvidia-dali-cuda\d+ is no longer shipped with"
 """How DALI begins its warnings of libraries of CUDA that its wheel leaves out."""
@@ -446,6 +448,8 @@ class DaliExecutor:
     def _build(self, entries: tuple[_Entry, ...]) -> Any:
         dali = _import_dali()
         on_gpu = self._device_id is not None
+        if on_gpu:
+            _refuse_fork(self.label)
         d = Lowering(
             dali.fn,
             dali.types,
@@ -508,8 +512,25 @@ def _copied(source: str, arrays: list[Any], dtype: np.dtype[Any], ndim: int, dev
     return output[0]
 
 
+def _refuse_fork(label: str) -> None:
+    """Make sure that CUDA can work in this process.
+
+    Raises:
+        DeviceError: its parent used a GPU before it was forked.
+    """
+    if not _ON_GPU:
+        _ON_GPU.append(os.getpid())
+    if _ON_GPU[0] != os.getpid():
+        raise DeviceError(
+            f"{label} cannot run in a process that was forked from one that used a GPU: CUDA does not survive a fork; "
+            "start it with multiprocessing's 'spawn' (torch: DataLoader(multiprocessing_context='spawn')), or use "
+            "Options(device='cpu') in it"
+        )
+
+
 def _copying(source: str, dtype: np.dtype[Any], ndim: int, device_id: int) -> Any:
     dali = _import_dali()
+    _refuse_fork(f"DALI on GPU {device_id}")
     d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
     pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
     _POOL.watch(pipeline)
@@ -536,8 +557,9 @@ def _device_failure(error: BaseException, label: str, what: str) -> DeviceError 
             f"{cause}; use a smaller batch or a smaller Options(device_memory=...)"
         )
     if any(words in text for words in _DEVICE_FAILURES):
+        forked = "(a process that was forked from one that used CUDA cannot use it) " * ("InitializationError" in text)
         return DeviceError(
-            f"{label} failed, and not because of the data: {cause}; start the process again, and if the error "
+            f"{label} failed, and not because of the data: {cause}; {forked}start the process again, and if the error "
             "comes back, look at nvidia-smi and the kernel's log (Xid), or run with Options(device='cpu')"
         )
     return None
