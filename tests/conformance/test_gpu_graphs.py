@@ -29,8 +29,6 @@ from tests.conformance.harness import Batch
 from tests.conformance.test_ops import CASES, COMPOSED
 
 fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
-from nvidia.dali import types  # noqa: E402
-
 from gpupipe.transform import dali  # noqa: E402
 from gpupipe.transform.dali import LEGAL  # noqa: E402
 from tests.conformance.gpu_graphs import (  # noqa: E402
@@ -269,9 +267,10 @@ def test_a_result_that_is_computed_on_the_host_is_delivered_on_the_gpu(how: str)
 
 
 def test_a_result_on_the_host_is_found_by_these_tests() -> None:
-    pipeline = dali._import_dali().pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
+    parts = dali._import_dali()
+    pipeline = parts.pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
     with pipeline:
-        pipeline.set_outputs(fn.external_source(name="input0", dtype=types.UINT8, ndim=3).shape())
+        pipeline.set_outputs(fn.external_source(name="input0", dtype=parts.types.UINT8, ndim=3).shape())
 
     assert looked_at(pipeline, 1).wrong == ["result 0 is on the cpu, and is delivered as an array of the GPU"]
 
