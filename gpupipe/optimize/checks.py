@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from ..errors import GpupipeError
 from ..evaluate import is_image
 from ..graph import Draw, topological
 from ..options import Settings
@@ -19,9 +20,9 @@ from ..plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shard
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
 from .check_shuffles import shuffle_holds_all
-from .home import advice
 from .lower import lower
 from .place import runs_on_gpu
+from .to_host import advice
 from .zip_checks import zip_of_random_ops, zip_of_shuffles
 
 __all__ = ["CHECKS", "Finding", "check"]
@@ -60,10 +61,14 @@ def _of_the_device(root: Node, settings: Settings) -> Iterator[Finding]:
     """Where results of a GPU are copied to the host."""
     if not runs_on_gpu(settings):
         return
-    notes = [note for note in lower(root, settings).placer.notes if note.gpu is not None]
-    homes = [note.home for note in notes if note.home is not None]
-    for home, text in advice(homes, stays=len(homes) < len(notes)):
-        yield Finding("batches_come_home", home.line, text)
+    try:
+        lowered = lower(root, settings)
+    except GpupipeError:
+        return  # a mistake in the chain: whoever runs or explains it is told
+    notes = [note for note in lowered.placer.notes if note.gpu is not None]
+    copies = [note.to_host for note in notes if note.to_host is not None]
+    for copy, text in advice(copies, stays=len(copies) < len(notes)):
+        yield Finding("copied_to_host", copy.line, text)
 
 
 def _of_the_plan(root: Node) -> tuple[Finding, ...]:

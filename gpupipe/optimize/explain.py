@@ -85,10 +85,10 @@ def _stage(number: int, note: StageNote) -> list[str]:
         *(f"    runs   {text}" for text in note.ops),
         *(f"    gives  {text}" for text in note.gives),
         f"    holds  {note.buffers}",
-        *([f"    home   {note.home}"] if note.home is not None else []),
+        *([f"    copies {note.to_host}"] if note.to_host is not None else []),
         *(
             [f"    stays  on GPU {note.gpu}, and is delivered there"]
-            if note.home is None and note.gpu is not None
+            if note.to_host is None and note.gpu is not None
             else []
         ),
     ]

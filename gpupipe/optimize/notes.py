@@ -14,7 +14,7 @@ from ..transform import array
 from ..transform.choose import Choice
 from ..transform.program import Program
 from .batchwise import array_calls
-from .home import Home
+from .to_host import ToHost
 
 __all__ = ["StageNote"]
 
@@ -32,8 +32,8 @@ class StageNote:
         gives: what leaves.
         buffers: what finished groups hold.
         gpu: ordinal of the GPU that results are on.
-        home: what of them is copied to the host.
-        each: what a group of results is made of, for `home`, and its bytes; None where sizes are unknown.
+        to_host: what of them is copied there.
+        each: what a group of results is made of, for `to_host`, and its bytes; None where sizes are unknown.
     """
 
     where: str
@@ -45,12 +45,12 @@ class StageNote:
     buffers: str
     gpu: int | None
     each: tuple[str, int | None]
-    home: Home | None = None
+    to_host: ToHost | None = None
 
-    def coming_home(self, reader: str, line: str, node: Node | None = None) -> StageNote:
-        """The same where something reads the results on the host, see `Home`."""
+    def copied_to_host(self, reader: str, line: str, node: Node | None = None) -> StageNote:
+        """The same where something reads the results on the host, see `ToHost`."""
         assert self.gpu is not None
-        return replace(self, home=Home(self.gpu, reader, line, node, *self.each))
+        return replace(self, to_host=ToHost(self.gpu, reader, line, node, *self.each))
 
     @classmethod
     def of(

@@ -20,10 +20,10 @@ from ..transform.choose import Choice, make_executor, refuse_unsupported, resolv
 from ..transform.program import Program
 from .batchwise import array_calls, behind, executed
 from .graph_rules import optimize_values
-from .home import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 from .notes import StageNote
 from .pending import AHEAD, Pending
 from .prepare import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
+from .to_host import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 
 __all__ = ["MICRO_BATCH", "Placer", "runs_on_gpu"]
 
@@ -217,7 +217,7 @@ class Placer:
             if choice.device_id is not None and not stays:
                 node = self.at
                 of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
-                note = note.coming_home(*(reader or of_node), None if reader else node)
+                note = note.copied_to_host(*(reader or of_node), None if reader else node)
             self.notes.append(note)
             steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
         elif arrays := array_calls(prepared.values):

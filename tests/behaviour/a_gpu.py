@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 
 from gpupipe.transform import array, dali, machine
 from tests import stand_in_gpu
 
-__all__ = ["a_gpu"]
+__all__ = ["a_gpu", "is_same"]
+
+DECODING = 8
+"""Of 255: decoders of a GPU round chroma in their own way."""
 
 
 @pytest.fixture
@@ -32,3 +37,15 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         stand_in_gpu.install()
         yield
         dali.release_memory()  # what waits in the pool believes in this GPU
+
+
+def is_same(got: Any, expected: Any) -> None:
+    """Compare what a GPU gave with what the CPU gives, leaf by leaf: bit for bit on the stand-in, which is a CPU."""
+    if isinstance(expected, (tuple, list)):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            is_same(one, other)
+        return
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    exact = getattr(sys.modules.get("cupy"), "ndarray", None) is stand_in_gpu.DeviceNumbers
+    np.testing.assert_allclose(got.astype(float), expected.astype(float), atol=0 if exact else DECODING)

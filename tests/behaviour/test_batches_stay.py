@@ -1,4 +1,4 @@
-"""Steps that pass batches on leave them on the GPU; those that look at values say what they bring home."""
+"""Steps that pass batches on leave them on the GPU; those that look at values say what they copy to the host."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from gpupipe import Dataset, Options, ops
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.array import on_gpu, to_host
-from tests.behaviour.a_gpu import a_gpu
-from tests.transform.tiny import jpeg
+from tests.behaviour.a_gpu import a_gpu, is_same
+from tests.transform.tiny import damaged, jpeg
 
 __all__ = ["a_gpu"]
 
@@ -57,11 +57,11 @@ def _where(element: Any) -> Any:
     return "gpu" if on_gpu(element) else "host"
 
 
-def _home(element: Any) -> Any:
+def _on_host(element: Any) -> Any:
     if isinstance(element, dict):
-        return {key: _home(leaf) for key, leaf in element.items()}
+        return {key: _on_host(leaf) for key, leaf in element.items()}
     if isinstance(element, tuple):
-        return tuple(map(_home, element))
+        return tuple(map(_on_host, element))
     return to_host(element)
 
 
@@ -126,7 +126,7 @@ def test_steps_that_pass_batches_on_leave_them_on_the_gpu(step: str) -> None:
     assert len(got) == len(expected) > 0
     for element, wanted in zip(got, expected, strict=True):
         assert _where(element) == where
-        np.testing.assert_equal(_home(element), wanted)
+        np.testing.assert_equal(_on_host(element), wanted)
 
 
 @pytest.mark.parametrize("step", PASSING)
@@ -135,12 +135,12 @@ def test_a_state_of_batches_on_the_gpu_goes_on_with_the_same(step: str) -> None:
     with iter(ds) as items:
         next(items)
         text = json.dumps(items.state_dict())
-        expected = [_home(element) for element in items]
+        expected = [_on_host(element) for element in items]
 
     again = iter(ds)
     again.load_state_dict(json.loads(text))
 
-    np.testing.assert_equal([_home(element) for element in again], expected)
+    np.testing.assert_equal([_on_host(element) for element in again], expected)
 
 
 @pytest.mark.parametrize("there", [GPU, HOST], ids=["from a gpu", "to a gpu"])
@@ -149,17 +149,17 @@ def test_a_state_goes_on_where_there_is_no_gpu_and_back(step: str, there: Option
     with iter(PASSING[step][0]().with_options(there)) as items:
         next(items)
         text = json.dumps(items.state_dict())
-        expected = [_home(element) for element in items]
+        expected = [_on_host(element) for element in items]
 
     again = iter(PASSING[step][0]().with_options(HOST if there is GPU else GPU))
     again.load_state_dict(json.loads(text))
 
-    np.testing.assert_equal([_home(element) for element in again], expected)
+    np.testing.assert_equal([_on_host(element) for element in again], expected)
 
 
 def _bad_in_the_middle() -> Any:
     files = [jpeg(n) for n in range(12)]
-    files[5] = files[5][:300] + bytes(len(files[5]) - 300)  # the header is good, the scan is not
+    files[5] = damaged(files[5])
     return files
 
 
@@ -188,14 +188,14 @@ def test_bad_images_are_left_out_or_replaced_on_the_gpu_as_on_the_host(join: str
     rest: list[Any] = []
     for element, wanted in zip(got, expected, strict=True):
         assert "gpu" in str(_where(element))
-        np.testing.assert_equal(_home(element), wanted)
+        is_same(_on_host(element), wanted)
         np.testing.assert_array_equal(got.valid, expected.valid)
         seen.append(wanted)
         text = json.dumps(got.state_dict())
         with iter(ds) as again:
             again.load_state_dict(json.loads(text))
-            rest.append([_home(element) for element in again])
-    np.testing.assert_equal(rest, [seen[n + 1 :] for n in range(len(seen))])
+            rest.append([_on_host(element) for element in again])
+    is_same(rest, [seen[n + 1 :] for n in range(len(seen))])
     assert got.left_out == expected.left_out > 0
 
 
@@ -207,7 +207,7 @@ def _first(x: Any) -> Any:
     return x[0, 0, 0] % 2 == 0
 
 
-COMING_HOME: dict[str, tuple[Callable[[], Dataset], str, str]] = {
+COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
     "cache": (lambda: _batches().cache(), "768 bytes of each batch to the host, for cache at", "in front of the map"),
     "cache of what is delivered": (
         lambda: _rows().cache().batch(4),
@@ -243,7 +243,7 @@ COMING_HOME: dict[str, tuple[Callable[[], Dataset], str, str]] = {
     ),
     "no batch": (
         _rows,
-        "192 bytes of each element to the host, for elements that are delivered, and are no batches, at",
+        "192 bytes of each element to the host, for elements that are delivered without a batch at",
         "end the chain with batch",
     ),
 }
@@ -262,17 +262,17 @@ def _mixed_and_turned(x: Any, y: Any) -> Any:
     return ops.flip_left_right(x), y
 
 
-@pytest.mark.parametrize("step", COMING_HOME)
-def test_steps_that_look_at_values_say_what_comes_home(step: str) -> None:
-    make, home, instead = COMING_HOME[step]
+@pytest.mark.parametrize("step", COPYING)
+def test_steps_that_look_at_values_say_what_is_copied(step: str) -> None:
+    make, copied, instead = COPYING[step]
     ds = make().with_options(GPU)
 
-    assert home in str(ds.explain())
-    (finding,) = [finding for finding in ds.check() if finding.rule == "batches_come_home"]
+    assert copied in str(ds.explain())
+    (finding,) = [finding for finding in ds.check() if finding.rule == "copied_to_host"]
     assert instead in finding.text and finding.line.startswith(__file__)
     assert str(finding) in str(ds.explain())
-    assert not any(f.rule == "batches_come_home" for f in make().with_options(HOST).check())
-    np.testing.assert_equal([_home(x) for x in ds.take(2)], list(make().with_options(HOST).take(2)))
+    assert not any(f.rule == "copied_to_host" for f in make().with_options(HOST).check())
+    np.testing.assert_equal([_on_host(x) for x in ds.take(2)], list(make().with_options(HOST).take(2)))
 
 
 @pytest.mark.parametrize("step", PASSING)
@@ -281,18 +281,18 @@ def test_what_stays_says_so(step: str) -> None:
 
     if "on the host" not in step and "function makes" not in step:  # of datasets made while running nothing is said
         assert "stays  on GPU 0" in str(ds.explain())
-        assert not any(finding.rule == "batches_come_home" for finding in ds.check())
+        assert not any(finding.rule == "copied_to_host" for finding in ds.check())
 
 
 def test_a_cache_of_images_that_are_augmented_behind_it_is_no_slip() -> None:
     ds = _rows().cache().map(ops.flip_up_down).batch(4).with_options(GPU)
 
     assert "for cache at" in str(ds.explain())
-    assert not any(finding.rule == "batches_come_home" for finding in ds.check())
+    assert not any(finding.rule == "copied_to_host" for finding in ds.check())
     assert all(on_gpu(x) for x in ds)
 
 
-def test_what_one_user_of_a_batch_looks_at_comes_home_for_that_one_alone() -> None:
+def test_what_one_user_of_a_batch_looks_at_is_copied_for_that_one_alone() -> None:
     batches = _batches()
 
     ds = Dataset.zip((batches, batches.map(_python, traced=False))).with_options(GPU)

@@ -1,4 +1,4 @@
-"""home: results of a GPU that a step brings back to the host, in words for `explain()`, and as findings of a chain."""
+"""to_host: results of a GPU that a step reads on the host, in words for `explain()`, and as findings of a chain."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..plan.scanning import RejectionResample, Scan, TakeWhile, Unique
 from ..plan.steps import Batch, Cache, Filter, FlatMap, Map, PaddedBatch, Unbatch
 from ..plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
 
-__all__ = ["DELIVERY", "ON_ROWS", "PY_FUNCTION", "SIZES", "Home", "advice"]
+__all__ = ["DELIVERY", "ON_ROWS", "PY_FUNCTION", "SIZES", "ToHost", "advice"]
 
-DELIVERY = "elements that are delivered, and are no batches,"
+DELIVERY = "elements that are delivered without a batch"
 PY_FUNCTION = "ops.py_function"
 SIZES = "the sizes of what ops.dali_function gives"
 ON_ROWS = "an op on rows behind one on batches"
@@ -20,7 +20,7 @@ ON_ROWS = "an op on rows behind one on batches"
 
 
 @dataclass(frozen=True)
-class Home:
+class ToHost:
     """Results that are copied from a GPU to the host.
 
     Attributes:
@@ -40,17 +40,12 @@ class Home:
     size: int | None
 
     def __str__(self) -> str:
-        return f"{self.copied} to the host, {self.why}{f' at {self.line}' if self.line else ''}"
+        return f"{self.copied} to the host, for {self.reader}{f' at {self.line}' if self.line else ''}"
 
     @property
     def copied(self) -> str:
         """How much is copied."""
-        return f"each {self.each}" if self.size is None else f"{self.size:,} bytes of each {self.each}"
-
-    @property
-    def why(self) -> str:
-        """What reads it there."""
-        return f"for {self.reader}"
+        return f"all of each {self.each}" if self.size is None else f"{self.size:,} bytes of each {self.each}"
 
 
 _PARTS = {
@@ -63,26 +58,24 @@ _BATCHES = (Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, Window, GroupByWi
 _QUESTIONS = (Filter, TakeWhile, RejectionResample, Scan, Unique)
 
 
-def advice(homes: Sequence[Home], stays: bool) -> Iterator[tuple[Home, str]]:
-    """What to write so that results stay on the GPU, once for each step and reader, where to bring them home is a slip.
+def advice(copies: Sequence[ToHost], stays: bool) -> Iterator[tuple[ToHost, str]]:
+    """What to write so that results stay on the GPU, once for each step and reader, where to copy them is a slip.
 
     Args:
-        homes: what the stages of a chain bring home.
+        copies: what the stages of a chain copy to the host.
         stays: whether another stage delivers on the GPU.
     """
-    for home in {(home.line, home.reader): home for home in homes}.values():
-        if stays and isinstance(home.node, Cache) and home.each == "element":
+    for copy in {(copy.line, copy.reader): copy for copy in copies}.values():
+        if stays and isinstance(copy.node, Cache) and copy.each == "element":
             continue  # images are decoded once and augmented in every epoch
-        yield (
-            home,
-            f"{home.copied} are copied from GPU {home.gpu} to the host, {home.why.rstrip(',')}; {_instead(home)}",
-        )
+        what = f"the chain copies {copy.copied} from GPU {copy.gpu} to the host, for {copy.reader}"
+        yield copy, f"{what}; {_instead(copy)}"
 
 
-def _instead(home: Home) -> str:
-    node = home.node
-    if home.reader in _PARTS:
-        return _PARTS[home.reader]
+def _instead(copy: ToHost) -> str:
+    node = copy.node
+    if copy.reader in _PARTS:
+        return _PARTS[copy.reader]
     if isinstance(node, Cache):
         return "put the cache in front of the map that makes the images: what is encoded is smaller, too"
     if isinstance(node, Map) and node.traced is not None:
