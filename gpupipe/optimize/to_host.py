@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..plan.node import Node
+from ..plan.node import Node, walk
 from ..plan.scanning import RejectionResample, Scan, TakeWhile, Unique
 from ..plan.steps import Batch, Cache, Filter, FlatMap, Map, PaddedBatch, Unbatch
 from ..plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
@@ -78,6 +78,8 @@ def _instead(copy: ToHost) -> str:
         return _PARTS[copy.reader]
     if isinstance(node, Cache):
         return "put the cache in front of the map that makes the images: what is encoded is smaller, too"
+    if isinstance(node, Map) and node.traced is not None and any(isinstance(below, _BATCHES) for below in walk(node)):
+        return "put batch behind the map, so that both are computed at once"
     if isinstance(node, Map) and node.traced is not None:
         return "take 'deferral' out of Options(disabled_rules=...)"
     if isinstance(node, Batch) and not node.source.element.batched:

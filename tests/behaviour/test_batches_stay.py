@@ -227,6 +227,26 @@ COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
         "of each batch to the host, for map at",
         "write its function with ops",
     ),
+    "ops behind zip": (
+        lambda: Dataset.zip((_batches(), _batches())).map(lambda x, y: ops.flip_up_down(x)),
+        "of each batch to the host, for map at",
+        "put batch behind the map",
+    ),
+    "a map that picks one thing twice": (
+        lambda: Dataset.zip((_batches(), _labels())).map(lambda x, y: (x, x)),
+        "of each batch to the host, for map at",
+        "put batch behind the map",
+    ),
+    "no deferral": (
+        lambda: _batches().with_options(Options(disabled_rules=("deferral",))),
+        "of each element to the host, for map at",
+        "take 'deferral' out",
+    ),
+    "no map_and_batch": (
+        lambda: _batches().with_options(Options(disabled_rules=("map_and_batch",))),
+        "of each element to the host, for batch at",
+        "take 'map_and_batch' out",
+    ),
     "filter": (lambda: _rows().filter(_first).batch(2), "of each element to the host, for filter at", "in front of"),
     "padded_batch": (lambda: _rows().padded_batch(4), "for padded_batch at", "bring the images to one size"),
     "window": (lambda: _rows().window(2).flat_map(_python), "for window at", "make batches once"),
