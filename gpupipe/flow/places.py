@@ -185,13 +185,14 @@ def in_turn(parts: Sequence[Access]) -> Access:
     return Parts(size, where, parts.__getitem__)
 
 
-def passes(first: Access, later: Callable[[int], Access], count: int) -> Access:
-    """The passes of a repeat; a negative count has no end."""
+def passes(numbered: Callable[[int], Access], count: int) -> Access:
+    """The passes of a repeat, by their number there; a negative count has no end."""
+    first = numbered(0)
     n = first.size
     if n == ENDLESS or count == 1:
         return first if count else kept([])
     size = 0 if n == 0 or count == 0 else ENDLESS if count < 0 else n * count
-    return Parts(size, lambda places: (places // n, places % n), lambda j: later(j) if j else first)
+    return Parts(size, lambda places: (places // n, places % n), lambda j: numbered(j) if j else first)
 
 
 @dataclass(frozen=True, slots=True)

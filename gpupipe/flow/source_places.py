@@ -81,8 +81,7 @@ def _shuffled(flow: ShuffleFlow, at: Context) -> Access:
     once = replace(flow, repeat=1)
     if flow.repeat == 1:
         return kept(list(once.open(at)))
-    first = kept(list(once.open(at)))
-    return passes(first, lambda j: kept(list(once.open(at.in_pass(j, flow.repeat)))), flow.repeat)
+    return passes(lambda j: kept(list(once.open(at.in_pass(j, flow.repeat)))), flow.repeat)
 
 
 class Records(Access):

@@ -145,7 +145,10 @@ def _shard(flow: ShardFlow, at: Context) -> Access:
 
 @opens(RepeatFlow)
 def _repeated(flow: RepeatFlow, at: Context) -> Access:
-    return passes(access(flow.source, at), lambda j: access(flow.source, at.in_pass(j, flow.count)), flow.count)
+    def in_pass(index: int) -> Access:
+        return access(flow.source, at.in_pass(index, flow.count))
+
+    return passes(in_pass, flow.count)
 
 
 @opens(ConcatenateFlow)
