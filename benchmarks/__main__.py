@@ -70,6 +70,7 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         threads=options.threads,
         shuffle=options.shuffle,
         probes=options.probes,
+        timeout=options.timeout,
     )
     path = compare(found, folder, options.out)
     print(f"written to {path.name}")
@@ -139,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--warmup", type=_positive, default=warmup, help="batches before it (%(default)s)")
         command.add_argument("--probes", type=_positive, default=40, help="passes over 512 probes (%(default)s)")
         command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
+        command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: the same as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")

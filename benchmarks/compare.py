@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from benchmarks import data, probe, report
 from benchmarks.contestants import CONTESTANTS, missing
 from benchmarks.equal import UnequalWork, check, expected_counts
 from benchmarks.job import Audit, Job
-from benchmarks.pairs import Pair, audit, notices_damage, run_pairs
+from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, run_pairs
 
 __all__ = ["GOALS", "Comparison", "compare", "present"]
 
@@ -20,7 +20,7 @@ _PROBES = 512
 _REFERENCES = {
     "chain": "dali",
     "extract": "tfdata-extract",
-    "chain-gpu": "dali-gpu",
+    "chain-gpu": "dali-gpu-fancy",
     "on-error-dali": "raise-dali",
     "on-error-numpy": "raise-numpy",
 }
@@ -50,6 +50,7 @@ class Comparison:
     threads: int = 2
     shuffle: int = 1000
     probes: int = 40
+    timeout: float = 600.0
 
     @property
     def reference(self) -> str:
@@ -91,7 +92,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
 
     Raises:
         UnequalWork: if contestants cannot be compared.
-        ContestantFailed: if one of them ends without a report.
+        ContestantFailed: if the reference ends without a report. Any other that does is absent, with its reason.
     """
     names, absent = present(what)
     shards = data.load(what.data, folder)
@@ -104,13 +105,25 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         warmup=what.warmup,
         batches=what.batches,
         shuffle=what.shuffle,
+        timeout=what.timeout,
     )
-    audits, crc = _audit(what, names, folder, job)
+
+    def failed(error: ContestantFailed) -> None:
+        if error.contestant == what.reference:
+            raise error
+        _say(f"{error.contestant} takes no part: {error}")
+        absent[error.contestant] = f"failed: {error.reason}"
+
+    audits, crc = _audit(what, names, folder, job, failed)
+    names = [name for name in names if name not in absent]
     pairs: list[Pair] = []
-    for pair in run_pairs(job, names, what.reference, what.pairs, one_seed=what.work.startswith("on-error")):
+    for pair in run_pairs(
+        job, names, what.reference, what.pairs, one_seed=what.work.startswith("on-error"), on_failure=failed
+    ):
         pairs.append(pair)
         _say(f"pair {len(pairs)} of {what.pairs * len(names)}: {pair.contestant} {pair.run.cpu_ms:.3f} CPU-ms, "
              f"{what.reference} {pair.reference.cpu_ms:.3f}")  # fmt: skip
+    pairs = [pair for pair in pairs if pair.contestant not in absent]  # one may have failed in a later round
     settings = {**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files), "verifies_checksums": crc}
     found = report.summary(pairs, what.reference)
     print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
@@ -118,21 +131,28 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
     return report.write(report.document(what.work, settings, pairs, what.reference, audits, absent), out)
 
 
-def _audit(what: Comparison, names: Sequence[str], folder: Path, job: Job) -> tuple[list[Audit], dict[str, bool]]:
-    """Let everybody go over the probes; refuse unequal work before anything is timed."""
+def _audit(
+    what: Comparison, names: Sequence[str], folder: Path, job: Job, failed: Callable[[ContestantFailed], None]
+) -> tuple[list[Audit], dict[str, bool]]:
+    """Let everybody go over the probes; refuse unequal work before anything is timed. Who fails is told to `failed`."""
     probes = tuple(str(path) for path in probe.write_probes(folder, _PROBES))
     times = what.probes if what.work != "extract" else 1  # nothing random in it: once is enough
     if _PROBES * times % what.batch:
         raise UnequalWork(
             f"the audit needs a --batch that divides {_PROBES * times}, got {what.batch}; use a power of 2"
         )
-    audits = []
-    for name in names:
-        audits.append(audit(replace(job, contestant=name, files=probes * times)))
-        _say(f"audit of {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in audits[-1].figures.items()))
-    check(audits, expected_counts(_PROBES, times))
     damaged = (str(probe.write_damaged(folder)),)
-    crc = {name: notices_damage(replace(job, contestant=name, files=damaged)) for name in names}
+    audits, crc = [], {}
+    for name in names:
+        try:
+            found = audit(replace(job, contestant=name, files=probes * times))
+            crc[name] = notices_damage(replace(job, contestant=name, files=damaged))
+        except ContestantFailed as error:
+            failed(error)
+            continue
+        audits.append(found)
+        _say(f"audit of {name}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.figures.items()))
+    check(audits, expected_counts(_PROBES, times))
     if what.work == "extract" and not all(crc.values()):
         careless = ", ".join(name for name, noticed in crc.items() if not noticed)
         raise UnequalWork(

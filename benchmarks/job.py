@@ -38,6 +38,7 @@ class Job:
         elements: numbers that enter that chain.
         prefetch: finished batches that wait behind it, 0 for none.
         checkout: a folder whose gpupipe is measured instead of the one beside the benchmarks; "" for the latter.
+        timeout: seconds after which the process is killed.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
     """
 
@@ -55,6 +56,7 @@ class Job:
     elements: int = 0
     prefetch: int = 0
     checkout: str = ""
+    timeout: float = 600.0
     started: float = 0.0
 
     def to_json(self) -> str:

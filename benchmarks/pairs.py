@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,10 +21,21 @@ from benchmarks.ratios import pair_order
 __all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
 
 _ROOT = Path(__file__).parent.parent
+COMMAND = (sys.executable, "-m", "benchmarks.child")
+"""The process of a contestant: a job on its stdin, a report as the last line of its stdout."""
 
 
 class ContestantFailed(Exception):
-    """A contestant's process ended without a report; the text holds the end of its stderr."""
+    """A contestant's process ended without a report; the text holds the end of its stderr.
+
+    Attributes:
+        contestant: who.
+        reason: why, in one line.
+    """
+
+    def __init__(self, contestant: str, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.contestant, self.reason = contestant, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +48,56 @@ class Pair:
     reference_first: bool
 
 
-def spawn(job: Job, timeout: float = 600) -> tuple[dict[str, Any], int]:
+def spawn(job: Job) -> tuple[dict[str, Any], int]:
     """Run one job; return its report and the peak memory of its process tree in bytes.
 
-    Args:
-        timeout: seconds after which the process is killed.
-
     Raises:
-        ContestantFailed: if it does not report.
+        ContestantFailed: if it does not report, or not within `job.timeout`: then whatever it started is killed.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.child"],
+        COMMAND,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",
         cwd=_ROOT,
+        start_new_session=True,
     )
     watch = PeakMemory(process.pid)
     try:
-        out, err = process.communicate(replace(job, started=time.monotonic()).to_json() + "\n", timeout)
+        out, err = process.communicate(replace(job, started=time.monotonic()).to_json() + "\n", job.timeout)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+        within = f"within {job.timeout:.0f} s"
         raise ContestantFailed(
-            f"{job.contestant} needs to finish within {timeout:.0f} s, got no end; run it alone"
+            job.contestant,
+            f"no end {within}",
+            f"{job.contestant} needs to finish {within}, got no end; run it alone, or give it a longer --timeout",
         ) from None
     finally:
         peak = watch.stop()
+        _end(process)
     if process.returncode or not out:
-        raise ContestantFailed(f"{job.contestant} ended with {process.returncode} and this text:\n{err[-3000:]}")
+        ending = _ending(process.returncode)
+        last = next((line.strip() for line in reversed(err.splitlines()) if line.strip()), "it said nothing")
+        raise ContestantFailed(
+            job.contestant, f"{ending}: {last[:300]}", f"{job.contestant} {ending} and this text:\n{err[-3000:]}"
+        )
     report: dict[str, Any] = json.loads(out.splitlines()[-1])
     return report, peak
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill what is left of a process and of those it started: they hold its pipes, too."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    return f"ended with {status}" if status else "ended without a report"
 
 
 def audit(job: Job) -> Audit:
@@ -97,6 +129,7 @@ def run_pairs(
     count: int,
     measure: Callable[[Job], Run] = measure,
     one_seed: bool = False,
+    on_failure: Callable[[ContestantFailed], None] | None = None,
 ) -> Iterator[Pair]:
     """Yield `count` pairs of each contestant with the reference; the reference is paired with itself, too.
 
@@ -104,14 +137,27 @@ def run_pairs(
     runs the reference first. Every run draws with a seed of its own: over 2,560 images the windows of one seed hold up
     to 4 % more pixels than those of another, which is work. With `one_seed` the two of a pair share theirs: then one
     library does the same work twice, with an option and without.
+
+    A contestant that fails is told to `on_failure` and takes part no more.
+
+    Raises:
+        ContestantFailed: the reference failed, or nobody wants to be told.
     """
+    others = [name for name in contestants if name != reference]
     for i in range(count):
-        for name in (reference, *(name for name in contestants if name != reference)):
+        for name in (reference, *others):
             jobs = (
                 replace(job, contestant=name, seed=job.seed + 2 * i),
                 replace(job, contestant=reference, seed=job.seed + 2 * i + (not one_seed)),
             )
             runs: dict[int, Run] = {}
-            for which in pair_order(i):
-                runs[which] = measure(jobs[which])
+            try:
+                for which in pair_order(i):
+                    runs[which] = measure(jobs[which])
+            except ContestantFailed as error:
+                if error.contestant == reference or on_failure is None:
+                    raise
+                on_failure(error)
+                others = [other for other in others if other != name]
+                continue
             yield Pair(name, runs[0], runs[1], reference_first=pair_order(i)[0] == 1)

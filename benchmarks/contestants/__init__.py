@@ -37,16 +37,20 @@ _GPUPIPE = ("gpupipe",)
 _TF = ("tensorflow",)
 _BEFORE, _AFTER = {"parse": "before"}, {"parse": "after"}
 _SKIP = {"on_error": "skip", "manifest": True}
+_CPU, _GPU = {"device": "cpu"}, {"device": "gpu"}
+_WHOLE, _REGION = {"decode": "whole"}, {"decode": "region"}
 _ALL = (
-    Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, {"device": "cpu"}),
+    Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
     Contestant("gpupipe-numpy", "chain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
-    Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, {"device": "gpu"}),
+    Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
     Contestant(
-        "gpupipe-gpu", "chain-gpu", "gpupipe_chain", "gpupipe, DALI on GPU", _GPUPIPE + _DALI, {"device": "gpu"}
+        "dali-gpu-fancy", "chain-gpu", "dali_chain", "DALI by hand, GPU, fancy", _DALI, _GPU | _WHOLE | {"fancy": True}
     ),
+    Contestant("dali-gpu-roi", "chain-gpu", "dali_chain", "DALI by hand, GPU, regions", _DALI, _GPU | _REGION),
+    Contestant("gpupipe-gpu", "chain-gpu", "gpupipe_chain", "gpupipe, DALI on GPU", _GPUPIPE + _DALI, _GPU),
     Contestant("raise-dali", "on-error-dali", "gpupipe_chain", "errors raised", _GPUPIPE + _DALI, {"backend": "dali"}),
     Contestant(
         "skip-dali", "on-error-dali", "gpupipe_chain", "skip, manifest", _GPUPIPE + _DALI, _SKIP | {"backend": "dali"}

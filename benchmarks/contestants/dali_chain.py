@@ -1,6 +1,9 @@
 """dali_chain: the chain as a DALI user writes it by hand, on the CPU or the GPU.
 
-DALI's reader verifies no checksums and reads the shards one after the other, shuffled by a buffer.
+DALI's reader verifies no checksums and reads the shards one after the other, shuffled by a buffer. On the CPU a decoder
+that takes the window along is the faster way. On a GPU it is not: JPEG engines decode whole images only, and regions
+crash nvImageCodec 0.9.0 on some GPUs (NVIDIA/nvImageCodec#55). DALI upsamples colours the simple way unless it is
+asked for what libjpeg does ("fancy"), which costs more and is what gpupipe asks for.
 """
 
 from __future__ import annotations
@@ -16,16 +19,25 @@ import numpy as np
 from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE, Job
 from benchmarks.tfrecord import frames, write_index
 
-__all__ = ["batches"]
+__all__ = ["batches", "pipeline"]
 
 
-def batches(job: Job, device: Literal["cpu", "gpu"]) -> Iterator[tuple[Any, Any]]:
-    """Yield one pass of (images, labels); on the GPU both stay there as DALI tensors."""
+def batches(
+    job: Job, device: Literal["cpu", "gpu"], decode: Literal["whole", "region"], fancy: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Yield one pass of (images, labels); on the GPU both stay there as DALI tensors.
+
+    Args:
+        job: the files and the sizes.
+        device: where images are decoded and transformed.
+        decode: "whole" images, of which a window is resized, or the window's "region" only.
+        fancy: upsample the colours of a JPEG as libjpeg does.
+    """
     with tempfile.TemporaryDirectory() as folder:
         index = {name: str(Path(folder) / f"{i}.idx") for i, name in enumerate(dict.fromkeys(job.files))}
         for name, path in index.items():
             write_index(name, Path(path))
-        pipe = _pipeline(job, [index[name] for name in job.files], device)
+        pipe = pipeline(job, [index[name] for name in job.files], device, decode, fancy)
         records = {name: sum(1 for _ in frames(name)) for name in index}
         for _ in range(sum(records[name] for name in job.files) // job.batch):
             images, labels = pipe.run()
@@ -35,7 +47,14 @@ def batches(job: Job, device: Literal["cpu", "gpu"]) -> Iterator[tuple[Any, Any]
                 yield np.asarray(images.as_tensor()), np.asarray(labels.as_tensor())[:, 0]
 
 
-def _pipeline(job: Job, index: list[str], device: Literal["cpu", "gpu"]) -> Any:
+def pipeline(
+    job: Job,
+    index: list[str],
+    device: Literal["cpu", "gpu"],
+    decode: Literal["whole", "region"],
+    fancy: bool = False,
+) -> Any:
+    """Build the pipeline; `index` holds the index file of each of the job's files."""
     dali: Any = importlib.import_module("nvidia.dali")
     fn: Any = importlib.import_module("nvidia.dali.fn")
     tfrec: Any = importlib.import_module("nvidia.dali.tfrecord")
@@ -58,14 +77,18 @@ def _pipeline(job: Job, index: list[str], device: Literal["cpu", "gpu"]) -> Any:
             initial_fill=max(1, job.shuffle),
             name="reader",
         )
-        images = fn.decoders.image_random_crop(
-            record["image/encoded"],
-            device="mixed" if device == "gpu" else "cpu",
-            random_area=[0.08, 1.0],
-            random_aspect_ratio=[3 / 4, 4 / 3],
-            adjust_orientation=False,
-        )
-        images = fn.resize(images, size=[SIZE, SIZE])
+        law: dict[str, Any] = {"random_area": [0.08, 1.0], "random_aspect_ratio": [3 / 4, 4 / 3]}
+        how: dict[str, Any] = {
+            "device": "mixed" if device == "gpu" else "cpu",
+            "adjust_orientation": False,
+            "jpeg_fancy_upsampling": fancy,
+        }
+        if decode == "region":
+            images = fn.decoders.image_random_crop(record["image/encoded"], **law, **how)
+            images = fn.resize(images, size=[SIZE, SIZE])
+        else:
+            images = fn.decoders.image(record["image/encoded"], **how)
+            images = fn.random_resized_crop(images, size=[SIZE, SIZE], **law)
         images = fn.crop_mirror_normalize(
             images,
             mirror=fn.random.coin_flip(),

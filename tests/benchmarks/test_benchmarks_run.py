@@ -43,7 +43,9 @@ def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, Audit]:
     for place in ("benchmarks.compare.CONTESTANTS", "benchmarks.report.CONTESTANTS"):
         monkeypatch.setattr(place, {**names, "absent": ABSENT})
 
-    def pairs(job: Job, contestants: list[str], reference: str, count: int, one_seed: bool) -> Iterator[Pair]:
+    def pairs(
+        job: Job, contestants: list[str], reference: str, count: int, one_seed: bool, on_failure: Any
+    ) -> Iterator[Pair]:
         assert not one_seed
         for name in contestants:
             for i in range(count):
