@@ -17,11 +17,12 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import compare, report
-from benchmarks.contestants import CONTESTANTS, Contestant, missing
+from benchmarks.contestants import CONTESTANTS, Contestant, dali_chain, missing
+from benchmarks.equal import differs
 from benchmarks.job import Audit, Job, Run
 from benchmarks.memory import shuffle_memory
 from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, spawn
-from benchmarks.probe import write_damaged, write_probes
+from benchmarks.probe import audit_images, write_damaged, write_probes
 from benchmarks.process import resident_parts, tree_cpu_seconds
 from benchmarks.tfrecord import entries
 
@@ -232,6 +233,25 @@ def test_gpupipe_on_numpy_passes_the_audit_of_the_chain(tmp_path: Path) -> None:
     assert found.counts == {"4": 512}
     assert found.figures["share"] == pytest.approx(0.43, abs=4 * found.errors["share"])
     assert found.figures["level"] == pytest.approx(128, abs=1)
+
+
+@pytest.mark.skipif(bool(missing(CONTESTANTS["dali"])), reason="DALI is not installed")
+def test_whole_images_by_hand_are_cropped_by_the_law_of_the_others(tmp_path: Path) -> None:
+    """What the contestants on a GPU do, done on the CPU."""
+    job = Job("dali-gpu-fancy", tuple(map(str, write_probes(tmp_path, 512, 8))), batch=64)
+
+    whole = audit_images("whole", dali_chain.batches(job, "cpu", "whole", fancy=True))
+    region = audit_images("region", dali_chain.batches(job, "cpu", "region"))
+
+    assert (whole.shape, whole.dtype, whole.counts) == (region.shape, region.dtype, region.counts)
+    assert whole.figures["share"] == pytest.approx(0.43, abs=4 * whole.errors["share"])
+    assert not any(differs(name, whole.figures[name], region.figures[name]) for name in ("contrast", "level"))
+
+
+def test_the_pipeline_by_hand_that_upsamples_as_gpupipe_does_is_the_reference_on_a_gpu() -> None:
+    by_hand = CONTESTANTS[compare.Comparison("chain-gpu").reference]
+
+    assert by_hand.options == {"device": "gpu", "decode": "whole", "fancy": True}
 
 
 @pytest.mark.skipif(bool(missing(CONTESTANTS["dali"])), reason="DALI is not installed")

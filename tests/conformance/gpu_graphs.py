@@ -13,7 +13,7 @@ import functools
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,13 +24,14 @@ import numpy as np
 from gpupipe.transform import dali
 from gpupipe.transform.program import Feed, Program
 
-__all__ = ["GpuGraph", "has_symbols", "looked_at", "lowered", "lowered_copy", "lowering_for_a_gpu"]
+__all__ = ["GpuGraph", "has_symbols", "looked_at", "lowered", "lowered_copy", "lowering_for_a_gpu", "written_by_hand"]
 
 KERNELS = {
     "Cat": "TensorJoinGPU<{x}, false>",
     "CropMirrorNormalize": "SliceFlipNormalizeGPU<{y}, {x}, 2, ",
     "Erase": "EraseImplGpu<{x}, 3, ",
     "Flip": "FlipGPU<{x}>",
+    "RandomResizedCrop": "SeparableResamplingGPUImpl<{y}, {x}, 2, ",
     "Resize": "SeparableResamplingGPUImpl<{y}, {x}, 2, ",
     "Slice": "SliceGPU<{y}, {x}, 3>",
     "Stack": "TensorJoinGPU<{x}, true>",
@@ -51,6 +52,7 @@ _SAME = {
     "Slice",
     "Erase",
     "WarpAffine",
+    "RandomResizedCrop",
     "Resize",
     "Transpose",
     "Reshape",
@@ -82,22 +84,27 @@ class _Looked(Exception):
     """Carries what was found instead of a built pipeline."""
 
 
+def _looked_at_where_built(pipeline: Any) -> Callable[..., Any]:
+    """Makes pipelines as a class of DALI's does, but without a device, and with a `build` that raises `_Looked`."""
+
+    def made(**arguments: Any) -> Any:
+        one = pipeline(**{**arguments, "device_id": None})
+
+        def build() -> None:
+            raise _Looked(one)
+
+        one.build = build
+        return one
+
+    return made
+
+
 @contextmanager
 def lowering_for_a_gpu() -> Iterator[None]:
     """Inside, pipelines are looked at where they would be built."""
     real, watch = dali._import_dali(), dali._POOL.watch
-
-    def made(**arguments: Any) -> Any:
-        pipeline = real.pipeline(**{**arguments, "device_id": None})
-
-        def build() -> None:
-            raise _Looked(pipeline)
-
-        pipeline.build = build
-        return pipeline
-
     kept = dali._import_dali
-    dali._import_dali = lambda: replace(real, pipeline=made)  # type: ignore[assignment]
+    dali._import_dali = lambda: replace(real, pipeline=_looked_at_where_built(real.pipeline))  # type: ignore[assignment]
     dali._POOL.watch = lambda pipeline: None  # type: ignore[method-assign]
     try:
         yield
@@ -141,12 +148,27 @@ def lowered_copy(source: str, dtype: Any) -> GpuGraph:
     raise AssertionError("the pipeline was built")
 
 
-def looked_at(pipeline: Any, delivered: int) -> GpuGraph:
+def written_by_hand(make: Callable[[], Any]) -> GpuGraph:
+    """The graph of a pipeline that `make` builds with `nvidia.dali.Pipeline` itself."""
+    import nvidia.dali
+
+    kept = nvidia.dali.Pipeline
+    nvidia.dali.Pipeline = _looked_at_where_built(kept)
+    try:
+        make()
+    except _Looked as looked:
+        return looked_at(looked.args[0], None)
+    finally:
+        nvidia.dali.Pipeline = kept
+    raise AssertionError("the pipeline was built")
+
+
+def looked_at(pipeline: Any, delivered: int | None) -> GpuGraph:
     """What DALI would say of a graph that was not built.
 
     Args:
         pipeline: after `set_outputs`.
-        delivered: the first outputs, which must be on the GPU; the others are shapes to check.
+        delivered: how many of the first outputs must be on the GPU; the others are shapes to check. None: all.
     """
     try:
         pipeline.serialize()

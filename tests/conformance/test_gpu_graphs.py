@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.contestants import CONTESTANTS, dali_chain
+from benchmarks.job import Job
 from gpupipe import ops
 from gpupipe.errors import SpecError
 from gpupipe.evaluate import BatchValues, is_image
@@ -39,6 +42,7 @@ from tests.conformance.gpu_graphs import (  # noqa: E402
     lowered,
     lowered_copy,
     lowering_for_a_gpu,
+    written_by_hand,
 )
 
 ROWS = 4
@@ -195,6 +199,30 @@ def test_a_function_as_users_write_it_would_run(
     values = BatchValues(ROWS, columns.__getitem__, lambda index: keys, seed=1, epoch=0)
 
     assert lowered(program, Feed.of(program, values)).wrong == []
+
+
+@pytest.mark.parametrize(
+    "name", [one.name for one in CONTESTANTS.values() if one.module == "dali_chain" and one.work == "chain-gpu"]
+)
+def test_a_pipeline_that_the_benchmarks_write_by_hand_would_run(name: str) -> None:
+    graph = written_by_hand(
+        lambda: dali_chain.pipeline(Job(name, ("a.tfrecord",)), ["a.idx"], **CONTESTANTS[name].options)
+    )
+
+    assert graph.wrong == []
+    assert graph.operators["CropMirrorNormalize", "gpu"] == 1
+    assert graph.typed == 2
+    assert [device for operator, device in graph.operators if operator.startswith("decoders__")] == ["mixed"]
+
+
+def test_a_pipeline_by_hand_that_a_gpu_would_refuse_is_refused() -> None:
+    def make() -> None:
+        pipeline = importlib.import_module("nvidia.dali").Pipeline(batch_size=1, num_threads=1, device_id=0)
+        with pipeline:
+            pipeline.set_outputs(fn.random.coin_flip())
+        pipeline.build()
+
+    assert written_by_hand(make).wrong == ["result 0 is on the cpu, and is delivered as an array of the GPU"]
 
 
 @dataclass(frozen=True, slots=True)
