@@ -4,6 +4,7 @@
     python -m benchmarks extract         interleave and parse only
     python -m benchmarks shuffle-memory  what a buffer of 10,000 records costs
     python -m benchmarks bench-gpu       the chain on a GPU, where there is one
+    python -m benchmarks gpu-day         the first hour on a machine with a GPU: what works, how exact, how fast
 
 Every run is a process of its own; see README.md in this folder for how to read the figures.
 """

@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|host|on-error]`; default: chain."""
+"""The command: `python -m benchmarks [chain|extract|shuffle-memory|bench-gpu|gpu-day|host|on-error]`; usually chain."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
+from benchmarks.gpu_day.command import add_options, gpu_day
 from benchmarks.host import CHAINS, host
 from benchmarks.machine import cores, gpus
 from benchmarks.memory import shuffle_memory
@@ -18,7 +19,7 @@ from benchmarks.pairs import ContestantFailed
 __all__ = ["main"]
 
 RESULTS = Path(__file__).parent / "results"
-COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "host", "on-error")
+COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host", "on-error")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +57,7 @@ def _on_error(options: argparse.Namespace, folder: Path) -> int:
 
 def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
     if work == "chain-gpu" and not gpus():
-        print("not measured: no NVIDIA GPU here (nvidia-smi names none)")
+        print("not measured: no NVIDIA GPU here (the driver names none)")
         return 0
     found = Comparison(
         work=work,
@@ -126,6 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     on_error.set_defaults(run=_on_error)
     on_error.add_argument("--backend", choices=("dali", "numpy"), default="dali", help="(%(default)s)")
+    day = commands.add_parser("gpu-day", help="the first hour on a machine with a GPU: what works, how exact, how fast")
+    add_options(day, RESULTS)
+    day.set_defaults(run=gpu_day)
     chain.set_defaults(run=_chain)
     extract.set_defaults(run=_extract)
     memory.set_defaults(run=_memory)

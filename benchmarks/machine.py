@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.nvml import cards
+
 __all__ = ["commit", "cores", "gpus", "load", "machine", "versions"]
 
 _PACKAGES = (
@@ -37,12 +39,7 @@ def cores() -> int:
 
 def gpus() -> list[str]:
     """List the GPUs, as "name, memory, driver"; empty without a driver."""
-    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    try:
-        out = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in out.splitlines() if line.strip()]
+    return [f"{card.name}, {card.memory_mib} MiB, {card.driver}" for card in cards()]
 
 
 def load() -> float:

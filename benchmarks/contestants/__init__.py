@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from benchmarks.job import Job
 
-__all__ = ["CONTESTANTS", "Contestant", "batches", "host_passes", "missing"]
+__all__ = ["CONTESTANTS", "Contestant", "batches", "has_module", "host_passes", "missing"]
 
 Work = Literal["chain", "extract", "chain-gpu", "on-error-dali", "on-error-numpy", "shuffle", "host"]
 
@@ -94,11 +94,12 @@ def host_passes(job: Job) -> Callable[[], Iterator[Any]]:
 
 def missing(contestant: Contestant) -> str:
     """Say which of the modules a contestant needs are not installed; "" if none."""
-    absent = [name for name in contestant.needs if not _installed(name)]
+    absent = [name for name in contestant.needs if not has_module(name)]
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
-def _installed(name: str) -> bool:
+def has_module(name: str) -> bool:
+    """Whether a module is installed, without importing it."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # a parent package is missing

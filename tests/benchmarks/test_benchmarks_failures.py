@@ -1,4 +1,4 @@
-"""A contestant that crashes, fails or hangs is left out with its reason; only the reference's end is that of the run."""
+"""A contestant that crashes, fails or hangs is absent with its reason; only the reference's end is that of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.probe import write_probes
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
 
-PROCESS = '''
+PROCESS = """
 import json, os, signal, subprocess, sys, time
 
 job = json.loads(sys.stdin.readline())
@@ -49,7 +49,7 @@ reports = {
     },
 }
 print(json.dumps(reports[job["mode"]]))
-'''
+"""
 """A process that a name makes fail: `signal-in-audit` is ended by a signal when it is asked for its audit."""
 
 REASONS = {

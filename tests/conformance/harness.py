@@ -128,18 +128,23 @@ def assert_close(got: Array, expected: Array, case: Case, layout: str | None, ki
     if expected.dtype == bool:
         np.testing.assert_array_equal(got, expected)
         return
-    # float64 holds every pixel exactly; the difference of infinities that are equal is 0
-    a, b = got.astype(np.float64), expected.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        difference = np.where(a == b, 0.0, np.abs(a - b))
+    difference, inner = apart(got, expected, layout)
     extra = GPU_DECODING if kind == "dali-gpu" and case.op.decodes else 0
-    inner = _inner(difference, layout)
     inside = case.atol + extra
     assert inner.max(initial=0) <= inside, f"inside differs by {inner.max()}, {inside} is allowed ({case.reason})"
     ring = extra + (case.atol if case.ring is None else case.ring)
     assert difference.max(initial=0) <= ring, (
         f"the ring differs by {difference.max()}, {ring} is allowed ({case.reason})"
     )
+
+
+def apart(got: Array, expected: Array, layout: str | None) -> tuple[Array, Array]:
+    """How far two results of one shape are from each other, and the same without the outermost ring of pixels."""
+    # float64 holds every pixel exactly; the difference of infinities that are equal is 0
+    a, b = got.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        difference = np.where(a == b, 0.0, np.abs(a - b))
+    return difference, _inner(difference, layout)
 
 
 def _inner(x: Array, layout: str | None) -> Array:

@@ -1,0 +1,140 @@
+"""command: `python -m benchmarks gpu-day`: its options, its plan, the parts in turn, the table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_day import plan
+from benchmarks.gpu_day.day import Day
+from benchmarks.gpu_day.ledger import Ledger
+from benchmarks.gpu_day.plan import Part, all_parts
+from benchmarks.gpu_day.run import run_part
+from benchmarks.gpu_day.summary import table
+from benchmarks.machine import commit, gpus, machine, versions
+
+__all__ = ["LEFT", "add_options", "gpu_day"]
+
+LEFT = 3
+"""The exit status of a call that leaves something to the next one."""
+
+
+def add_options(parser: argparse.ArgumentParser, out: Path) -> None:
+    """Add the options of the command.
+
+    Args:
+        parser: of the command.
+        out: the usual folder of results.
+    """
+    parser.add_argument("--dry", action="store_true", help="on the CPU, with few images: tries the parts themselves")
+    parser.add_argument("--list", action="store_true", help="print the plan and run nothing")
+    parser.add_argument("--report", action="store_true", help="print the table of what is known and run nothing")
+    parser.add_argument("--only", type=_names, default=(), help="parts, separated by commas; default: all")
+    parser.add_argument("--again", type=_names, default=(), help="parts to run again although they were run")
+    parser.add_argument("--minutes", type=float, default=60.0, help="for all calls with one --out (%(default)s)")
+    parser.add_argument(
+        "--call-minutes", type=float, default=0.0,
+        help="for this call, which ends by itself before that and leaves the rest to the next one; default: --minutes",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, default=out, help="folder of gpu-day.jsonl and of what the bench writes")
+    parser.add_argument("--scratch", type=Path, default=None, help="folder for temporary files, removed at the end")
+
+
+def gpu_day(options: argparse.Namespace, folder: Path) -> int:
+    """Run the parts that are missing, the most important first; print the table.
+
+    Returns:
+        0 if nothing is left to do, 3 if a further call is needed, 1 if a part of a dry run failed.
+    """
+    ledger = Ledger(options.out / ("gpu-day-dry.jsonl" if options.dry else "gpu-day.jsonl"))
+    chosen = [part for part in all_parts() if not options.only or part.name in options.only]
+    if options.list:
+        print(_plan(chosen, ledger))
+        return 0
+    if options.report:
+        print(table(ledger))
+        return 0
+    began = time.monotonic()
+    budget = options.minutes * 60 - ledger.seconds
+    until = began + min(budget, options.call_minutes * 60 or budget) - _MARGIN
+    day = Day(options.dry, bool(gpus()), str(options.out.resolve()), str(folder))
+    _begin(ledger, options)
+    for name in options.again:
+        ledger.write("again", part=name)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the parts, too
+    try:
+        left = _run(chosen, day, ledger, until)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    ledger.write("called", seconds=round(time.monotonic() - began, 1), left=left)
+    print(table(ledger))
+    if left:
+        rest = options.minutes * 60 - ledger.seconds
+        print(f"left out: {', '.join(left)}; " + (
+            f"the same command goes on with them ({rest / 60:.0f} of {options.minutes:.0f} minutes are left)"
+            if rest > 2 * _MARGIN else f"the {options.minutes:.0f} minutes are over: give it more --minutes"
+        ))  # fmt: skip
+        return LEFT
+    return int(options.dry and any(_failed(ledger, part) for part in chosen))
+
+
+_MARGIN = 10.0
+"""Seconds that a call keeps to end in time: for a process to print where it hangs, and for the table."""
+
+
+def _run(chosen: list[Part], day: Day, ledger: Ledger, until: float) -> list[str]:
+    """Run parts in turn until `until`; return those that have something left."""
+    left = []
+    for part in chosen:
+        found = ledger.of(part.name)
+        if found.state:
+            continue
+        if why := part.missing(day):
+            ledger.write("absent", part=part.name, why=why)
+            _say(f"{part.name}: {why}")
+            continue
+        if until - time.monotonic() >= (0 if day.dry else part.least):
+            _say(f"{part.name}: {part.asks} ...")
+            run_part(part, day, ledger, until)
+        if not found.state:
+            left.append(part.name)
+    return left
+
+
+def _begin(ledger: Ledger, options: argparse.Namespace) -> None:
+    here: dict[str, Any] = {"commit": commit(), "machine": machine(), "versions": versions()}
+    if ledger.calls:
+        for what in ("commit", "machine", "versions"):
+            if ledger.calls[-1][what] != here[what]:
+                _say(f"another {what} than in the last call: what is in {ledger.path.name} is of several")
+    ledger.write("call", date=datetime.now(timezone.utc).isoformat(timespec="seconds"), dry=options.dry, **here)
+
+
+def _failed(ledger: Ledger, part: Part) -> bool:
+    found = ledger.of(part.name)
+    return bool(found.failures) or (found.state != "done" and not found.absent)
+
+
+def _plan(chosen: list[Part], ledger: Ledger) -> str:
+    rows = []
+    for part in chosen:
+        found = ledger.of(part.name)
+        state = found.state or (f"{len(found.asked)} questions asked" if found.asked else "")
+        rows.append(f"{part.name:12} {part.seconds:5} s  {part.asks}" + (f" [{state}]" if state else ""))
+    return "\n".join([*rows, f"{'at most':12} {sum(part.seconds for part in chosen):5} s"])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if wrong := [name for name in names if name not in plan.ORDER]:
+        raise argparse.ArgumentTypeError(f"needs parts out of {', '.join(plan.ORDER)}, got {', '.join(wrong)}")
+    return names
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

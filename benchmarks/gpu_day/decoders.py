@@ -1,0 +1,124 @@
+"""decoders: DALI pipelines by hand over encoded images, for what is asked of DALI and not of gpupipe."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.gpu_day.day import Day
+
+__all__ = ["decoding", "differences", "make", "rate", "rows"]
+
+Build = Callable[[Any, Any, str], Any]
+"""Makes the outputs of a pipeline of `nvidia.dali.fn`, the encoded images and the device of the decoder."""
+
+
+def make(day: Day, build: Build, batch: int = 0, threads: int = 0, on_host: bool = False) -> Any:
+    """A built pipeline whose one input is encoded images.
+
+    Args:
+        day: says the device.
+        build: makes the outputs.
+        batch: the most images of a batch; default: the day's.
+        threads: of the CPU; default: the day's.
+        on_host: decode on the CPU, whatever the device is.
+    """
+    from nvidia.dali import fn, types
+    from nvidia.dali.pipeline import Pipeline
+
+    on_gpu = not day.dry and not on_host
+    pipeline = Pipeline(
+        batch_size=batch or day.batch,
+        num_threads=threads or day.threads,
+        device_id=0 if on_gpu else None,
+        prefetch_queue_depth=1,
+    )
+    with pipeline:
+        data = fn.external_source(name="data", dtype=types.UINT8, ndim=1, no_copy=True)
+        made = build(fn, data, "mixed" if on_gpu else "cpu")
+        pipeline.set_outputs(*(made if isinstance(made, tuple) else (made,)))
+    pipeline.build()
+    return pipeline
+
+
+def decoding(load: float | None = 1.0, fancy: bool = True, **options: Any) -> Build:
+    """Whole images.
+
+    Args:
+        load: the share of a batch that the JPEG engines get, 0..1; None: what DALI takes by itself.
+        fancy: upsample colours as libjpeg does.
+        options: more of the decoder's.
+    """
+
+    def build(fn: Any, data: Any, device: str) -> Any:
+        hardware = {"hw_decoder_load": load} if device == "mixed" and load is not None else {}
+        how = {"device": device, "adjust_orientation": False, "jpeg_fancy_upsampling": fancy, **hardware, **options}
+        return fn.decoders.image(data, **how)
+
+    return build
+
+
+def fed(files: Sequence[bytes]) -> Any:
+    """Encoded images as DALI takes them; it does not copy, so who feeds them keeps them."""
+    tensors: Any = importlib.import_module("nvidia.dali.tensors")
+    return tensors.TensorListCPU([tensors.TensorCPU(data) for data in files], contiguous=False)
+
+
+def rows(pipeline: Any, files: Sequence[bytes]) -> list[npt.NDArray[Any]]:
+    """Run one batch; its images as uint8[H,W,C]."""
+    pipeline.feed_input("data", fed(files))
+    pipeline.schedule_run()
+    (output,) = pipeline.share_outputs()
+    output = output.as_cpu() if hasattr(output, "as_cpu") else output
+    found = [np.array(output[i]) for i in range(len(files))]
+    pipeline.release_outputs()
+    return found
+
+
+def rate(day: Day, pipeline: Any, files: Sequence[bytes], seconds: float = 2.0, ahead: int = 2) -> dict[str, float]:
+    """Images per second and CPU-milliseconds per image of a pipeline that always has `ahead` runs to do."""
+    seconds = 0.1 if day.dry else seconds
+    batches = [fed([*files[i:], *files[:i]]) for i in (0, 7, 13)]
+    count = 0
+
+    def begin() -> None:
+        pipeline.feed_input("data", batches[count % len(batches)])
+        pipeline.schedule_run()
+
+    def end() -> None:
+        pipeline.share_outputs()
+        pipeline.release_outputs()
+
+    for _ in range(ahead):
+        begin()
+    for _ in range(day.some(3, 1)):
+        end()
+        begin()
+    clock, cpu = time.perf_counter(), time.process_time()
+    while time.perf_counter() - clock < seconds:
+        end()
+        begin()
+        count += 1
+    took, cpu = time.perf_counter() - clock, time.process_time() - cpu
+    for _ in range(ahead):
+        end()
+    images = count * len(files)
+    return {"images_s": round(images / took), "cpu_ms": round(cpu / images * 1e3, 4)}
+
+
+def differences(a: Sequence[npt.NDArray[Any]], b: Sequence[npt.NDArray[Any]]) -> dict[str, float]:
+    """How far apart two lists of images are, in levels of 255; `inside` leaves the outermost ring of pixels out."""
+    apart = [np.abs(x.astype(int) - y.astype(int)) for x, y in zip(a, b, strict=True)]
+    every = np.concatenate([x.ravel() for x in apart])
+    return {
+        "most": int(every.max()),
+        "inside": max(int(x[1:-1, 1:-1].max(initial=0)) for x in apart),
+        "mean": round(float(every.mean()), 4),
+        "one_in_1000": int(np.quantile(every, 0.999)),
+        "images": sum(bool(x.any()) for x in apart),
+    }

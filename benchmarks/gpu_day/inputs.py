@@ -1,0 +1,91 @@
+"""inputs: the images that parts work on, all of them drawn here, and the chain of the README over them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu_day.day import Day
+from benchmarks.job import SIZE
+
+__all__ = ["chain", "damaged", "kinds", "photographs", "sums"]
+
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "gray": {"mode": "L"},
+    "progressive": {"progressive": True, "subsampling": 2},
+    "cmyk": {"mode": "CMYK"},
+    "restarts": {"restart_marker_blocks": 8},
+}
+"""Kinds of JPEG, as Pillow writes them."""
+
+
+def photographs(day: Day, count: int) -> list[bytes]:
+    """`count` photographs as JPEG files, as large and of such kinds as ImageNet's. Few are drawn, and come again."""
+    from gpupipe.compare.photographs import encode, take
+
+    made = []
+    for number in range(min(count, day.some(48, 3))):
+        path = Path(day.folder, f"photograph-{number}.jpg")
+        if not path.exists():
+            shot, pixels = take(number)
+            half = path.with_suffix(".half")
+            half.write_bytes(encode(pixels, shot.quality, shot.subsampling, shot.progressive))
+            half.replace(path)
+        made.append(path.read_bytes())
+    return [made[i % len(made)] for i in range(count)]
+
+
+def kinds(day: Day) -> dict[str, list[bytes]]:
+    """A few photographs as JPEGs of every kind."""
+    from PIL import Image
+
+    pictures = [Image.open(io.BytesIO(data)).convert("RGB") for data in photographs(day, day.some(12, 2))]
+    return {name: [_written(picture, **how) for picture in pictures] for name, how in _KINDS.items()}
+
+
+def _written(picture: Any, mode: str = "RGB", **how: Any) -> bytes:
+    out = io.BytesIO()
+    picture.convert(mode).save(out, "JPEG", quality=92, **how)
+    return out.getvalue()
+
+
+def damaged(good: bytes) -> dict[str, bytes]:
+    """A JPEG damaged in several ways."""
+    half, tables = good[: len(good) // 2], good.index(b"\xff\xc4")
+    return {
+        "cut in half": half,
+        "cut in half, with an end": half + b"\xff\xd9",
+        "Huffman tables": good[: tables + 4] + b"\xff" * 16 + good[tables + 20 :],
+        "noise": np.random.default_rng(0).bytes(5000),
+        "one byte": b"x",
+        "flipped bits": bytes(c ^ (0x40 if i % 997 == 500 else 0) for i, c in enumerate(good)),
+    }
+
+
+def chain(day: Day, files: Sequence[bytes], **options: Any) -> Any:
+    """The chain of the README from memory: batches of (float32[B,224,224,3]{NHWC}, int64[B]), prefetched."""
+    import gpupipe as gp
+    from gpupipe import ops
+
+    def train_example(x: Any) -> Any:
+        image = ops.random_resized_crop(ops.decode_jpeg(x["encoded"], channels=3), (SIZE, SIZE))
+        image = ops.random_flip_left_right(image)
+        return ops.normalize(image, mean=ops.IMAGENET_MEAN, std=ops.IMAGENET_STD), x["label"]
+
+    ds = gp.Dataset.from_tensor_slices({"encoded": list(files), "label": np.arange(len(files))}).map(train_example)
+    given = {"device": day.device, **options}
+    return ds.batch(day.batch, drop_remainder=True).prefetch(2).with_options(gp.Options(**given))
+
+
+def sums(images: Any, labels: Any) -> tuple[float, int]:
+    """What tells one batch from another, computed on the host."""
+    from benchmarks.probe import host
+
+    return float(host(images).sum(dtype=np.float64)), int(host(labels).sum())

@@ -1,0 +1,67 @@
+"""outcomes: a pytest plugin that notes how each test ended, as it ends: what is known survives the end of pytest.
+
+`GPU_DAY_OUTCOMES` names the file: one line of JSON for a test that begins, and one for how it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["VARIABLE", "read"]
+
+VARIABLE = "GPU_DAY_OUTCOMES"
+
+
+class _Notes:
+    """Writes the lines."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - until the session ends
+
+    def _write(self, **line: str) -> None:
+        print(json.dumps(line), file=self._file, flush=True)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._write(test=nodeid, outcome="began")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when != "call" and report.passed:
+            return
+        last = [line for line in report.longreprtext.splitlines() if line.strip()][-1:] if report.failed else []
+        self._write(test=report.nodeid, outcome=report.outcome, said="".join(last)[:300])
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._write(test=report.nodeid, outcome="failed", said="it cannot be collected")
+
+    def pytest_unconfigure(self) -> None:
+        self._file.close()
+
+
+def pytest_configure(config: Any) -> None:
+    """Note what happens, except in the workers of xdist, whose tests are reported to their parent."""
+    if VARIABLE in os.environ and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Notes(os.environ[VARIABLE]))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Count what the tests of a file came to.
+
+    Returns:
+        passed, skipped: how many. failed: by name, the last line of what was said. unfinished: names.
+    """
+    outcomes: dict[str, tuple[str, str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        found = json.loads(line)
+        if outcomes.get(found["test"], ("", ""))[0] != "failed":  # a test may pass, and its fixtures fail behind it
+            outcomes[found["test"]] = (found["outcome"], found.get("said", ""))
+    kinds = [outcome for outcome, _ in outcomes.values()]
+    return {
+        "passed": kinds.count("passed"),
+        "skipped": kinds.count("skipped"),
+        "failed": {test: said for test, (outcome, said) in outcomes.items() if outcome == "failed"},
+        "unfinished": [test for test, (outcome, _) in outcomes.items() if outcome == "began"],
+    }

@@ -1,0 +1,57 @@
+"""speed: DALI alone, by hand: share of the JPEG engines, upsampling, batch, threads, and the rest of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.gpu_day.day import Day
+from benchmarks.gpu_day.decoders import Build, decoding, make, rate
+from benchmarks.gpu_day.inputs import photographs
+from benchmarks.gpu_day.plan import Part, Questions
+from benchmarks.job import IMAGENET_MEAN, IMAGENET_STD, SIZE
+
+__all__ = ["PART", "questions", "summary"]
+
+PART = Part("speed", "images per second by load of the engines, upsampling, batch, threads", 240, 30)
+
+_HINTS: Mapping[str, Any] = {"preallocate_width_hint": 1024, "preallocate_height_hint": 1024}
+
+
+def questions(day: Day) -> Questions:
+    """One pipeline each."""
+
+    def of(build: Build, batch: int = 0, threads: int = 0) -> Any:
+        files = photographs(day, batch or day.batch)
+        return lambda: rate(day, make(day, build, batch, threads), files)
+
+    found: dict[str, Any] = {}
+    for fancy in (True, False):
+        how = "fancy" if fancy else "simple"
+        for load in (0.0, 0.5, 0.65, 0.8, 0.9, 1.0):
+            found[f"decode, load {load}, {how}"] = of(decoding(load, fancy))
+        found[f"chain, load 1.0, {how}"] = of(_chain(decoding(1.0, fancy)))
+    found["chain, load 0.65, fancy"] = of(_chain(decoding(0.65)))
+    found["chain, load 1.0, fancy, hints"] = of(_chain(decoding(1.0, **_HINTS)))
+    for batch in (32, 64, 128, 512) if not day.dry else (2,):
+        found[f"decode, load 1.0, fancy, batch {batch}"] = of(decoding(), batch)
+    for threads in (1, 2, 4, 8, 16) if not day.dry else (1,):
+        for load in (0.0, 1.0):
+            found[f"decode, load {load}, fancy, threads {threads}"] = of(decoding(load), threads=threads)
+    return found
+
+
+def summary(answers: Mapping[str, Any]) -> list[str]:
+    """Images per second and CPU-milliseconds per image of each."""
+    return [f"{name}: {one['images_s']} images/s, {one['cpu_ms']} CPU-ms" for name, one in answers.items()]
+
+
+def _chain(decode: Build) -> Build:
+    """Decode, cut a window, resize, normalise: the work of the README's chain with fixed numbers."""
+
+    def build(fn: Any, data: Any, device: str) -> Any:
+        image = fn.slice(decode(fn, data, device), start=[60, 80], shape=[SIZE, SIZE], axis_names="HW")
+        image = fn.resize(image, size=[float(SIZE)] * 2)
+        return fn.crop_mirror_normalize(image, mean=list(IMAGENET_MEAN), std=list(IMAGENET_STD), output_layout="HWC")
+
+    return build

@@ -1,0 +1,96 @@
+"""plan: which parts there are, in order of importance, and what each needs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal, TypeAlias
+
+from benchmarks.contestants import has_module
+from benchmarks.gpu_day.day import Day
+
+__all__ = ["ORDER", "Part", "Questions", "all_parts", "module_of", "part"]
+
+Questions: TypeAlias = Mapping[str, Callable[[], Any]]
+"""What a part asks: a question's name, and what answers it with something that JSON can hold."""
+
+ORDER = (
+    "environment",
+    "complete",
+    "first",
+    "engines",
+    "regions",
+    "pixels",
+    "place",
+    "bad",
+    "tolerances",
+    "suite",
+    "streams",
+    "stall",
+    "lifetime",
+    "memory",
+    "fork",
+    "capture",
+    "bench",
+    "train",
+    "speed",
+    "chain",
+)
+"""The parts, the most important first: if time runs out, it does so for the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is asked of a machine, in a process of its own.
+
+    A part's file holds one as `PART`, and two functions: `questions(day)` gives its `Questions`, `summary(answers)` the
+    lines of the table, without importing what the questions need.
+
+    Attributes:
+        name: the name of its file.
+        asks: what it wants to know, in one line.
+        seconds: for all of its questions together.
+        each: seconds for one of them.
+        least: seconds without which it is not worth to begin: what its start and a long question take.
+        needs: modules without which it cannot run.
+        gpu: whether it needs a GPU: "no", "unless dry", or "yes" even in a dry run.
+    """
+
+    name: str
+    asks: str
+    seconds: int
+    each: int
+    least: int = 15
+    needs: tuple[str, ...] = ("nvidia.dali",)
+    gpu: Literal["no", "unless dry", "yes"] = "unless dry"
+
+    def limits(self, day: Day) -> tuple[float, float]:
+        """Seconds for the whole part and for one question; a dry run has small questions and no reason to wait."""
+        return (min(60, self.seconds), min(60, self.each)) if day.dry else (self.seconds, self.each)
+
+    def missing(self, day: Day) -> str:
+        """Why it cannot run here; "" if it can."""
+        if not day.has_gpu and (self.gpu == "yes" or (self.gpu == "unless dry" and not day.dry)):
+            return "needs an NVIDIA GPU"
+        if day.dry and self.gpu == "yes":
+            return "needs a GPU, which a dry run does not use"
+        absent = [name for name in self.needs if not has_module(name)]
+        return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+def module_of(name: str) -> ModuleType:
+    """The file of a part."""
+    return importlib.import_module(f"benchmarks.gpu_day.parts.{name}")
+
+
+def part(name: str) -> Part:
+    """The part of that name."""
+    found: Part = module_of(name).PART
+    return found
+
+
+def all_parts() -> list[Part]:
+    """All parts, in order."""
+    return [part(name) for name in ORDER]

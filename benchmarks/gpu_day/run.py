@@ -1,0 +1,198 @@
+"""run: one part from its first question to its last, in as many processes as it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from benchmarks.gpu_day.child import FAILED
+from benchmarks.gpu_day.day import ROOT, Day
+from benchmarks.gpu_day.ledger import Ledger
+from benchmarks.gpu_day.plan import Part
+
+__all__ = ["COMMAND", "run_part"]
+
+COMMAND = (sys.executable, "-m", "benchmarks.gpu_day.child")
+_TAIL = 2000
+"""Characters of stdout and of stderr that are kept."""
+_ENDING = 20.0
+"""Seconds that a process may take to end behind its last question."""
+_STACKS = 5.0
+"""Seconds that a process gets to print where all of its threads are."""
+
+
+def run_part(part: Part, day: Day, ledger: Ledger, until: float) -> None:
+    """Ask what a part has not been asked yet; every answer goes to the ledger.
+
+    Args:
+        part: what to ask.
+        day: where.
+        ledger: what is known, and where answers go.
+        until: `time.monotonic()` at which this call has to end. A question that it cuts short is asked again by the
+            next call; one that takes longer than its own limit, or a part that does, is not.
+    """
+    found = ledger.of(part.name)
+    limit, each = part.limits(day)
+    own = time.monotonic() + limit - found.seconds
+    while not found.state:
+        with _Process(part, day, found.asked) as process:
+            _listen(process, part.name, ledger, min(own, until), each)
+            if process.left is not None and not process.left - set(found.asked):
+                state = "done"
+            elif time.monotonic() >= until:
+                return
+            elif time.monotonic() >= own:
+                state = "out of time"
+            elif process.open:
+                continue
+            else:
+                state = "crashed"
+            ledger.write("end", part=part.name, state=state, ending=process.ending, **process.printed())
+
+
+def _listen(process: _Process, part: str, ledger: Ledger, until: float, each: float) -> None:
+    """Take the answers of one process until it ends or a limit is reached."""
+    for message in process.messages(until, each):
+        if "questions" in message:
+            process.left = set(message["questions"])
+        elif "begin" in message:
+            process.open = message["begin"]
+        elif "answer" in message:
+            ledger.write("answer", part=part, question=process.open, value=message["answer"],
+                         seconds=message["seconds"])  # fmt: skip
+            process.open = ""
+        else:
+            process.failure = message["failure"]
+    taken = round(time.monotonic() - process.since, 2)
+    if not process.open:
+        return
+    if process.killed and time.monotonic() >= until:
+        return  # it is the call or the part that has no more time, not the question
+    how = process.failure or (f"no answer within {each:.0f} s" if process.killed else process.ending)
+    ledger.write("failure", part=part, question=process.open, how=_private(how), seconds=taken, **process.printed())
+
+
+@dataclass
+class _Log:
+    """What a process prints, in a file: nobody has to read it while the process runs."""
+
+    file: IO[bytes]
+
+    def tail(self) -> str:
+        size = self.file.seek(0, os.SEEK_END)
+        self.file.seek(max(0, size - 4 * _TAIL))
+        return _private(self.file.read().decode(errors="replace"))[-_TAIL:]
+
+
+class _Process:
+    """A process of `child.py` and what it says.
+
+    Attributes:
+        open: the question that it is at, "" for none.
+        left: all questions of the part, None before it has said which.
+        failure: the exception of the open question.
+        killed: whether it took too long.
+        since: `time.monotonic()` at which the open question, or the process, began.
+        ending: how it ended, in words.
+    """
+
+    def __init__(self, part: Part, day: Day, asked: list[str]) -> None:
+        self.open, self.failure, self.ending = "", "", ""
+        self.left: set[str] | None = None
+        self.killed = False
+        self.since = time.monotonic()
+        folder = Path(day.folder)
+        self._out, self._err = (_Log((folder / f"{part.name}.{name}").open("w+b")) for name in ("out", "err"))
+        self._pipe, write = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*COMMAND, str(write)],
+                stdin=subprocess.PIPE,
+                stdout=self._out.file,
+                stderr=self._err.file,
+                cwd=ROOT,
+                env=day.environment(),
+                pass_fds=(write,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(write)
+        order = {"part": part.name, "day": day.to_json(), "asked": asked}
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(json.dumps(order).encode() + b"\n")
+
+    def messages(self, until: float, each: float) -> Iterator[dict[str, Any]]:
+        """Yield what it says until it ends; kill it at `until`, or when a question takes more than `each` seconds."""
+        rest = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            while True:
+                wait = (min(until, self.since + each) if self.open else until) - time.monotonic()
+                if wait <= 0:
+                    self.killed = True
+                    self._kill()
+                    break
+                if not selector.select(min(wait, 1.0)):
+                    if self._process.poll() is not None:  # children of its own may hold the pipe
+                        break
+                    continue
+                data = os.read(self._pipe, 1 << 16)
+                if not data:
+                    break
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self.since = time.monotonic() if b'"begin"' in line[:9] else self.since
+                    yield json.loads(line)
+        try:
+            self.ending = _words(self._process.wait(_ENDING))
+        except subprocess.TimeoutExpired:
+            self._kill()
+            self.ending = "it did not end by itself"
+
+    def printed(self) -> dict[str, str]:
+        """The end of its stdout and of its stderr."""
+        return {"stdout": self._out.tail(), "stderr": self._err.tail()}
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing of it behind."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._pipe)
+        self._out.file.close()
+        self._err.file.close()
+
+    def _kill(self) -> None:
+        """Let it print where it hangs, then end it and whatever it started."""
+        self._process.send_signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STACKS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _words(status: int) -> str:
+    if status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    return "" if status in (0, FAILED) else f"ended with {status}"
+
+
+def _private(text: str) -> str:
+    """Text without the folders of this machine: results are published."""
+    for folder in (str(ROOT), sys.prefix, sys.base_prefix, str(Path.home())):
+        text = text.replace(folder.rstrip("/") + "/", "")
+    return text

@@ -1,0 +1,122 @@
+"""nvml: what the driver says of this machine's NVIDIA cards, without CUDA, without nvidia-smi."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Card", "cards", "jpeg_load", "memory_used", "opened"]
+
+_TEXT = 96  # bytes that every text of NVML's fits into
+_VALUE_OF_MIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card, and what it can do.
+
+    Attributes:
+        name: as the driver says it.
+        memory_mib: all of its memory.
+        capability: of its machine code: "9.0".
+        driver: version of the driver.
+        cuda: the newest CUDA that the driver takes: "13.0".
+        mig: whether it is cut into parts; None where that cannot be.
+    """
+
+    name: str
+    memory_mib: int
+    capability: str
+    driver: str
+    cuda: str
+    mig: bool | None
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Any]:
+    """NVML, ready to be asked; None where it is missing or refuses."""
+    try:
+        nvml: Any = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        yield None
+        return
+    if nvml.nvmlInit_v2():
+        yield None
+        return
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def cards() -> list[Card]:
+    """All cards of the machine, whatever CUDA_VISIBLE_DEVICES says; none without a driver."""
+    with opened() as nvml:
+        if nvml is None:
+            return []
+        count = ctypes.c_uint(0)
+        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return []
+        return [_card(nvml, _handle(nvml, index)) for index in range(count.value)]
+
+
+def memory_used() -> int:
+    """MiB in use by anybody on the first card that CUDA shows; 0 without one."""
+    with opened() as nvml:
+        return 0 if nvml is None else _memory(nvml, _handle(nvml, first_visible())).used >> 20
+
+
+def jpeg_load() -> int | None:
+    """How busy the JPEG engines of that card are, in percent; None where the driver does not say."""
+    with opened() as nvml:
+        if nvml is None or not hasattr(nvml, "nvmlDeviceGetJpgUtilization"):
+            return None
+        load, period = ctypes.c_uint(0), ctypes.c_uint(0)
+        handle = _handle(nvml, first_visible())
+        failed = nvml.nvmlDeviceGetJpgUtilization(handle, ctypes.byref(load), ctypes.byref(period))
+        return None if failed else load.value
+
+
+def first_visible() -> int:
+    """NVML's number of CUDA's first card, where CUDA_VISIBLE_DEVICES gives numbers."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    return int(first) if first.isdigit() else 0
+
+
+def _handle(nvml: Any, index: int) -> ctypes.c_void_p:
+    handle = ctypes.c_void_p()
+    nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle))
+    return handle
+
+
+def _memory(nvml: Any, handle: ctypes.c_void_p) -> _Memory:
+    found = _Memory()
+    nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(found))
+    return found
+
+
+def _card(nvml: Any, handle: ctypes.c_void_p) -> Card:
+    name, driver = ctypes.create_string_buffer(_TEXT), ctypes.create_string_buffer(_TEXT)
+    major, minor, cuda = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
+    mig, pending = ctypes.c_uint(0), ctypes.c_uint(0)
+    nvml.nvmlDeviceGetName(handle, name, ctypes.c_uint(_TEXT))
+    nvml.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(_TEXT))
+    nvml.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
+    nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
+    no_mig = nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(mig), ctypes.byref(pending))
+    return Card(
+        name=name.value.decode(errors="replace"),
+        memory_mib=_memory(nvml, handle).total >> 20,
+        capability=f"{major.value}.{minor.value}",
+        driver=driver.value.decode(errors="replace"),
+        cuda=f"{cuda.value // 1000}.{cuda.value % 1000 // 10}",
+        mig=None if no_mig else mig.value == _VALUE_OF_MIG,
+    )

@@ -1,0 +1,304 @@
+"""The day on a GPU machine: what fails is a line of its results and never their end, and a later call goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks.gpu_day import command as day_command
+from benchmarks.gpu_day import parts, plan, run
+from benchmarks.gpu_day.command import LEFT
+from benchmarks.gpu_day.ledger import Ledger
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
+
+PART = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from benchmarks.gpu_day.plan import Part
+
+PART = Part({name!r}, "a part of a test", {seconds}, {each}, least=0, needs=(), gpu="no")
+HERE = Path(__file__).parent
+
+
+def note(name):
+    with open(HERE / "asked", "a") as file:
+        print(name, file=file)
+
+
+def questions(day):
+    def ask(name, do):
+        def asked():
+            note(name)
+            return do()
+        return asked
+
+    def raises():
+        raise ValueError("no such kernel")
+
+    def hangs():
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+        (HERE / "child").write_text(str(child.pid))
+        time.sleep(100)
+
+    def slow():
+        if not (HERE / "quick").exists():
+            time.sleep(100)
+        return "slow"
+
+    kinds = {{
+        "fine": lambda: 1,
+        "raises": raises,
+        "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+        "exits": lambda: os._exit(3),
+        "hangs": hangs,
+        "slow": slow,
+        "no JSON": lambda: [object, {{"a": 1}}],
+        "last": lambda: 2,
+    }}
+    {prelude}
+    return {{name: ask(name, kinds[name]) for name in {asks!r}}}
+
+
+def summary(answers):
+    return [f"{{name}}: {{value}}" for name, value in answers.items()]
+"""
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Makes parts of questions that end in many ways; they are all there is."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    monkeypatch.setattr(parts, "__path__", [str(folder)])
+    monkeypatch.setattr(plan, "ORDER", ())
+    start = (
+        f"import sys; from benchmarks.gpu_day import child, parts; parts.__path__ = [{str(folder)!r}]; "
+        "sys.exit(child.main())"
+    )
+    monkeypatch.setattr(run, "COMMAND", (sys.executable, "-c", start))
+    monkeypatch.setattr(day_command, "gpus", list)
+
+    def make(name: str, *asks: str, seconds: float = 100, each: float = 100, prelude: str = "") -> Path:
+        text = PART.format(name=name, asks=asks, seconds=seconds, each=each, prelude=prelude)
+        (folder / f"{name}.py").write_text(text)
+        monkeypatch.setattr(plan, "ORDER", (*plan.ORDER, name))
+        monkeypatch.delitem(sys.modules, f"benchmarks.gpu_day.parts.{name}", raising=False)
+        return folder
+
+    return make
+
+
+def call(tmp_path: Path, *words: str) -> int:
+    return command.main(["gpu-day", "--out", str(tmp_path / "out"), *words])
+
+
+def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "out" / "gpu-day.jsonl").read_text().splitlines()]
+
+
+def ended(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_question_that_fails_crashes_or_hangs_is_a_line_and_the_others_are_answered(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asks = ("fine", "raises", "crashes", "exits", "hangs", "last")
+    folder = write("odd", *asks, each=3)
+    write("even", "fine")
+
+    assert call(tmp_path) == 0
+
+    rows = lines(tmp_path)
+    answers = {(row["part"], row["question"]): row["value"] for row in rows if row["row"] == "answer"}
+    failures = {row["question"]: row for row in rows if row["row"] == "failure"}
+    assert answers == {("odd", "fine"): 1, ("odd", "last"): 2, ("even", "fine"): 1}
+    assert failures.keys() == {"raises", "crashes", "exits", "hangs"}
+    assert failures["raises"]["how"] == "ValueError: no such kernel"
+    assert "in raises" in failures["raises"]["stderr"]
+    assert failures["crashes"]["how"] == "ended by SIGSEGV"
+    assert "Fatal Python error: Segmentation fault" in failures["crashes"]["stderr"]
+    assert failures["exits"]["how"] == "ended with 3"
+    assert failures["hangs"]["how"] == "no answer within 3 s"
+    assert "in hangs" in failures["hangs"]["stderr"]  # where it hung
+    assert ended(int((folder / "child").read_text()))
+    assert (folder / "asked").read_text().split() == [*asks, "fine"]
+    assert [row["state"] for row in rows if row["row"] == "end"] == ["done", "done"]
+    printed = capsys.readouterr().out
+    assert "odd (done" in printed and "FAILED crashes: ended by SIGSEGV" in printed
+
+
+def test_a_part_that_cannot_begin_and_one_that_crashes_behind_its_last_answer_say_so(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("broken", "fine", prelude="raise ImportError('libcuda.so.1')")
+    write("late", "fine", prelude="import atexit; atexit.register(os.kill, os.getpid(), signal.SIGSEGV)")
+    write("last", "fine")
+
+    assert call(tmp_path) == 0
+
+    ends = {row["part"]: row for row in lines(tmp_path) if row["row"] == "end"}
+    assert (ends["broken"]["state"], ends["broken"]["ending"]) == ("crashed", "ended with 1")
+    assert "ImportError: libcuda.so.1" in ends["broken"]["stderr"]
+    assert (ends["late"]["state"], ends["late"]["ending"]) == ("done", "ended by SIGSEGV")
+    assert ends["last"]["state"] == "done"
+    assert "ImportError: libcuda.so.1" in capsys.readouterr().out
+
+
+def test_a_part_has_no_more_time_than_it_is_given(write: Write, tmp_path: Path) -> None:
+    write("long", "fine", "slow", "last", seconds=6)
+    write("next", "fine")
+
+    assert call(tmp_path) == 0
+
+    rows = lines(tmp_path)
+    assert [(row["part"], row["state"]) for row in rows if row["row"] == "end"] == [
+        ("long", "out of time"), ("next", "done"),
+    ]  # fmt: skip
+    assert [row["question"] for row in rows if row["row"] == "answer"] == ["fine", "fine"]
+
+
+def test_a_call_ends_before_its_limit_and_the_next_one_goes_on(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(day_command, "_MARGIN", 0.0)
+    folder = write("first", "fine", "slow", "last")
+    write("second", "fine")
+
+    assert call(tmp_path, "--call-minutes", "0.1") == LEFT
+    assert "left out: first, second; the same command goes on with them" in capsys.readouterr().out
+    (folder / "quick").touch()
+    assert call(tmp_path) == 0
+    assert call(tmp_path) == 0
+
+    assert (folder / "asked").read_text().split() == ["fine", "slow", "slow", "last", "fine"]
+    rows = lines(tmp_path)
+    assert [row["value"] for row in rows if row["row"] == "answer"] == [1, "slow", 2, 1]
+    assert [row["row"] for row in rows if row["row"].startswith("call")] == ["call", "called"] * 3
+
+
+def test_the_minutes_of_all_calls_together_are_kept(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write("one", "fine")
+    out = tmp_path / "out"
+    ledger = Ledger(out / "gpu-day.jsonl")
+    ledger.write("called", seconds=1500.0, left=["one"])
+
+    assert call(tmp_path, "--minutes", "25") == LEFT
+    assert "left out: one; the 25 minutes are over: give it more --minutes" in capsys.readouterr().out
+    assert not (folder / "asked").exists()
+    assert call(tmp_path, "--minutes", "30") == 0
+
+
+def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: Path) -> None:
+    folder = write("first", "fine", "slow", "last")
+    path = tmp_path / "out" / "gpu-day.jsonl"
+    script = (
+        f"import sys; from benchmarks.gpu_day import parts, plan, run; parts.__path__ = [{str(folder)!r}]; "
+        f"plan.ORDER = ('first',); run.COMMAND = {run.COMMAND!r}; from benchmarks.__main__ import main; "
+        f"sys.exit(main(['gpu-day', '--out', {str(path.parent)!r}]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (folder / "asked").exists() or "slow" not in (folder / "asked").read_text():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(60) == 128 + signal.SIGTERM
+    with path.open("a") as file:
+        file.write('{"row": "answer", "part": "first", "quest')  # a line that was not finished
+    (folder / "quick").touch()
+    assert call(tmp_path) == 0
+    assert (folder / "asked").read_text().split() == ["fine", "slow", "slow", "last"]
+    assert Ledger(path).of("first").answers == {"fine": 1, "slow": "slow", "last": 2}
+
+
+def test_some_parts_alone_and_again(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write("one", "fine", "raises")
+    write("two", "last")
+
+    assert call(tmp_path, "--only", "one") == 0
+    assert "not run: two" in capsys.readouterr().out
+    assert call(tmp_path, "--only", "two", "--again", "one") == 0
+    assert call(tmp_path) == 0
+
+    assert (folder / "asked").read_text().split() == ["fine", "raises", "last", "fine", "raises"]
+    with pytest.raises(SystemExit):
+        call(tmp_path, "--only", "three")
+    assert "needs parts out of one, two, got three" in capsys.readouterr().err
+
+
+def test_the_plan_and_the_report_run_nothing(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write("one", "fine")
+    write("two", "last")
+    assert call(tmp_path, "--only", "one") == 0
+    capsys.readouterr()
+
+    assert call(tmp_path, "--list") == 0
+    listed = capsys.readouterr().out
+    assert call(tmp_path, "--report") == 0
+    reported = capsys.readouterr().out
+
+    assert [line.split()[0] for line in listed.splitlines()[:2]] == ["one", "two"]
+    assert "[done]" in listed.splitlines()[0]
+    assert "one (done" in reported and "fine: 1" in reported and "not run: two" in reported
+    assert (folder / "asked").read_text().split() == ["fine"]
+
+
+def test_results_name_no_folder_of_the_machine(write: Write, tmp_path: Path) -> None:
+    write("one", "raises", prelude="print(__import__('benchmarks').__file__, sys.prefix + '/lib', Path.home() / 'x')")
+
+    assert call(tmp_path) == 0
+
+    text = (tmp_path / "out" / "gpu-day.jsonl").read_text()
+    assert "benchmarks/__init__.py" in text
+    assert str(Path(command.__file__).parent.parent) not in text
+    assert sys.prefix not in text
+    assert str(Path.home() / "x") not in text
+
+
+def test_an_answer_that_is_no_json_is_written_as_text(write: Write, tmp_path: Path) -> None:
+    write("one", "no JSON")
+
+    assert call(tmp_path) == 0
+
+    assert Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one").answers == {"no JSON": ["<class 'object'>", {"a": 1}]}
+
+
+def test_a_part_that_needs_a_gpu_or_a_module_says_so_and_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(day_command, "gpus", list)
+
+    assert call(tmp_path, "--only", "pixels,capture") == 0
+    assert "pixels (needs an NVIDIA GPU, 0 s)" in capsys.readouterr().out
+
+    monkeypatch.setattr(day_command, "gpus", lambda: ["a card"])
+    monkeypatch.setattr(plan, "has_module", lambda name: name != "torch")
+    asked: list[str] = []
+    monkeypatch.setattr(day_command, "run_part", lambda part, *_: asked.append(part.name))
+    assert call(tmp_path, "--only", "pixels,capture") == LEFT
+    assert asked == ["pixels"]
+    assert "capture (not installed: torch, 0 s)" in capsys.readouterr().out
+
+
+def test_every_part_of_the_plan_has_its_file_and_the_order_names_all() -> None:
+    folder = Path(parts.__file__).parent
+
+    assert sorted(plan.ORDER) == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    for part in plan.all_parts():
+        assert part.each <= part.seconds and part.least <= part.seconds and part.asks
+        assert plan.module_of(part.name).PART is part
