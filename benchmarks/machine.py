@@ -24,6 +24,7 @@ _PACKAGES = (
     "nvidia-dali-cuda130",
     "nvidia-nvimgcodec-cu12",
     "nvidia-nvimgcodec-cu13",
+    "nvidia-nvjpeg",
     "cupy-cuda12x",
     "cupy-cuda13x",
     "torch",

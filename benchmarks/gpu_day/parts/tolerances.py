@@ -51,8 +51,8 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
         if "error" in case:
             lines.append(f"{case['case']}: {case['error']}")
         elif not case["decodes"] and _beyond(case) > 0:
-            lines.append(f"{case['case']}: atol {case['atol']:g} -> {case['inside']:g}, ring "
-                         f"{_ring(case):g} -> {case['all']:g}")  # fmt: skip
+            inside, ring = max(case["atol"], case["inside"]), max(_ring(case), case["all"])
+            lines.append(f"{case['case']}: atol {case['atol']:g} -> {inside:g}, ring {_ring(case):g} -> {ring:g}")
     return lines
 
 
