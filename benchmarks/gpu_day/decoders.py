@@ -28,18 +28,17 @@ def make(day: Day, build: Build, batch: int = 0, threads: int = 0, on_host: bool
         threads: of the CPU; default: the day's.
         on_host: decode on the CPU, whatever the device is.
     """
-    from nvidia.dali import fn, types
-    from nvidia.dali.pipeline import Pipeline
-
+    dali: Any = importlib.import_module("nvidia.dali")
+    fn: Any = importlib.import_module("nvidia.dali.fn")
     on_gpu = not day.dry and not on_host
-    pipeline = Pipeline(
+    pipeline = dali.Pipeline(
         batch_size=batch or day.batch,
         num_threads=threads or day.threads,
         device_id=0 if on_gpu else None,
         prefetch_queue_depth=1,
     )
     with pipeline:
-        data = fn.external_source(name="data", dtype=types.UINT8, ndim=1, no_copy=True)
+        data = fn.external_source(name="data", dtype=dali.types.UINT8, ndim=1, no_copy=True)
         made = build(fn, data, "mixed" if on_gpu else "cpu")
         pipeline.set_outputs(*(made if isinstance(made, tuple) else (made,)))
     pipeline.build()

@@ -268,9 +268,9 @@ def test_a_decoder_that_gives_other_pixels_elsewhere_is_seen(day: Day, monkeypat
     assert found["again"]["images"] == 0
     assert found["batches of 2"]["images"] == 1 and found["batches of 2"]["most"] == 5
 
+    host: Any = decoders.make(day, decoders.decoding(), on_host=True)
     monkeypatch.setattr(pixels, "rows", lambda pipeline, files: first_is_brighter(pipeline, files)
                         if pipeline is not host else real(pipeline, files))  # fmt: skip
-    host = decoders.make(day, decoders.decoding(), on_host=True)
     monkeypatch.setattr(
         pixels, "make", lambda day, build, on_host=False: host if on_host else decoders.make(day, build)
     )
@@ -286,9 +286,8 @@ def test_a_batch_that_changes_before_it_is_read_is_a_wrong_sum(day: Day, monkeyp
     def overwritten(images: Any, labels: Any) -> tuple[float, int]:
         return inputs.sums(images * 0, labels)
 
-    monkeypatch.setattr(streams, "sums", overwritten)
-    truth, streams_sums = iter([1, 1]), streams.sums
-    monkeypatch.setattr(streams, "sums", lambda x, y: inputs.sums(x, y) if next(truth, 0) else streams_sums(x, y))
+    truth = iter([1, 1])
+    monkeypatch.setattr(streams, "sums", lambda x, y: inputs.sums(x, y) if next(truth, 0) else overwritten(x, y))
     assert streams.questions(day)["the host, late"]() == {"batches": 2, "images": 2, "labels": 0}
 
 

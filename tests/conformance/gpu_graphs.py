@@ -10,6 +10,7 @@ them, are results on the GPU, and is there a kernel for the dtypes, by the symbo
 from __future__ import annotations
 
 import functools
+import importlib
 import shutil
 import subprocess
 from collections import Counter
@@ -85,9 +86,11 @@ class _Looked(Exception):
 
 
 def _looked_at_where_built(pipeline: Any) -> Callable[..., Any]:
-    """Makes pipelines as a class of DALI's does, but without a device, and with a `build` that raises `_Looked`."""
+    """Makes pipelines as a class of DALI's does; those of a GPU without one, and their `build` raises `_Looked`."""
 
     def made(**arguments: Any) -> Any:
+        if arguments["device_id"] is None:
+            return pipeline(**arguments)
         one = pipeline(**{**arguments, "device_id": None})
 
         def build() -> None:
@@ -149,17 +152,16 @@ def lowered_copy(source: str, dtype: Any) -> GpuGraph:
 
 
 def written_by_hand(make: Callable[[], Any]) -> GpuGraph:
-    """The graph of a pipeline that `make` builds with `nvidia.dali.Pipeline` itself."""
-    import nvidia.dali
-
-    kept = nvidia.dali.Pipeline
-    nvidia.dali.Pipeline = _looked_at_where_built(kept)
+    """The graph of the first pipeline of a GPU that `make` builds with `nvidia.dali.Pipeline` itself."""
+    module: Any = importlib.import_module("nvidia.dali")
+    kept = module.Pipeline
+    module.Pipeline = _looked_at_where_built(kept)
     try:
         make()
     except _Looked as looked:
         return looked_at(looked.args[0], None)
     finally:
-        nvidia.dali.Pipeline = kept
+        module.Pipeline = kept
     raise AssertionError("the pipeline was built")
 
 

@@ -7,12 +7,15 @@ import importlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.contestants import CONTESTANTS, dali_chain
+from benchmarks.gpu_day.day import Day
+from benchmarks.gpu_day.plan import module_of
 from benchmarks.job import Job
 from gpupipe import ops
 from gpupipe.errors import SpecError
@@ -213,6 +216,22 @@ def test_a_pipeline_that_the_benchmarks_write_by_hand_would_run(name: str) -> No
     assert graph.operators["CropMirrorNormalize", "gpu"] == 1
     assert graph.typed == 2
     assert [device for operator, device in graph.operators if operator.startswith("decoders__")] == ["mixed"]
+
+
+@pytest.mark.parametrize("name", ["engines", "regions", "pixels", "place", "bad", "memory", "speed"])
+def test_the_pipelines_of_the_first_hour_would_run(name: str, tmp_path: Path) -> None:
+    day = Day(dry=False, has_gpu=True, out=str(tmp_path), folder=str(tmp_path))
+    for number in range(48):
+        (tmp_path / f"photograph-{number}.jpg").write_bytes(FILES[0])
+    questions = dict(module_of(name).questions(day))
+    for other in ("words", "the chain"):  # not by hand
+        questions.pop(other, None)
+
+    graphs = {question: written_by_hand(ask) for question, ask in questions.items()}
+
+    assert {question: graph.wrong for question, graph in graphs.items() if graph.wrong} == {}
+    for graph in graphs.values():
+        assert {device for operator, device in graph.operators if operator.startswith("decoders__")} == {"mixed"}
 
 
 def test_a_pipeline_by_hand_that_a_gpu_would_refuse_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -46,8 +47,7 @@ def _against_the_host(day: Day, load: float, fancy: bool) -> dict[str, Any]:
 
 
 def _gray(day: Day) -> dict[str, Any]:
-    from nvidia.dali import types
-
+    types: Any = importlib.import_module("nvidia.dali.types")
     host = make(day, decoding(output_type=types.GRAY), on_host=True)
     gpu = make(day, decoding(output_type=types.GRAY))
     files = {kind: files for kind, files in kinds(day).items() if kind != "cmyk"}
