@@ -223,7 +223,9 @@ def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: 
     (folder / "quick").touch()
     assert call(tmp_path) == 0
     assert (folder / "asked").read_text().split() == ["fine", "slow", "slow", "last"]
-    assert Ledger(path).of("first").answers == {"fine": 1, "slow": "slow", "last": 2}
+    ledger = Ledger(path)
+    assert ledger.of("first").answers == {"fine": 1, "slow": "slow", "last": 2}
+    assert len(ledger.calls) == 2
 
 
 def test_some_parts_alone_and_again(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
