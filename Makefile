@@ -27,11 +27,11 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet
 RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 
-.PHONY: help demo test check bench bench-gpu test-gpu notebooks coverage soak fuzz setup setup-dev clean
+.PHONY: help demo test check bench bench-gpu gpu-day test-gpu notebooks coverage soak fuzz setup setup-dev clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-gpu test-gpu notebooks coverage soak fuzz setup setup-dev clean'
+	@echo 'others: check bench bench-gpu gpu-day test-gpu notebooks coverage soak fuzz setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -53,6 +53,10 @@ bench: $(DEV)
 
 bench-gpu: $(DEV)
 	$(PY) -m benchmarks bench-gpu $(ARGS)
+
+# Installs nothing, so that it runs where there is no network: with $(VENV) if there is one, else with $(PYTHON).
+gpu-day:
+	$(or $(wildcard $(PY)),$(PYTHON)) -m benchmarks gpu-day $(ARGS)
 
 # tests/reliability with nothing left out: long runs, every cell of a matrix. Prints what it measured. No stacks are
 # printed of tests that are meant to take minutes.
