@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tied
 from benchmarks.job import Audit, Job, Run
 from benchmarks.process import PeakMemory
 from benchmarks.ratios import pair_order
@@ -21,8 +21,8 @@ from benchmarks.ratios import pair_order
 __all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
 
 _ROOT = Path(__file__).parent.parent
-COMMAND = (sys.executable, "-m", "benchmarks.child")
-"""The process of a contestant: a job on its stdin, a report as the last line of its stdout."""
+CHILD = "benchmarks.child"
+"""What runs in the process of a contestant: a job on its stdin, a report as the last line of its stdout."""
 
 
 class ContestantFailed(Exception):
@@ -55,7 +55,7 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
         ContestantFailed: if it does not report, or not within `job.timeout`: then whatever it started is killed.
     """
     process = subprocess.Popen(
-        COMMAND,
+        tied.command(CHILD),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

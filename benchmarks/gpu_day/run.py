@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks import tied
 from benchmarks.gpu_day.child import FAILED
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.gpu_day.plan import Part
 
-__all__ = ["COMMAND", "run_part"]
+__all__ = ["CHILD", "run_part"]
 
-COMMAND = (sys.executable, "-m", "benchmarks.gpu_day.child")
+CHILD = "benchmarks.gpu_day.child"
+"""What runs in the process of a part."""
 _TAIL = 2000
 """Characters of stdout and of stderr that are kept."""
 _ENDING = 20.0
@@ -116,7 +118,7 @@ class _Process:
         self._pipe, write = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [*COMMAND, str(write)],
+                tied.command(CHILD, str(write)),
                 stdin=subprocess.PIPE,
                 stdout=self._out.file,
                 stderr=self._err.file,

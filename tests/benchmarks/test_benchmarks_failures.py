@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ if when == job["mode"]:
         sys.exit()
     else:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # holds the pipes, too
-        open(os.path.dirname(__file__) + "/child", "w").write(str(child.pid))
+        open(os.path.dirname(__file__) + "/processes", "w").write(f"{os.getpid()} {child.pid} ")
         time.sleep(60)
 reports = {
     "audit": {
@@ -65,7 +67,7 @@ REASONS = {
 def processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "process.py"
     script.write_text(PROCESS)
-    monkeypatch.setattr(pairs, "COMMAND", (sys.executable, str(script)))
+    monkeypatch.setattr(pairs, "CHILD", str(script))
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str, reference: str = "dali") -> int:
@@ -120,8 +122,28 @@ def test_what_a_contestant_started_ends_with_it(tmp_path: Path) -> None:
     with pytest.raises(ContestantFailed, match="hang-in-audit needs to finish within 2 s, got no end"):
         spawn(Job("hang-in-audit", (), "audit", timeout=2))
 
-    stat = Path("/proc", (tmp_path / "child").read_text(), "stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert all(map(ended, (tmp_path / "processes").read_text().split()))
+
+
+def ended(pid: str) -> bool:
+    stat = Path("/proc", pid, "stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_contestant_ends_with_a_benchmark_that_is_killed(tmp_path: Path) -> None:
+    noted = tmp_path / "processes"
+    script = (
+        f"from benchmarks import pairs; from benchmarks.job import Job; pairs.CHILD = {pairs.CHILD!r}; "
+        "pairs.spawn(Job('hang-in-audit', (), 'audit'))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(command.__file__).parent.parent)
+    while not noted.exists() or not noted.read_text().endswith(" "):
+        time.sleep(0.05)
+    process.kill()
+    process.wait(60)
+
+    while not ended(noted.read_text().split()[0]):
+        time.sleep(0.05)
 
 
 def test_the_error_holds_the_end_of_what_the_contestant_said() -> None:

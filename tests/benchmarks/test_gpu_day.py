@@ -83,11 +83,12 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     folder.mkdir()
     monkeypatch.setattr(parts, "__path__", [str(folder)])
     monkeypatch.setattr(plan, "ORDER", ())
-    start = (
+    child = tmp_path / "child.py"
+    child.write_text(
         f"import sys; from benchmarks.gpu_day import child, parts; parts.__path__ = [{str(folder)!r}]; "
         "sys.exit(child.main())"
     )
-    monkeypatch.setattr(run, "COMMAND", (sys.executable, "-c", start))
+    monkeypatch.setattr(run, "CHILD", str(child))
     monkeypatch.setattr(day_command, "gpus", list)
 
     def make(name: str, *asks: str, seconds: float = 100, each: float = 100, prelude: str = "") -> Path:
@@ -204,16 +205,24 @@ def test_the_minutes_of_all_calls_together_are_kept(
     assert call(tmp_path, "--minutes", "30") == 0
 
 
-def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: Path) -> None:
-    folder = write("first", "fine", "slow", "last")
-    path = tmp_path / "out" / "gpu-day.jsonl"
+def started(folder: Path, tmp_path: Path) -> subprocess.Popen[bytes]:
+    """The command with one part, `first`, in a process of its own that is at the question `slow`."""
     script = (
         f"import sys; from benchmarks.gpu_day import parts, plan, run; parts.__path__ = [{str(folder)!r}]; "
-        f"plan.ORDER = ('first',); run.COMMAND = {run.COMMAND!r}; from benchmarks.__main__ import main; "
-        f"sys.exit(main(['gpu-day', '--out', {str(path.parent)!r}]))"
+        f"plan.ORDER = ('first',); run.CHILD = {run.CHILD!r}; from benchmarks.__main__ import main; "
+        f"sys.exit(main(['gpu-day', '--out', {str(tmp_path / 'out')!r}]))"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (folder / "asked").exists() or "slow" not in (folder / "asked").read_text():
+        time.sleep(0.05)
+    return process
+
+
+def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: Path) -> None:
+    folder = write("first", "fine", "slow", "last")
+    path = tmp_path / "out" / "gpu-day.jsonl"
+    process = started(folder, tmp_path)
+    while '"question": "fine"' not in path.read_text():
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
 
@@ -226,6 +235,16 @@ def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: 
     ledger = Ledger(path)
     assert ledger.of("first").answers == {"fine": 1, "slow": "slow", "last": 2}
     assert len(ledger.calls) == 2
+
+
+def test_a_part_ends_with_a_command_that_is_killed(write: Write, tmp_path: Path) -> None:
+    folder = write("first", "slow", prelude="(HERE / 'pid').write_text(str(os.getpid()))")
+    process = started(folder, tmp_path)
+    process.kill()
+    process.wait(60)
+
+    while not ended(int((folder / "pid").read_text())):
+        time.sleep(0.05)
 
 
 def test_some_parts_alone_and_again(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

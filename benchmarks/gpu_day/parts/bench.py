@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tied
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.plan import Part, Questions
 
@@ -62,7 +62,7 @@ def _run(day: Day, contestants: Sequence[str], words: Sequence[str]) -> dict[str
     out = Path(day.folder, "bench") if day.dry else Path(day.out)
     out.mkdir(parents=True, exist_ok=True)
     before = set(out.iterdir())
-    command = [sys.executable, "-m", "benchmarks", *words, "--contestants", ",".join(contestants)]
+    command = tied.command("benchmarks", *words, "--contestants", ",".join(contestants))
     done = subprocess.run([*command, "--out", str(out), "--scratch", day.folder], cwd=ROOT, env=day.environment())
     new = [path for path in out.glob("chain*.json") if path not in before]
     if done.returncode or not new:

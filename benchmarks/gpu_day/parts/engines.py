@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks import nvml
+from benchmarks import nvml, tied
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.decoders import decoding, make, rate, rows
 from benchmarks.gpu_day.inputs import photographs
@@ -38,7 +38,7 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
 
 def _words(day: Day) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu_day.parts.engines"], input=day.to_json(), capture_output=True,
+        tied.command("benchmarks.gpu_day.parts.engines"), input=day.to_json(), capture_output=True,
         text=True, errors="replace", timeout=35, cwd=ROOT, env=day.environment(DALI_NVIMGCODEC_LOG_LEVEL="4"),
     )  # fmt: skip
     said = dict.fromkeys((done.stdout + done.stderr).splitlines())

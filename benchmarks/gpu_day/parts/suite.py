@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tied
 from benchmarks.contestants import has_module
 from benchmarks.gpu_day import outcomes
 from benchmarks.gpu_day.day import ROOT, Day
@@ -58,7 +58,7 @@ def run(day: Day, name: str, words: Sequence[str]) -> dict[str, Any]:
     notes = Path(day.folder, f"{name}.outcomes")
     notes.unlink(missing_ok=True)
     usual = ("-q", "-p", "no:cacheprovider", "-p", outcomes.__name__, "--timeout", "60")
-    command = [sys.executable, "-m", "pytest", *usual, *words]
+    command = tied.command("pytest", *usual, *words)
     environment = day.environment(**{outcomes.VARIABLE: str(notes)})
     try:
         status = subprocess.run(command, cwd=ROOT, env=environment, timeout=PART.limits(day)[1] - _ENDING).returncode
