@@ -8,7 +8,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,7 +80,7 @@ def _listen(process: _Process, part: str, ledger: Ledger, until: float, each: fl
     if process.killed and time.monotonic() >= until:
         return  # it is the call or the part that has no more time, not the question
     how = process.failure or (f"no answer within {each:.0f} s" if process.killed else process.ending)
-    ledger.write("failure", part=part, question=process.open, how=_private(how), seconds=taken, **process.printed())
+    ledger.write("failure", part=part, question=process.open, how=how, seconds=taken, **process.printed())
 
 
 @dataclass
@@ -93,7 +92,7 @@ class _Log:
     def tail(self) -> str:
         size = self.file.seek(0, os.SEEK_END)
         self.file.seek(max(0, size - 4 * _TAIL))
-        return _private(self.file.read().decode(errors="replace"))[-_TAIL:]
+        return self.file.read().decode(errors="replace")[-_TAIL:]
 
 
 class _Process:
@@ -191,10 +190,3 @@ def _words(status: int) -> str:
     if status < 0:
         return f"ended by {signal.Signals(-status).name}"
     return "" if status in (0, FAILED) else f"ended with {status}"
-
-
-def _private(text: str) -> str:
-    """Text without the folders of this machine: results are published."""
-    for folder in (str(ROOT), sys.prefix, sys.base_prefix, str(Path.home())):
-        text = text.replace(folder.rstrip("/") + "/", "")
-    return text

@@ -64,6 +64,7 @@ def questions(day):
         "slow": slow,
         "no JSON": lambda: [object, {{"a": 1}}],
         "last": lambda: 2,
+        "places": lambda: [sys.prefix + "/lib", str(Path.home() / "x")],
     }}
     {prelude}
     return {{name: ask(name, kinds[name]) for name in {asks!r}}}
@@ -280,7 +281,7 @@ def test_the_plan_and_the_report_run_nothing(write: Write, tmp_path: Path, capsy
 
 
 def test_results_name_no_folder_of_the_machine(write: Write, tmp_path: Path) -> None:
-    write("one", "raises", prelude="print(__import__('benchmarks').__file__, sys.prefix + '/lib', Path.home() / 'x')")
+    write("one", "raises", "places", prelude="print(__import__('benchmarks').__file__, *kinds['places']())")
 
     assert call(tmp_path) == 0
 

@@ -101,6 +101,8 @@ def _step(day: Day) -> tuple[Callable[[Any, Any], None], Callable[[], None]]:
     import torch
 
     device = "cpu" if day.dry else "cuda"
+    if day.dry:
+        torch.set_num_threads(1)  # several wait for each other on busy cores, and there is little to do
     model = (resnet(4, (1, 1, 1, 1)) if day.dry else resnet()).to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     loss_of = torch.nn.CrossEntropyLoss()
