@@ -25,7 +25,8 @@ from benchmarks.gpu_day.day import ROOT
 __all__ = ["Found", "Ledger"]
 
 
-_PRIVATE = tuple(folder.rstrip("/") + "/" for folder in (str(ROOT), sys.prefix, sys.base_prefix, str(Path.home())))
+_FOLDERS = (str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()))
+_PRIVATE = tuple(folder.rstrip("/") + "/" for folder in _FOLDERS if folder.strip("/"))  # a container's home may be /
 """Folders of this machine, whose names are left out: results are published."""
 
 

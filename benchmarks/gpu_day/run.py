@@ -79,7 +79,8 @@ def _listen(process: _Process, part: str, ledger: Ledger, until: float, each: fl
         return
     if process.killed and time.monotonic() >= until:
         return  # it is the call or the part that has no more time, not the question
-    how = process.failure or (f"no answer within {each:.0f} s" if process.killed else process.ending)
+    late = f"no answer within {each:.0f} s" if process.killed else ""
+    how = process.failure or late or process.ending or "ended without an answer"
     ledger.write("failure", part=part, question=process.open, how=how, seconds=taken, **process.printed())
 
 

@@ -60,6 +60,7 @@ def questions(day):
         "raises": raises,
         "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV),
         "exits": lambda: os._exit(3),
+        "leaves": lambda: os._exit(0),
         "hangs": hangs,
         "slow": slow,
         "no JSON": lambda: [object, {{"a": 1}}],
@@ -118,7 +119,7 @@ def ended(pid: int) -> bool:
 def test_a_question_that_fails_crashes_or_hangs_is_a_line_and_the_others_are_answered(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asks = ("fine", "raises", "crashes", "exits", "hangs", "last")
+    asks = ("fine", "raises", "crashes", "exits", "leaves", "hangs", "last")
     folder = write("odd", *asks, each=3)
     write("even", "fine")
 
@@ -128,12 +129,13 @@ def test_a_question_that_fails_crashes_or_hangs_is_a_line_and_the_others_are_ans
     answers = {(row["part"], row["question"]): row["value"] for row in rows if row["row"] == "answer"}
     failures = {row["question"]: row for row in rows if row["row"] == "failure"}
     assert answers == {("odd", "fine"): 1, ("odd", "last"): 2, ("even", "fine"): 1}
-    assert failures.keys() == {"raises", "crashes", "exits", "hangs"}
+    assert failures.keys() == {"raises", "crashes", "exits", "leaves", "hangs"}
     assert failures["raises"]["how"] == "ValueError: no such kernel"
     assert "in raises" in failures["raises"]["stderr"]
     assert failures["crashes"]["how"] == "ended by SIGSEGV"
     assert "Fatal Python error: Segmentation fault" in failures["crashes"]["stderr"]
     assert failures["exits"]["how"] == "ended with 3"
+    assert failures["leaves"]["how"] == "ended without an answer"
     assert failures["hangs"]["how"] == "no answer within 3 s"
     assert "in hangs" in failures["hangs"]["stderr"]  # where it hung
     assert ended(int((folder / "child").read_text()))
