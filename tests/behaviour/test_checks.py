@@ -246,6 +246,7 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     "NumPy of batches": (lambda: _images().batch(2).map(lambda x: np.rot90(x, axes=(1, 2))), []),
     "Pillow on one thread": (lambda: _paths().map(_opened).batch(2), ["serial_python_map"]),
     "Pillow in parallel": (lambda: _paths().map(_opened, num_parallel_calls=2).batch(2), []),
+    "an op in processes": (lambda: _images().map(_flipped, workers="process").prefetch(1), []),
     "Pillow with rng": (lambda: _paths().map(_opened_and_turned, rng=True).batch(2), ["serial_python_map"]),
     "a label of a path": (lambda: _paths().map(lambda p: (p, int(p.decode().split("/")[0]))).batch(2), []),
     "random numbers in Python": (lambda: _paths().map(lambda p: (p, random.random())).batch(2), ["random_in_python"]),
@@ -361,6 +362,10 @@ SLIPS: dict[str, tuple[Callable[[], Dataset], list[str]]] = {
     },
     "zip, fine: two views of one dataset": (
         lambda: Dataset.zip((_images().map(_flipped), _images().map(_flipped))).prefetch(1),
+        [],
+    ),
+    "zip, fine: two views of one order by random ops": (
+        lambda: Dataset.zip(tuple(_images().shuffle(8, 1).map(_flipped) for _ in range(2))).prefetch(1),
         [],
     ),
     "zip, fine: random ops in one input": (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email.utils
 import functools
+import inspect
 import os
 import random
 import secrets
@@ -145,6 +147,19 @@ def test_pytorchs_numbers_are_found() -> None:
 
     assert random_source(lambda x: x * torch.rand(())) == "torch.rand"
     assert random_source(lambda x: torch.from_numpy(x)) is None
+
+
+def test_tensorflows_numbers_are_found_unless_a_seed_is_their_argument() -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    assert random_source(lambda x: x * tf.random.uniform(())) == "tf.random.uniform"
+    assert random_source(lambda x: x * tf.random.stateless_uniform((), seed=(int(x), 1))) is None
+
+
+def test_what_a_library_draws_is_its_own_business() -> None:
+    assert "random.getrandbits" in inspect.getsource(email.utils.make_msgid)
+
+    assert random_source(lambda x: (x, email.utils.make_msgid())) is None
 
 
 def test_a_library_of_images_is_found_and_no_other() -> None:

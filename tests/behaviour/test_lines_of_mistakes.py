@@ -152,6 +152,8 @@ def library(tmp_path: Path) -> Any:
         "    return ops.adjust_gamma(x, 'a')\n"
         "def wrong(x):\n"
         "    return ops.cast(x, 'float32').shape\n"
+        "def shrunk(x):\n"
+        "    return ops.resize(x, (0, 0))\n"
     )
     spec = importlib.util.spec_from_file_location("some_library", file)
     assert spec is not None and spec.loader is not None
@@ -177,6 +179,17 @@ def test_a_library_that_the_function_calls_is_not_the_place(library: ModuleType,
 def test_a_function_of_a_library_that_is_traced_itself_is(library: ModuleType, name: str, line: int) -> None:
     with pytest.raises(PlanError, match=rf"some_library\.py:{line}"):
         X.map(getattr(library, name))
+
+
+def test_of_functions_one_inside_the_other_the_innermost_counts(library: ModuleType) -> None:
+    with pytest.raises(SpecError, match=r"height from 1.*some_library\.py:7") as caught:
+        X.flat_map(lambda x: Dataset.range(3).map(library.shrunk))
+
+    assert str(caught.value).count(".py:") == 1
+
+
+def test_a_list_of_numbers_is_an_array_and_no_mistake() -> None:
+    np.testing.assert_array_equal(ops.cast([1, 2], "float32"), np.array([1, 2], np.float32))
 
 
 def test_a_key_that_may_be_missing_can_be_asked_for() -> None:

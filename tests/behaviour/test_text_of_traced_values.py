@@ -39,6 +39,8 @@ DATA: dict[str, Callable[[Any], Any]] = {
     "a comparison": lambda x: _if(real(x), str(x) == "cat"),
     "another comparison": lambda x: _if(real(x), f"{x}" != "cat"),
     "a key": lambda x: real(x) * {str(x): 1}[str(x)],
+    "one of a set": lambda x: _if(real(x), str(x) in {"cat", "dog"}),
+    "a key that may be missing": lambda x: real(x) * {"cat": 2}.get(f"{x}", 1),
     "an argument of Python": lambda x: ops.py_function(lambda v, n: v, (real(x), f"{x}"), TensorSpec((), "int64")),
     "what a function captures": lambda x: _named(real(x), f"no {x}"),
     "a parameter": lambda x: ops.resize(real(x), (3, 3), method=f"{x}"),
