@@ -139,16 +139,21 @@ def again(
                 return bounded(file, fn, *args)
             except Exception as failed:
                 error = failed
-        found = error if isinstance(error, DataError) else translated(error, file, offset)
-        found.passing = passes(error)
-        if tries > 1 or not patient:
-            found.reason += (
-                f" ({tries} tries in {time.monotonic() - begun:.1f} s)" if patient else f" (as in {TRIES} tries before)"
-            )
-            found.args = (found.reason,)
-        raise found from (found.__cause__ if found is error else error)
+        how = f"{tries} tries in {time.monotonic() - begun:.1f} s" if patient else f"as in {TRIES} tries before"
+        raise _failed(error, translated, file, offset, how if tries > 1 or not patient else "")
     finally:
-        del error  # no cycle of an error and the frame it went through
+        del error  # no cycle of an error and the frame it went through: `fn` may hold megabytes
+
+
+def _failed(error: BaseException, translated: Translate, file: str, offset: int | None, how: str) -> DataError:
+    """The error to raise, with how often it was tried."""
+    found = error if isinstance(error, DataError) else translated(error, file, offset)
+    found.passing = passes(error)
+    if how:
+        found.reason += f" ({how})"
+        found.args = (found.reason,)
+    found.__cause__ = found.__cause__ if found is error else error
+    return found
 
 
 def passes(error: BaseException) -> bool:

@@ -26,7 +26,7 @@ from gpupipe.spec import byte_array
 from tests.behaviour.model import take_until_closed
 from tests.reliability.resume import resumed_after, taken, through_json
 
-PATHS = [f"/data/{i % 7}/{i % 90}.jpg" for i in range(300)]  # some are listed more than once
+PATHS = [f"/data/{i % 7}/{i % 9}.jpg" for i in range(300)]  # some are listed more than once
 
 SOURCES: dict[str, Flow] = {
     "range": RangeFlow(range(5, 700, 3), np.dtype("int32")),
@@ -96,6 +96,7 @@ def test_what_is_made_by_place_is_what_iterating_gives(name: str) -> None:
 def test_listed_files_are_keyed_by_name_and_by_how_often_it_came_before() -> None:
     at, seen = at_epoch(2), dict.fromkeys(PATHS, 0)
     expected = []
+    assert len(seen) < len(PATHS)
     for path in PATHS:
         expected.append(mix64(mix64(at.key, hash64(path)), seen[path]))
         seen[path] += 1
@@ -217,6 +218,10 @@ def test_what_a_report_counts_are_places() -> None:
         next(items)
         (step,) = [step for step in items.memory_report().steps if "shuffle" in step.step]
 
+        list(islice(items, 399))
+        (near_its_end,) = [step for step in items.memory_report().steps if "shuffle" in step.step]
+
     assert (step.elements, step.bytes) == (299, 299 * 8)
+    assert near_its_end.elements == 100
     assert step.most_bytes == 300 * 8
     assert "holding 300 places, about 2,400 bytes" in str(ds.explain())

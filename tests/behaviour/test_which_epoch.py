@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -227,6 +228,38 @@ def test_counts_travel_with_a_pickled_or_copied_dataset() -> None:
     assert list(ds) == EPOCHS[4]
 
 
+def test_a_dataset_that_comes_from_another_process_hears_of_set_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = Dataset.range(30).shuffle(30)
+    for number in (7, 8, 3):
+        ds.set_epoch(number)
+    pickled = pickle.dumps(ds)
+    monkeypatch.setattr(epochs._REQUESTS, "last", 0)  # as in a process that called it never
+
+    other = pickle.loads(pickled)
+    last = other.prefetch(1)
+    assert list(last) == EPOCHS[3]
+    other.set_epoch(6)
+    assert [list(last), list(other)] == [EPOCHS[6]] * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_is_told_nothing_of_an_epoch_that_its_parent_is_in(
+    caplog: pytest.LogCaptureFixture, said: Any
+) -> None:
+    ds = Dataset.range(30).shuffle(30)
+    items = iter(ds)
+    next(items)
+    child = os.fork()
+    if child == 0:
+        caplog.clear()
+        next(iter(ds))
+        os._exit(len(said()))
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert said() == []
+
+
 # By place
 
 
@@ -349,6 +382,21 @@ def test_a_state_of_the_last_element_goes_on_with_the_next_epoch_in_the_next_loo
     items = iter(ds)
     items.load_state_dict(state)
     assert [list(items), list(ds)] == [[], EPOCHS[1]]
+
+
+def test_a_state_that_is_loaded_after_set_epoch_counts_on_from_its_own_epoch() -> None:
+    items = iter(Dataset.range(30).shuffle(30))
+    begun = next(items)
+    state = items.state_dict()
+
+    ds = Dataset.range(30).shuffle(30)
+    ds.set_epoch(5)
+    items = iter(ds)
+    items.load_state_dict(state)
+    assert [begun, *items] == EPOCHS[0]
+    assert [list(ds), list(ds)] == EPOCHS[1:3]
+    ds.set_epoch(5)
+    assert list(ds) == EPOCHS[5]
 
 
 def test_the_end_of_an_epoch_that_was_resumed_at_its_end_is_a_state_too() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gc
 import http.client
 import os
 import ssl
 import time
+import weakref
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
@@ -153,3 +156,29 @@ def test_files_that_failed_are_remembered_within_bounds() -> None:
         given_up.add(str(number))
 
     assert [given_up.lately(str(number)) for number in range(5)] == [False, False, True, True, True]
+    for again in ("2", "5"):
+        given_up.add(again)
+
+    assert [given_up.lately(str(number)) for number in range(6)] == [False, False, True, False, True, True]
+
+
+def test_an_error_that_nobody_keeps_is_gone_without_the_garbage_collector(pauses: list[float]) -> None:
+    raised: list[weakref.ref[OSError]] = []
+
+    class Failed(OSError):
+        """May be referred to weakly."""
+
+    def noted(error: OSError) -> OSError:
+        raised.append(weakref.ref(error))
+        return error
+
+    def fails() -> bytes:
+        raise noted(Failed(errno.EIO, "Input/output error"))
+
+    gc.disable()
+    try:
+        with contextlib.suppress(DataError):
+            asked(translated, "f", None, fails)
+        assert [ref() for ref in raised] == [None] * 6
+    finally:
+        gc.enable()

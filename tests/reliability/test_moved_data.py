@@ -14,6 +14,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import StateError
+from gpupipe.load import state as state_module
 from gpupipe.load.state import sealed, unpacked
 from tests.reliability.resume import taken, through_json
 
@@ -129,6 +130,36 @@ def test_other_contents_are_refused_where_digests_are_asked_for(here: Path) -> N
     ):
         items.load_state_dict(state)
     with iter(chain(False)) as items:
+        items.load_state_dict(state)
+
+
+def test_digests_are_of_whole_files_however_they_are_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "_READ", 16)
+
+    test_other_contents_are_refused_where_digests_are_asked_for(here)
+
+
+@pytest.mark.parametrize("digests", [False, True])
+def test_other_names_and_sizes_among_many_files_are_refused(tmp_path: Path, digests: bool) -> None:
+    """Too many to be listed in a state."""
+    for i in range(700):
+        (tmp_path / f"{i:03}.txt").write_text(f"{i}\n")
+
+    def chain() -> Dataset:
+        names = Dataset.list_files(str(tmp_path / "*.txt"), seed=1)
+        return names.flat_map(gp.TextLineDataset).with_options(Options(file_digests=digests))
+
+    state, rest = stopped(chain(), 300)
+    with iter(chain()) as items:
+        items.load_state_dict(state)
+        assert taken(items) == rest
+
+    (tmp_path / "650.txt").rename(tmp_path / "65.txt")
+    with iter(chain()) as items, pytest.raises(StateError, match="or files of other names"):
+        items.load_state_dict(state)
+    (tmp_path / "65.txt").rename(tmp_path / "650.txt")
+    (tmp_path / "650.txt").write_text("650\n650\n")
+    with iter(chain()) as items, pytest.raises(StateError, match=r"over 2690 bytes where there are 2694 bytes now"):
         items.load_state_dict(state)
 
 
