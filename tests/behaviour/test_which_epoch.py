@@ -4,6 +4,7 @@ probably not what was meant. The rules stand in gpupipe/dataset/EPOCHS.md."""
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import json
 import os
@@ -152,6 +153,23 @@ def test_a_chain_of_one_batch_is_no_peek(said: Any) -> None:
 
     assert [list(map(list, ds)) for _ in range(3)] == [[epoch] for epoch in EPOCHS[:3]]
     assert said() == []
+
+
+class _Added:
+    """A callable object, made anew in every turn of a loop."""
+
+    def __call__(self, x: Any) -> int:
+        return int(x) + 1
+
+
+@pytest.mark.parametrize("kind", [lambda n: lambda x: int(x) + n, lambda n: functools.partial(pow, exp=n)])
+def test_new_functions_that_look_the_same_are_one_chain_and_others_are_not(kind: Callable[[int], Any]) -> None:
+    source = Dataset.range(30)
+
+    def number(n: int) -> int:
+        return _number(iter(source.shuffle(30).map(_Added()).map(kind(n), traced=False).batch(3)))
+
+    assert [number(7), number(7), number(8), number(7), number(8)] == [0, 1, 0, 2, 1]
 
 
 def test_a_zip_of_kept_inputs_counts_on_when_it_is_written_again() -> None:
