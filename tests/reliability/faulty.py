@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import http.server
 import os
+import socket
+import struct
 import threading
 import time
 import urllib.parse
@@ -23,7 +25,12 @@ HANG = 20.0
 """Seconds that a server keeps a request that hangs; it lets go of it when it ends."""
 
 Fault = Callable[[int], "str | None"]
-"""What becomes of a request, by its number from 1 on: a status, "drop", "cut", "hang", "flip", or nothing special."""
+"""What becomes of a request, by its number from 1 on: a status, or nothing special (None), or one of
+
+- "drop", "reset": the connection ends, or breaks, in the middle of the answer; "refuse": it breaks before one,
+- "hang": there is no answer; "flip": a bit of it is wrong,
+- "short": it has half the bytes and says so; "whole": it is the file, not the range.
+"""
 
 
 def every(n: int, kind: str) -> Fault:
@@ -42,6 +49,7 @@ class Faulty:
         gets: requests for bytes so far.
         faults: how many of them failed.
         retry_after: what 429 says.
+        keeps: connections are kept for the next request, as HTTP/1.1 has it.
     """
 
     folder: Path
@@ -51,6 +59,7 @@ class Faulty:
     heads: int = 0
     faults: int = 0
     retry_after: str = "0.01"
+    keeps: bool = False
     port: int = 0
     times: list[float] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,6 +71,8 @@ class Faulty:
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1" if outer.keeps else "HTTP/1.0"
+
             def do_GET(self) -> None:
                 outer._answer(self, True)
 
@@ -74,6 +85,9 @@ class Faulty:
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 128
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                return  # a client that went away
 
         with Server(("127.0.0.1", 0), Handler) as server:
             self.port = server.server_port
@@ -101,6 +115,11 @@ class Faulty:
                 kind = self.looking(self.heads)
             self.times.append(time.monotonic())
         path = self.folder / request.path.lstrip("/")
+        if kind in ("drop", "reset", "refuse", "hang"):
+            request.close_connection = True
+        if kind == "refuse":
+            _reset(request)
+            return
         if kind is not None and kind.isdigit():
             request.send_response(int(kind))
             if kind == "429":
@@ -112,10 +131,12 @@ class Faulty:
             request.send_error(404)
             return
         data = path.read_bytes()
-        size, span = len(data), request.headers.get("Range")
+        size, span = len(data), None if kind == "whole" else request.headers.get("Range")
         if span:
             first, _, last = span[len("bytes=") :].partition("-")
             data = data[int(first) : int(last) + 1]
+        if kind == "short":
+            data = data[: len(data) // 2]
         if kind == "hang":
             self._ended.wait(HANG)
             return
@@ -126,7 +147,16 @@ class Faulty:
             return
         if kind == "flip":
             data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
-        request.wfile.write(data[: len(data) // 2] if kind == "drop" else data)
+        request.wfile.write(data[: len(data) // 2] if kind in ("drop", "reset") else data)
+        if kind == "reset":
+            _reset(request)
+
+
+def _reset(request: http.server.BaseHTTPRequestHandler) -> None:
+    """Break a connection (RST), instead of ending it."""
+    request.wfile.flush()
+    request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    request.connection.close()
 
 
 class ClientResponseError(Exception):

@@ -195,7 +195,9 @@ def test_behind_a_lost_file_a_state_goes_on_with_what_would_have_followed(
             with build().iterator(epoch=0) as items:
                 items.load_state_dict(state)
                 assert [plain(element) for element in items] == rest
-    if mended and shape in (*KINDS, "shuffled") and on_error != "replace":  # where nothing is read anew to come to this place
+    if (
+        mended and shape in (*KINDS, "shuffled") and on_error != "replace"
+    ):  # where nothing is read anew to come to this place
         retry.GIVEN_UP.clear()
         with build().iterator(epoch=0) as items:
             items.load_state_dict(state)
