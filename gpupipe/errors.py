@@ -250,8 +250,8 @@ class DataError(GpupipeError, RuntimeError):
         if not self.lost:
             self.lost = True
             self.reason += (
-                "; its records cannot be counted from there on, so this is raised under every on_error: mend the "
-                'storage, or leave the rest of such files out with Options(lost_files="skip")'
+                "; its records cannot be counted from there on: mend the storage. This is raised under every on_error, "
+                'unless Options(lost_files="skip") leaves the rest of such files out'
             )
             self.args = (self.reason,)
         return self
