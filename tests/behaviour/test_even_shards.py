@@ -310,6 +310,15 @@ def test_large_first_elements_are_read_again_instead_of_kept(monkeypatch: pytest
     assert (run(ds), len(opened)) == ([3, 2], 3)
 
 
+def test_bad_elements_among_those_that_are_read_again_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 0)
+    good = Range(9).map(_fails_at_one).ignore_errors()
+
+    with good.shard(3, 2, even="wrap").iterator() as items:
+        assert list(items) == [3, 7, 2]
+        assert [record.offset for record in items.errors] == [1, 6]
+
+
 def test_an_input_that_cannot_be_gone_through_again_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     once = iter(range(5))
     source = gp.Dataset.from_generator(lambda: once, output_signature=gp.TensorSpec((), "int64"))
