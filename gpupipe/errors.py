@@ -10,6 +10,7 @@ The tree::
     │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
     ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
     ├── DeviceError (RuntimeError)      the executor failed, not the data: a GPU, its driver or its memory
+    │   └── PixelError                  a decoder gave other pixels than those of the image, without an error
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
@@ -46,6 +47,7 @@ __all__ = [
     "MissingDependencyError",
     "MissingFileError",
     "ParseError",
+    "PixelError",
     "PlanError",
     "PlanKeyError",
     "PlanTypeError",
@@ -125,6 +127,14 @@ class DeviceError(GpupipeError, RuntimeError):
 
     Not a `DataError`: nothing is wrong with the data, and no `Options.on_error` leaves anything out because of it. The
     iterator is closed. After most CUDA errors the process cannot use the GPU any more.
+    """
+
+
+class PixelError(DeviceError):
+    """A decoder gave other pixels than those of the image, without an error; the text says which image and which card.
+
+    Raised whatever `Options.on_error` says, since it is not the image that is bad; `Options.wrong_pixels` can make it a
+    warning in the log. The iterator is closed.
     """
 
 

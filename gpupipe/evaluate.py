@@ -17,10 +17,12 @@ from .extract.containers import MOST_SCANNED
 from .extract.headers import check_complete, check_decodable, check_scans, jpeg_size, read_header
 from .graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .op import Array
-from .random import BatchRng, hash64
+from .random import BatchRng, hash64, mix64, mix64_array
 from .spec import TensorSpec
 
 __all__ = ["BatchValues", "boundary", "header_size", "is_batchwise", "is_image"]
+
+_CHOSEN = hash64("verify")
 
 
 def is_image(value: Value) -> bool:
@@ -138,6 +140,12 @@ class BatchValues:
         self._rows: dict[Value, Sequence[Any]] = {}
         self._sizes: dict[Value, Array] = {}
         self._params: dict[Value, tuple[Array, ...]] = {}
+
+    def one_in(self, every: int) -> Array:
+        """The numbers of the rows that are chosen when one element in `every` is: by seed, epoch and identity alone."""
+        salt = np.array(mix64(mix64(self._seed, self._epoch), _CHOSEN), np.uint64)
+        mixed = mix64_array(self._keys(-1), salt)
+        return np.flatnonzero(mixed % np.uint64(every) == 0)
 
     def rows(self, value: Value) -> Sequence[Any]:
         """One entry per row: a host value, or drawn parameters."""

@@ -40,8 +40,9 @@ _LITERALS: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "dali", "numpy"),
     "on_error": ("raise", "skip", "replace"),
     "lost_files": ("raise", "skip"),
+    "wrong_pixels": ("raise", "warn"),
 }
-_INTEGERS = ("threads", "seed", "max_pixels", "host_memory", "device_memory")
+_INTEGERS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "verify")
 _SEED: list[int] = [0]
 
 
@@ -100,6 +101,25 @@ class Options:
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
             more is run in parts; default 4 GiB.
+        verify: one image in so many that DALI decodes is decoded again on the host and compared: in each tile of 8x8
+            pixels the mean difference may be 8 of 255 (16 with ``jpeg_fancy_upsampling=False``), which other inverse
+            transforms and roundings stay below and wrong images do not. Which images is a function of seed, epoch and
+            the element's identity: the same in every run, behind a state too, and others in the next epoch. 1 compares
+            all, 0 none. What is compared is what the decoder gave, before any crop (the region, if it decodes one
+            alone). Costs the host one decoding for each (1000: some microseconds an image). Default: none is. On a
+            GPU every row is looked at whatever this says, at no cost that can be measured: its size, the mean of the
+            first 8x8 pixels of a JPEG, and whether it is black, in part too; see `gpupipe.transform.proof`.
+        wrong_pixels: what an image does that is not what the host makes of it: ``"raise"`` (default) ends the run with
+            a `PixelError` that names the image, the card and the versions, whatever `on_error` says, as the data is
+            not bad; ``"warn"`` says the same in the log and delivers the image as it is.
+        hw_decoder_load: the share of a batch's JPEGs (0.0 to 1.0) that a GPU with a hardware decoder gives to it; CUDA
+            decodes the others. Default 1.0: then the place of an image in its batch changes no bit of it. Which share
+            is fastest depends on the card (on an A100 0.75 is). Without a GPU this and the next two do nothing.
+        jpeg_fancy_upsampling: False lets a GPU take each colour of a JPEG with fewer colours than pixels as it is,
+            without the interpolation that libjpeg does; that is faster, and differs along edges of colours by tens of
+            255. Default True.
+        preallocate: (height, width) in pixels of the largest images to expect: decoders of a GPU make their buffers
+            that large at the begin, and need not grow them later. Changes no result. Default: they grow.
         read_timeout: seconds > 0 that one request to a file's storage may take (to open it, or to read one block or
             record), and `close()` waits for no read. Each request then costs a hand-over to another thread and back,
             and a copy. Default: as long as the system takes. A file system says by itself when it fails, unless it is
@@ -130,6 +150,11 @@ class Options:
     max_pixels: int | None = None
     host_memory: int | None = None
     device_memory: int | None = None
+    verify: int | None = None
+    wrong_pixels: Literal["raise", "warn"] | None = None
+    hw_decoder_load: float | None = None
+    jpeg_fancy_upsampling: bool | None = None
+    preallocate: tuple[int, int] | None = None
     read_timeout: float | None = None
     persistent_workers: bool | None = None
     file_digests: bool | None = None
@@ -142,15 +167,16 @@ class Options:
             value = getattr(self, name)
             if value is not None and value not in legal:
                 raise PlanError(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {value!r}")
-        for name in ("max_bad", "read_timeout", *_INTEGERS):
+        for name in ("max_bad", "read_timeout", "hw_decoder_load", *_INTEGERS):
             value = plain(getattr(self, name))
             object.__setattr__(self, name, value)
             if value is None or name not in _INTEGERS:
                 continue
             if not is_integer(value):
                 raise PlanTypeError(f"Options.{name} needs an integer, got {value!r}")
-            if value < 1 and name != "seed":
-                raise PlanError(f"Options.{name} needs an integer >= 1, got {value}")
+            least = 0 if name == "verify" else 1
+            if value < least and name != "seed":
+                raise PlanError(f"Options.{name} needs an integer >= {least}, got {value}")
         timeout = self.read_timeout
         if timeout is not None:
             if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -159,7 +185,15 @@ class Options:
                 raise PlanError(
                     f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {timeout!r}"
                 )
-        for name in ("deterministic", "persistent_workers", "file_digests"):
+        load = self.hw_decoder_load
+        if load is not None:
+            if isinstance(load, bool) or not isinstance(load, (int, float)):
+                raise PlanTypeError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {load!r}")
+            if not 0 <= load <= 1:
+                raise PlanError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {load!r}")
+        if self.preallocate is not None:
+            object.__setattr__(self, "preallocate", _height_and_width(self.preallocate))
+        for name in ("deterministic", "jpeg_fancy_upsampling", "persistent_workers", "file_digests"):
             flag = getattr(self, name)
             if flag is not None and not isinstance(flag, bool):
                 raise PlanTypeError(f"Options.{name} needs True or False, got {flag!r}")
@@ -211,11 +245,27 @@ class Options:
             max_pixels=self.max_pixels or MAX_PIXELS,
             host_memory=self.host_memory or 1 << 30,
             device_memory=self.device_memory or 4 << 30,
+            verify=self.verify or 0,
+            wrong_pixels=self.wrong_pixels or "raise",
+            decoding=DecoderOptions(
+                hw_decoder_load=1.0 if self.hw_decoder_load is None else float(self.hw_decoder_load),
+                jpeg_fancy_upsampling=self.jpeg_fancy_upsampling is not False,
+                preallocate=self.preallocate,
+            ),
             read_timeout=self.read_timeout,
             persistent_workers=self.persistent_workers is not False,
             file_digests=self.file_digests is True,
             disabled_rules=self.disabled_rules or (),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOptions:
+    """What a decoder of a GPU is asked for, see `Options`."""
+
+    hw_decoder_load: float = 1.0
+    jpeg_fancy_upsampling: bool = True
+    preallocate: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +290,22 @@ class Settings:
     max_pixels: int
     host_memory: int
     device_memory: int
+    verify: int
+    wrong_pixels: str
+    decoding: DecoderOptions
     read_timeout: float | None
     persistent_workers: bool
     file_digests: bool
     disabled_rules: tuple[str, ...]
+
+
+def _height_and_width(given: Any) -> tuple[int, int]:
+    pair = tuple(map(plain, given)) if isinstance(given, (tuple, list)) or getattr(given, "ndim", 0) == 1 else ()
+    if len(pair) != 2 or not all(is_integer(n) for n in pair):
+        raise PlanTypeError(f"Options.preallocate needs (height, width) in pixels, got {given!r}")
+    if min(pair) < 1:
+        raise PlanError(f"Options.preallocate needs a height and a width >= 1, got {pair}")
+    return pair[0], pair[1]
 
 
 def parse_device(device: Any) -> tuple[str, int | None]:

@@ -11,7 +11,7 @@ import numpy as np
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.integers import plain
 from gpupipe.op import Array, Case, check_number
-from gpupipe.ops.colour import Colour, planes, planes_dali, turn_hue, turn_hue_dali
+from gpupipe.ops.colour import Colour, planes, planes_dali, together_dali, turn_hue, turn_hue_dali
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.ops.rgb_to_grayscale import WEIGHTS
 from gpupipe.ops.samples import noise
@@ -126,38 +126,55 @@ class ColorJitter(Colour):
         places: list[int | None] = [*range(blends)]
         if HUE in self.steps:
             places = [*places, None, *range(blends + 1, 2 * blends + 1)]
+        scalars: list[Any] = []
+        for place in places:
+            scalars += [factors[HUE]] if place is None else self._weights_dali(d, order[place], factors)
+        given = iter(together_dali(d, scalars))
+        shape = levels.shape()
+        pixels = d.fn.cast(shape[0] * shape[1], dtype=d.dtype(np.float64))
         for place in places:
             if place is None:
-                levels = self._turned_dali(d, levels, factors[HUE])
+                levels = self._turned_dali(d, levels, next(given))
             else:
-                here = [d.fn.cast(order[place] == step, dtype=d.dtype(np.float32)) for step in (0, 1, 2, NONE)]
-                levels = self._blended_dali(d, levels, here, factors)
+                levels = self._blended_dali(d, levels, given, pixels)
         return d.fn.cast(levels, dtype=d.dtype(self.dtype))
 
-    def _blended_dali(self, d: Any, x: Any, here: Sequence[Any], factors: Any) -> Any:
-        """Sums of products with 0 and 1 choose, exactly: where there is no step it is ``1 x + 0 0``."""
+    def _weights_dali(self, d: Any, step: Any, factors: Any) -> list[Any]:
+        """What a place of the order comes to: the numbers that `_blended_dali` takes, each a scalar of the host."""
+        here = [d.fn.cast(step == other, dtype=d.dtype(np.float32)) for other in (0, 1, 2, NONE)]
         factor = here[NONE] + sum(here[step] * factors[step] for step in (BRIGHTNESS, CONTRAST, SATURATION))
-        y = x * factor
+        out = [factor]
         if self.contrast is not None or self.saturation is not None:
-            gray = self._whole_dali(d, _gray(planes_dali(x)))
-            other = here[SATURATION] * gray
-            if self.contrast is not None:
-                other = other + here[CONTRAST] * self._mean_dali(d, gray)
-            y = y + other * (1.0 - factor)
+            out += [here[SATURATION], 1.0 - factor]
+        if self.contrast is not None:
+            out.append(here[CONTRAST])
         if LARGEST[self.dtype] == 1:
             wide = here[NONE] * 3e38  # floats beyond 0..1 are clamped by a step, not by its absence
-            return d.math.clamp(y, 0.0 - wide, 1.0 + wide)
+            out += [0.0 - wide, 1.0 + wide]
+        return out
+
+    def _blended_dali(self, d: Any, x: Any, given: Iterator[Any], pixels: Any) -> Any:
+        """Sums of products with 0 and 1 choose, exactly: where there is no step it is ``1 x + 0 0``."""
+        y = x * next(given)
+        if self.contrast is not None or self.saturation is not None:
+            saturates, rest = next(given), next(given)
+            gray = self._whole_dali(d, _gray(planes_dali(x)))
+            other = saturates * gray
+            if self.contrast is not None:
+                other = other + next(given) * self._mean_dali(d, gray, pixels)
+            y = y + other * rest
+        if LARGEST[self.dtype] == 1:
+            return d.math.clamp(y, next(given), next(given))
         levels = d.fn.cast(d.math.floor(y), dtype=d.dtype(self.dtype))  # saturates, in half the time of a clamp
         return d.fn.cast(levels, dtype=d.dtype(np.float32))
 
-    def _mean_dali(self, d: Any, gray: Any) -> Any:
+    def _mean_dali(self, d: Any, gray: Any, pixels: Any) -> Any:
         """The mean gray; integers are summed exactly."""
         if LARGEST[self.dtype] == 1:
             return d.fn.reductions.mean(gray)
         real = d.dtype(np.float64)
-        shape = gray.shape()
         total = d.fn.cast(d.fn.reductions.sum(d.fn.cast(gray, dtype=d.dtype(self.dtype))), dtype=real)
-        return d.fn.cast(total / d.fn.cast(shape[0] * shape[1], dtype=real), dtype=d.dtype(np.float32))
+        return d.fn.cast(total / pixels, dtype=d.dtype(np.float32))
 
     def _turned_dali(self, d: Any, x: Any, delta: Any) -> Any:
         largest = LARGEST[self.dtype]

@@ -8,6 +8,7 @@ which is also all that DALI has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ __all__ = [
     "rows_within",
     "scale_saturation",
     "scale_saturation_dali",
+    "together_dali",
     "tolerance",
     "turn_hue",
     "turn_hue_dali",
@@ -235,6 +237,14 @@ def hue_dali(d: Any, f: Any, low: Any, high: Any) -> Any:
     of_green = ((green == high) & not_red) * (blue - red + 2.0 * span)
     of_blue = ((green != high) & not_red) * (red - green + 4.0 * span)
     return (of_red + of_green + of_blue) / (span + (span == 0.0))
+
+
+def together_dali(d: Any, scalars: Sequence[Any]) -> list[Any]:
+    """Scalars of the host, where the images are: on a GPU in one copy, where each would be one of its own."""
+    if d.device != "gpu":
+        return list(scalars)
+    moved = d.fn.stack(*scalars).gpu()
+    return [moved[i] for i in range(len(scalars))]
 
 
 def turn_hue(f: Array, delta: Any) -> Array:

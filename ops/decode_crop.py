@@ -60,4 +60,5 @@ class DecodeCrop(Op):
         channels = self.decoder.channels
         options = decoder(d, channels, self.exif_orientation)
         image = d.fn.decoders.image_slice(data, start, shape, axis_names="HW", **options)
+        d.note_decoded(image, region=True)
         return native_channels(d, data, image) if channels == 0 else image

@@ -64,7 +64,7 @@ class Decoding(Op):
         return image
 
     def dali(self, d: Any, data: Any) -> Any:
-        image = d.fn.decoders.image(data, **decoder(d, self.channels, self.exif_orientation))
+        image = d.note_decoded(d.fn.decoders.image(data, **decoder(d, self.channels, self.exif_orientation)))
         return native_channels(d, data, image) if self.channels == 0 else image
 
     @classmethod
@@ -160,17 +160,23 @@ def check_decoding(who: str, channels: Any, legal: tuple[int, ...]) -> None:
 def decoder(d: Any, channels: int, exif_orientation: bool) -> dict[str, Any]:
     """The arguments of every DALI decoder. Upsampling as libjpeg does it is what the CPU always does.
 
-    On a GPU DALI gives the first 65 % of a batch's JPEGs to the hardware decoder and the others to CUDA, which do not
-    give the same bits. With a load of 1 the file alone decides which of them decodes an image, not its place.
+    Left alone, DALI gives the first 65 % of a batch's JPEGs on a GPU to the hardware decoder and the others to CUDA,
+    which do not give the same bits. With a load of 1, unless `Options` say otherwise, the file alone decides which of
+    them decodes an image, not its place.
     """
-    hardware = {"hw_decoder_load": 1.0} if d.decoder_device == "mixed" else {}
-    return {
-        **hardware,
+    out = {
         "device": d.decoder_device,
         "output_type": d.types.GRAY if channels == 1 else d.types.RGB,
         "adjust_orientation": exif_orientation,
         "jpeg_fancy_upsampling": True,
     }
+    if d.decoder_device == "mixed":
+        wanted = d.decoding
+        out |= {"hw_decoder_load": wanted.hw_decoder_load, "jpeg_fancy_upsampling": wanted.jpeg_fancy_upsampling}
+        if wanted.preallocate is not None:
+            height, width = wanted.preallocate
+            out |= {"preallocate_height_hint": height, "preallocate_width_hint": width}
+    return out
 
 
 def native_channels(d: Any, data: Any, image: Any) -> Any:

@@ -234,9 +234,11 @@ def install() -> None:
             USED.batches += self.on_stand_in
             return outputs
 
-    def init(self: Any, program: Any, batch_size: int, threads: int, device_id: int | None = None) -> None:
+    def init(
+        self: Any, program: Any, batch_size: int, threads: int, device_id: int | None = None, *others: Any, **named: Any
+    ) -> None:
         USED.executors += device_id is not None
-        make(self, program, batch_size, threads, device_id)
+        make(self, program, batch_size, threads, device_id, *others, **named)
 
     sys.modules["cupy"] = stand_in_cupy()
     machine.installed = lambda: (1, 13)  # type: ignore[assignment]
@@ -246,8 +248,8 @@ def install() -> None:
     dali.copy_on_gpu = lambda array, device_id: real.tensors.TensorCPU(
         (array.values if isinstance(array, DeviceNumbers) else np.asarray(array)).copy()
     )
-    dali.Lowering = lambda fn, types, math, device, decoder, regions: lowering(  # type: ignore[assignment,misc]
-        fn, types, math, "cpu", "cpu", regions
+    dali.Lowering = lambda fn, types, math, device, decoder, regions, *others: lowering(  # type: ignore[assignment,misc]
+        fn, types, math, "cpu", "cpu", regions, *others
     )
     dali.DaliExecutor.__init__ = init  # type: ignore[method-assign]
 

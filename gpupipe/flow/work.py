@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, DecodeError, GpupipeError
+from ..errors import DataError, DecodeError, DeviceError, PixelError, Place
 from ..evaluate import BatchValues
 from ..extract.decode import MOST_PIXELS
 from ..extract.waiting import LIMITS
 from ..graph import Apply
+from ..log import logger
 from ..threads import Room, Thread, join
-from ..transform.program import BatchFailed, Executor, Feed
+from ..transform.program import BatchFailed, Executor, Feed, WrongPixels
 from .base import Context, Element, Hole, locate, stand_in
 from .channel import Channel, Closed
 from .elements import close
@@ -162,7 +163,8 @@ class Work:
             try:
                 if group.order is None:
                     self._assembler.check_shapes(values, group.rows)
-                feeds = self._split(Feed.of(program, values), values) if group.rows else []
+                feed = Feed.of(program, values, self._settings.verify) if group.rows else None
+                feeds = [] if feed is None else self._split(feed, values)
                 self._counters.busy += time.perf_counter() - started
                 return Job(group, values, feeds)
             except DataError as error:
@@ -277,7 +279,7 @@ class Work:
             try:
                 if len(job.feeds) > 1:
                     executor.submit(feed)
-                results = executor.collect()
+                results = self._answer(executor, job.group.rows[start : start + feed.size])
                 parts.append([host_copy(result) for result in results] if self._flow.to_host else results)
             except BatchFailed as failure:
                 text = text or failure.text
@@ -289,6 +291,36 @@ class Work:
             return parts[0] if parts else []
         return [_joined(column) for column in zip(*parts, strict=True)]
 
+    def _answer(self, executor: Executor, rows: Sequence[Element], delivered: bool = True) -> list[Any]:
+        """The results of the oldest batch in flight.
+
+        Args:
+            executor: that runs it.
+            rows: its elements.
+            delivered: whether anybody gets them; of wrong pixels that nobody gets no warning is needed.
+
+        Raises:
+            BatchFailed: some rows are bad.
+            PixelError: some are decoded wrongly, and `Options.wrong_pixels` is "raise".
+        """
+        try:
+            return executor.collect()
+        except WrongPixels as found:
+            texts = []
+            for row, text in found.rows.items():
+                _, stream, position = rows[row]
+                texts.append(f"{Place(stream.name, position, stream.unit)}: {text} ({found.where})")
+            if self._settings.wrong_pixels == "raise":
+                more = f"; {len(texts) - 1} more of its batch are wrong, too" if len(texts) > 1 else ""
+                raise PixelError(
+                    f"{texts[0]}: this is not the image that the host decodes{more}. The data is not bad: what was "
+                    "trained on before may be wrong as well. Look at the driver and the card, run with "
+                    "Options(device='cpu'), or go on with Options(wrong_pixels='warn')"
+                ) from None
+            for text in texts if delivered else ():
+                logger.warning("%s: this is not the image that the host decodes, and is delivered as it is", text)
+            return found.results
+
     def _repair(
         self, turn: Turn, job: Job, failure: BatchFailed, flight: deque[Turn], executor: Executor | None
     ) -> None:
@@ -297,7 +329,11 @@ class Work:
         flight.clear()
         bad = failure.causes or self._find(job, 0, job.group.rows, executor)
         if not bad:  # a run that fails and then works: nothing says which row it was
-            raise GpupipeError(f"the graph failed once and ran on the same batch again: {failure.text}")
+            assert executor is not None
+            raise DeviceError(
+                f"{executor.label} failed once and ran on the same batch again, so it is not the data: {failure.text}; "
+                "start the process again, or run with Options(device='cpu')"
+            )
         with self._lock, self._changed:
             if not self._former.reforms:
                 again = self._without(job.group, bad)
@@ -371,7 +407,7 @@ class Work:
         job = turn.item
         if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:
             with contextlib.suppress(BatchFailed):  # it will fail again when its turn comes
-                executor.collect()
+                self._answer(executor, job.group.rows, delivered=False)
         return turn
 
     def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
@@ -386,7 +422,7 @@ class Work:
             low, high = spans.pop()
             executor.submit(feed.part(low, high))
             try:
-                executor.collect()
+                self._answer(executor, rows[low - start : high - start], delivered=False)
             except BatchFailed as failure:
                 if high - low == 1:
                     found[low] = failure.causes.get(0) or DecodeError(failure.text)

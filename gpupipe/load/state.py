@@ -43,6 +43,9 @@ FORMAT = 3
 NOTED = 128
 """Bad elements whose keys a state holds: those behind it that were read ahead are noted once."""
 
+_DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True}
+"""Options of decoders that change pixels; a state holds those that are not the usual ones."""
+
 _PLAIN = 2000
 """Letters of the flow's part of a state that is left as it is, to be read by people."""
 
@@ -111,6 +114,11 @@ class Chain:
             "max_pixels": s.max_pixels,
             "deterministic": s.deterministic,
             "disabled_rules": sorted(s.disabled_rules),
+            **{
+                name: getattr(s.decoding, name)
+                for name, usual in _DECODING.items()
+                if getattr(s.decoding, name) != usual
+            },
         }
 
     def check(self, state: Any, other_shards: bool = False) -> dict[str, Any]:
@@ -142,8 +150,10 @@ class Chain:
         if not other_shards:
             self._check_steps(state.get("steps"), mine["steps"])
         theirs = state.get("options")
-        for name, value in mine["options"].items():
-            other = theirs.get(name) if isinstance(theirs, dict) else None
+        for name in {**mine["options"], **_DECODING}:
+            usual = _DECODING.get(name)
+            value = mine["options"].get(name, usual)
+            other = theirs.get(name, usual) if isinstance(theirs, dict) else None
             if other != value:
                 raise StateError(
                     f"load_state_dict needs a state made with {name}={value!r}, got one made with {name}={other!r}; "

@@ -7,7 +7,7 @@ from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node
 from ..plan.steps import never_ends
 from ..spec import describe
 from .checks import check
-from .lower import lower
+from .lower import Lowered, lower
 from .notes import StageNote
 from .resuming import resuming
 
@@ -52,6 +52,8 @@ def explain(root: Node, settings: Settings) -> Explanation:
     )
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
+    if settings.verify:
+        lines.append(f"  {_verified(settings, lowered)}")
     if settings.error_manifest is not None:
         lines.append(f"  bad records are appended to {settings.error_manifest}")
     if settings.max_bad is not None:
@@ -63,6 +65,16 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
+
+
+def _verified(settings: Settings, lowered: Lowered) -> str:
+    if lowered.placer.notes and all(note.where.startswith("NumPy") for note in lowered.placer.notes):
+        return f"verify={settings.verify}: nothing is verified, the host decodes every image itself"
+    what = "a PixelError" if settings.wrong_pixels == "raise" else "a warning in the log"
+    return (
+        f"verify={settings.verify}: one image in {settings.verify} is decoded again on the host and compared, before "
+        f"any crop; one that differs is {what}"
+    )
 
 
 def _tree(root: Node) -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ from ..flow.host import HostFlow, HostProgram
 from ..flow.known_bad import KnownBadFlow
 from ..flow.stage import StageFlow
 from ..graph import Apply, Input, Item, Value, topological
-from ..options import Settings, parse_device
+from ..options import DecoderOptions, Settings, parse_device
 from ..plan.node import Node
 from ..transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
 from ..transform.program import Program
@@ -184,7 +184,7 @@ class Placer:
         if program is not None and choice is not None:
             trouble = self._refused(choice, program)
             threads, counted = threads_of(choice, self.settings)
-            make = _Maker(choice, threads)
+            make = _Maker(choice, threads, self.settings.decoding, self.settings.verify > 0)
             to_device = self.hand_over() if stays else None
         names = (
             pending.element.structure.leaf_names()
@@ -237,9 +237,11 @@ class _Maker:
 
     choice: Choice
     threads: int
+    decoding: DecoderOptions
+    verifies: bool
 
     def __call__(self, program: Program, size: int) -> Any:
-        return make_executor(self.choice, program, size, self.threads)
+        return make_executor(self.choice, program, size, self.threads, self.decoding, self.verifies)
 
 
 def runs_on_gpu(settings: Settings) -> bool:

@@ -16,7 +16,7 @@ from typing import Literal
 from ..errors import MissingDependencyError, PlanError
 from ..graph import Apply
 from ..log import logger
-from ..options import Settings, parse_device
+from ..options import DecoderOptions, Settings, parse_device
 from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, threads_of_rank
 from .program import Executor, Program
 
@@ -155,8 +155,23 @@ def refuse_unsupported(choice: Choice, program: Program) -> None:
         )
 
 
-def make_executor(choice: Choice, program: Program, batch_size: int, threads: int) -> Executor:
+def make_executor(
+    choice: Choice,
+    program: Program,
+    batch_size: int,
+    threads: int,
+    decoding: DecoderOptions | None = None,
+    verifies: bool = False,
+) -> Executor:
     """The executor of a program.
+
+    Args:
+        choice: which one.
+        program: what to compute.
+        batch_size: the largest batch.
+        threads: CPU threads.
+        decoding: what decoders of a GPU are asked for.
+        verifies: whether batches say which decoded images are to be compared with the host's.
 
     Raises:
         PlanError: an op has no form for it.
@@ -170,7 +185,7 @@ def make_executor(choice: Choice, program: Program, batch_size: int, threads: in
         return NumpyExecutor(program, batch_size, threads)
     from .dali import DaliExecutor
 
-    return DaliExecutor(program, batch_size, threads, choice.device_id)
+    return DaliExecutor(program, batch_size, threads, choice.device_id, decoding, verifies)
 
 
 @functools.cache

@@ -15,7 +15,16 @@ from typing import Any
 from ..errors import PlanError
 from ..options import cpu_count
 
-__all__ = ["dali_cuda", "driver_cuda", "gpu_count", "gpu_of_rank", "has_dali", "has_package", "threads_of_rank"]
+__all__ = [
+    "card_and_versions",
+    "dali_cuda",
+    "driver_cuda",
+    "gpu_count",
+    "gpu_of_rank",
+    "has_dali",
+    "has_package",
+    "threads_of_rank",
+]
 
 LOCAL_RANKS = {
     "LOCAL_RANK": ("LOCAL_WORLD_SIZE",),
@@ -55,6 +64,52 @@ def dali_cuda() -> int | None:
             continue
         return major
     return None
+
+
+def card_and_versions(device_id: int | None) -> str:
+    """What decodes images: the name of a GPU and its driver, as far as NVML says them, DALI and nvImageCodec.
+
+    Args:
+        device_id: ordinal among the GPUs that CUDA shows this process; None for the CPU.
+    """
+    versions = []
+    for text, name in (("DALI", "nvidia-dali-cuda{}0"), ("nvImageCodec", "nvidia-nvimgcodec-cu{}")):
+        for major in (13, 12):
+            try:
+                versions.append(f"{text} {importlib.metadata.version(name.format(major))}")
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return ", ".join([*(() if device_id is None else _card(device_id)), *versions])
+
+
+def _card(device_id: int) -> list[str]:
+    """The name of a GPU, and the driver."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return []
+    return named(nvml, device_id, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def named(nvml: Any, device_id: int, visible: str | None) -> list[str]:
+    """Ask NVML for the name of a GPU, where its place in CUDA_VISIBLE_DEVICES is clear, and for the driver."""
+    name, driver, handle = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96), ctypes.c_void_p()
+    entries = [part.strip() for part in (visible or "").split(",")] if visible else []
+    entry = entries[device_id] if device_id < len(entries) else str(device_id)
+    out: list[str] = []
+    if nvml.nvmlInit_v2() != 0:
+        return out
+    if entry.isdigit():
+        failed = nvml.nvmlDeviceGetHandleByIndex_v2(int(entry), ctypes.byref(handle)) != 0
+    else:
+        failed = nvml.nvmlDeviceGetHandleByUUID(entry.encode(), ctypes.byref(handle)) != 0
+    if not failed and nvml.nvmlDeviceGetName(handle, name, 96) == 0:
+        out.append(name.value.decode(errors="replace"))
+    if nvml.nvmlSystemGetDriverVersion(driver, 96) == 0:
+        out.append(f"driver {driver.value.decode(errors='replace')}")
+    nvml.nvmlShutdown()
+    return out
 
 
 def gpu_count() -> int:

@@ -33,7 +33,7 @@ from ..op import Array
 from ..threads import DaemonPool
 from .program import BatchFailed, Feed, Program
 
-__all__ = ["NumpyExecutor"]
+__all__ = ["NumpyExecutor", "can_compute"]
 
 CHUNKS_PER_THREAD = 2
 """Chunks of a batch for each thread: few, as each costs a hand-over, but more than one, as rows cost unequally."""
@@ -304,3 +304,18 @@ def _dense(rows: Sequence[Array]) -> Any:
     if all(row.shape == first.shape and row.dtype == first.dtype for row in rows):
         return np.stack(rows)
     return list(rows)
+
+
+def can_compute(program: Program, feed: Feed) -> bool:
+    """Whether the first row of a batch can be computed without DALI; False also where an op has no such form."""
+    if not all(value.op.supports("reference") for value in program.values if isinstance(value, Apply)):
+        return False
+    executor = NumpyExecutor(program, 1, 1)
+    try:
+        executor.submit(feed.chosen([0]))
+        executor.collect()
+    except BatchFailed:
+        return False
+    finally:
+        executor.close()
+    return True

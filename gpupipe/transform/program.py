@@ -13,7 +13,7 @@ from ..evaluate import BatchValues, boundary
 from ..graph import Value, digest_of
 from ..op import Array
 
-__all__ = ["BatchFailed", "Executor", "Feed", "Program"]
+__all__ = ["BatchFailed", "Executor", "Feed", "Program", "WrongPixels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,34 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What one batch brings: for each input of the program a list of rows, or an array[B,...] of drawn parameters."""
+    """What one batch brings: for each input of the program a list of rows, or an array[B,...] of drawn parameters.
+
+    Attributes:
+        size: number of rows.
+        values: one entry for each input.
+        verified: rows whose decoded images are to be compared with the host's.
+    """
 
     size: int
     values: tuple[Sequence[Any] | Array, ...]
+    verified: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, program: Program, batch: BatchValues) -> Feed:
-        """Compute the inputs of a program for a batch."""
-        return cls(batch.size, tuple(batch.rows(value) for value in program.inputs))
+    def of(cls, program: Program, batch: BatchValues, every: int = 0) -> Feed:
+        """Compute the inputs of a program for a batch. One element in `every` is to be verified, none of 0."""
+        return cls(
+            batch.size,
+            tuple(batch.rows(value) for value in program.inputs),
+            tuple(batch.one_in(every).tolist()) if every else (),
+        )
 
     def part(self, start: int, stop: int) -> Feed:
         """Rows start..stop as a feed of their own."""
-        return Feed(stop - start, tuple(value[start:stop] for value in self.values))
+        return Feed(
+            stop - start,
+            tuple(value[start:stop] for value in self.values),
+            tuple(row - start for row in self.verified if start <= row < stop),
+        )
 
     def chosen(self, rows: Sequence[int]) -> Feed:
         """Some rows as a feed of their own."""
@@ -65,6 +80,7 @@ class Feed:
                 value[list(rows)] if isinstance(value, np.ndarray) else [value[row] for row in rows]
                 for value in self.values
             ),
+            tuple(n for n, row in enumerate(rows) if row in self.verified),
         )
 
 
@@ -80,6 +96,22 @@ class BatchFailed(Exception):
         super().__init__(text)
         self.text = text
         self.causes = causes or {}
+
+
+class WrongPixels(Exception):
+    """A decoder gave other pixels than the host does, without an error.
+
+    Attributes:
+        rows: how, for each row that was found.
+        where: what decoded it: the card, the versions.
+        results: of the batch, as `Executor.collect` would have given them.
+    """
+
+    def __init__(self, rows: dict[int, str], where: str, results: list[Any]) -> None:
+        super().__init__(next(iter(rows.values())))
+        self.rows = rows
+        self.where = where
+        self.results = results
 
 
 class Executor(Protocol):
@@ -102,6 +134,7 @@ class Executor(Protocol):
 
         Raises:
             BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.
+            WrongPixels: some rows are not the images that they should be; neither is anything else affected.
         """
         ...
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
+from gpupipe.options import DecoderOptions
 from tests.behaviour.model import run
 
 
@@ -50,6 +52,19 @@ def test_options_cannot_be_changed() -> None:
         {"device_memory": 0},
         {"deterministic": 1},
         {"seed": 1.5},
+        {"verify": -1},
+        {"verify": 0.5},
+        {"verify": True},
+        {"wrong_pixels": "skip"},
+        {"hw_decoder_load": 1.5},
+        {"hw_decoder_load": float("nan")},
+        {"hw_decoder_load": "0.5"},
+        {"hw_decoder_load": True},
+        {"jpeg_fancy_upsampling": 1},
+        {"preallocate": 500},
+        {"preallocate": (500,)},
+        {"preallocate": (0, 500)},
+        {"preallocate": (500.0, 500)},
         {"disabled_rules": "merge_takes"},
         {"disabled_rules": 5},
         {"disabled_rules": (5,)},
@@ -105,3 +120,31 @@ def test_explain_calls_no_function_and_opens_no_generator() -> None:
     Dataset.from_generator(seen).map(seen).filter(seen).batch(2).map(seen).explain()
 
     assert calls == []
+
+
+def test_options_of_decoders_have_a_usual_value_and_are_merged() -> None:
+    options = Options(hw_decoder_load=0, preallocate=[np.int32(500), 400]).merge(Options(jpeg_fancy_upsampling=False))  # type: ignore[arg-type]
+
+    assert options.preallocate == (500, 400)
+    assert options.resolve().decoding == DecoderOptions(0.0, False, (500, 400))
+    assert Options().resolve().decoding == DecoderOptions(1.0, True, None)
+    assert Options().resolve().verify == Options(verify=0).resolve().verify == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "usual"), [("hw_decoder_load", 0.5, 1.0), ("jpeg_fancy_upsampling", False, True)]
+)
+def test_a_state_tells_options_of_decoders_that_change_pixels(option: str, value: Any, usual: Any) -> None:
+    dataset = Dataset.range(9).batch(2)
+    other = dataset.with_options(Options(**{option: value}))
+    first, second = iter(dataset), iter(other)
+    next(first), next(second)
+
+    iter(other).load_state_dict(second.state_dict())
+    iter(dataset.with_options(Options(**{option: usual}))).load_state_dict(first.state_dict())
+    iter(dataset).load_state_dict(iter(dataset.with_options(Options(preallocate=(9, 9), verify=5))).state_dict())
+
+    with pytest.raises(gp.StateError, match=f"made with {option}={usual!r}, got one made with {option}={value!r}"):
+        iter(dataset).load_state_dict(second.state_dict())
+    with pytest.raises(gp.StateError, match=f"made with {option}={value!r}, got one made with {option}={usual!r}"):
+        iter(other).load_state_dict(first.state_dict())

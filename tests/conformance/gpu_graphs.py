@@ -23,7 +23,10 @@ from typing import Any
 import numpy as np
 
 from gpupipe.transform import dali
+from gpupipe.transform.failures import cause_of
+from gpupipe.transform.feeding import entry_of
 from gpupipe.transform.program import Feed, Program
+from gpupipe.transform.regions import REGION_DECODE
 
 __all__ = ["GpuGraph", "has_symbols", "looked_at", "lowered", "lowered_copy", "lowering_for_a_gpu", "written_by_hand"]
 
@@ -72,13 +75,15 @@ class GpuGraph:
         wrong: what DALI would refuse, in words; empty if it would run.
         operators: (schema, device) of each operator, and how often.
         typed: operators whose kernels were looked up.
-        copies: inputs of GPU operators that come from the CPU: each is a copy for every batch.
+        copied: results of the CPU that operators of the GPU read: DALI copies each once a batch, whoever reads it.
+        decoders: the arguments of each decoder.
     """
 
     wrong: list[str] = field(default_factory=list)
     operators: Counter[tuple[str, str]] = field(default_factory=Counter)
     typed: int = 0
-    copies: int = 0
+    copied: set[tuple[int, str]] = field(default_factory=set)
+    decoders: list[dict[str, Any]] = field(default_factory=list)
 
 
 class _Looked(Exception):
@@ -116,18 +121,19 @@ def lowering_for_a_gpu() -> Iterator[None]:
         dali._POOL.watch = watch  # type: ignore[method-assign]
 
 
-def lowered(program: Program, feed: Feed, regions: bool = False) -> GpuGraph:
+def lowered(program: Program, feed: Feed, regions: bool = False, **others: Any) -> GpuGraph:
     """The graph that GPU 0 would run for a program; inside `lowering_for_a_gpu`.
 
     Args:
         program: what to compute.
         feed: a batch, which tells how its inputs enter.
         regions: whether decoders may decode regions.
+        others: that the executor is given.
     """
-    before = dict(dali._REGION_DECODE)
-    dali._REGION_DECODE[0] = regions
-    executor = dali.DaliExecutor(program, feed.size, 2, 0)
-    entries = tuple(dali._entry(program.inputs[n], feed.values[n]) for n in executor._fed)
+    before = dict(REGION_DECODE)
+    REGION_DECODE[0] = regions
+    executor = dali.DaliExecutor(program, feed.size, 2, 0, **others)
+    entries = tuple(entry_of(program.inputs[n], feed.values[n]) for n in executor._fed)
     try:
         executor._build(entries)
     except Exception as error:
@@ -137,8 +143,8 @@ def lowered(program: Program, feed: Feed, regions: bool = False) -> GpuGraph:
         return GpuGraph([f"{type(error).__name__}: {error}"])
     finally:
         executor.close()
-        dali._REGION_DECODE.clear()
-        dali._REGION_DECODE.update(before)
+        REGION_DECODE.clear()
+        REGION_DECODE.update(before)
     raise AssertionError("the pipeline was built")
 
 
@@ -175,7 +181,7 @@ def looked_at(pipeline: Any, delivered: int | None) -> GpuGraph:
     try:
         pipeline.serialize()
     except Exception as error:
-        return GpuGraph([f"it cannot be serialised: {dali.cause_of(str(error)) or str(error)[:300]}"])
+        return GpuGraph([f"it cannot be serialised: {cause_of(str(error)) or str(error)[:300]}"])
     graph = GpuGraph()
     for n, node in enumerate(pipeline._graph_outputs[:delivered]):
         if node.device != "gpu":
@@ -184,6 +190,8 @@ def looked_at(pipeline: Any, delivered: int | None) -> GpuGraph:
     for op in pipeline._ops:
         name, device = op._op.schema.Name(), op.spec.OutputDevice(0) if op._op._device != "mixed" else "mixed"
         graph.operators[name, device] += 1
+        if name.startswith("decoders__"):
+            graph.decoders.append({**op._op._init_args, "device": device})
         if name not in _registered()[device]:
             graph.wrong.append(f"{name} has no {device} operator")
         _look_at_inputs(op, name, device, graph)
@@ -209,7 +217,8 @@ def _look_at_inputs(op: Any, name: str, device: str, graph: GpuGraph) -> None:
         if wanted is not None and wanted != where:
             graph.wrong.append(f"{name} on the {device}: input {i} is on the {where}, not on the {wanted}")
         source = op.inputs[i].source
-        graph.copies += where == "gpu" and source is not None and source.spec.OutputDevice(0) == "cpu"
+        if where == "gpu" and source is not None and source.spec.OutputDevice(0) == "cpu":
+            graph.copied.add((id(source), op.inputs[i].name))
 
 
 def _dtype_of(op: Any, name: str, given: str | None) -> str | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.decoding import decoder
 from gpupipe.ops.samples import encoded, picture
+from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.trace import trace
 from gpupipe.transform.program import Feed, Program
@@ -36,7 +39,7 @@ from tests.conformance.test_ops import CASES, COMPOSED
 
 fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
 from gpupipe.transform import dali  # noqa: E402
-from gpupipe.transform.dali import LEGAL  # noqa: E402
+from gpupipe.transform.feeding import LEGAL  # noqa: E402
 from tests.conformance.gpu_graphs import (  # noqa: E402
     KERNELS,
     GpuGraph,
@@ -84,6 +87,22 @@ def test_every_case_of_every_op_would_run(varying: bool) -> None:
     typed = sum(found.operators[name, "gpu"] for name in KERNELS)
     assert found.typed > 0.6 * typed > 100  # the rest works on results of arithmetic, whose dtypes no argument says
     assert {name for name, device in found.operators if device == "gpu"} >= {"Cast", "Flip", "Resize", "Slice"}
+
+
+FEW = 3
+"""Copies from the CPU for each batch that an op may cost: the image where it comes from there, and its parameters."""
+
+
+def test_an_op_costs_few_copies_to_the_gpu_whatever_the_number_of_its_parameters() -> None:
+    many: dict[str, int] = {}
+    for case in PIXELS:
+        for varying in (False, True):
+            graph = of_batch(Batch.of(case, varying=varying))
+            many[type(case.op).__name__] = max(many.get(type(case.op).__name__, 0), len(graph.copied))
+
+    assert {name: count for name, count in many.items() if count > FEW} == {}
+    assert many["ColorJitter"] == many["AdjustContrast"] == FEW
+    assert many["FlipLeftRight"] == 1  # only the image
 
 
 def _first_cases() -> Iterator[Case]:
@@ -242,6 +261,55 @@ def test_a_pipeline_by_hand_that_a_gpu_would_refuse_is_refused() -> None:
         pipeline.build()
 
     assert written_by_hand(make).wrong == ["result 0 is on the cpu, and is delivered as an array of the GPU"]
+
+
+def _decoding(decode: Op, **others: Any) -> GpuGraph:
+    window = [np.zeros((ROWS, 2), np.int32), np.full((ROWS, 2), 24, np.int32)] if isinstance(decode, DecodeCrop) else []
+    specs = [TensorSpec((), bytes), *(TensorSpec((2,), "int32") for _ in window)]
+    inputs: list[Value] = [Input(i, spec) for i, spec in enumerate(specs)]
+    program = Program((Apply(decode, (inputs[0],), tuple(inputs[1:])),))
+    return lowered(program, Feed(ROWS, (FILES, *window)), **others)
+
+
+DECODERS = [DecodeJpeg(3), DecodeJpeg(0, True), DecodeImage(1), DecodeCrop(DecodeJpeg(3), Crop(24, 31))]
+
+
+@pytest.mark.parametrize("regions", [False, True], ids=["whole images", "regions"])
+@pytest.mark.parametrize("decode", DECODERS, ids=repr)
+def test_what_options_ask_of_decoders_reaches_those_of_a_gpu_and_no_others(decode: Op, regions: bool) -> None:
+    fast = DecoderOptions(hw_decoder_load=0.75, jpeg_fancy_upsampling=False, preallocate=(600, 800))
+    asked = {
+        "hw_decoder_load": 0.75,
+        "jpeg_fancy_upsampling": False,
+        "preallocate_height_hint": 600,
+        "preallocate_width_hint": 800,
+    }
+
+    on_gpu, usual = (_decoding(decode, regions=regions, decoding=options) for options in (fast, None))
+    cpu = SimpleNamespace(decoder_device="cpu", decoding=fast, types=SimpleNamespace(RGB=0, GRAY=1))
+    on_cpu = decoder(cpu, 3, False)
+
+    assert on_gpu.wrong == usual.wrong == []
+    assert [args["device"] for args in on_gpu.decoders] == ["mixed"]
+    assert asked.items() <= on_gpu.decoders[0].items()
+    assert not {*asked} - {"jpeg_fancy_upsampling"} & {*on_cpu}
+    assert on_cpu["jpeg_fancy_upsampling"] is True
+    assert usual.decoders[0]["hw_decoder_load"] == 1.0
+    assert usual.decoders[0]["jpeg_fancy_upsampling"] is True
+    assert "preallocate_height_hint" not in usual.decoders[0]
+
+
+@pytest.mark.parametrize("verifies", [False, True])
+@pytest.mark.parametrize("decode", DECODERS, ids=repr)
+def test_what_looks_at_decoded_images_would_run_and_leaves_little_behind(decode: Op, verifies: bool) -> None:
+    bare = _decoding(decode, proves=False)
+    graph = _decoding(decode, verifies=verifies)
+
+    assert bare.wrong == graph.wrong == []
+    added = graph.operators - bare.operators
+    assert added["Resize", "gpu"] == added["Cat", "gpu"] == added["_Shape", "cpu"] == 1
+    assert len(graph.copied) == len(bare.copied)
+    assert sum(added.values()) <= 5 + 3 * verifies
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.transform import dali
+from gpupipe.transform import dali, failures
 from tests.reliability.bad_records import photograph
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
@@ -103,8 +103,19 @@ def _run(ds: Dataset) -> tuple[int, BaseException, Any]:
         (POOL, True, "Can't allocate 150994944 bytes on device 0.*; use a smaller batch"),
         (MemoryError("std::bad_alloc"), True, "more memory than there is"),
         (UNKNOWN, True, "fails on rows that it computed before, so it is not the data"),
+        (UNKNOWN, False, "failed once and ran on the same batch again, so it is not the data"),
     ],
-    ids=["illegal access", "illegal access once", "launch", "memory", "memory once", "pool", "host", "without a name"],
+    ids=[
+        "illegal access",
+        "illegal access once",
+        "launch",
+        "memory",
+        "memory once",
+        "pool",
+        "host",
+        "without a name",
+        "without a name, once",
+    ],
 )
 def test_a_failure_of_the_device_ends_the_run_with_one_error(
     on_error: str, text: Any, sticky: bool, words: str, breaks: Any
@@ -121,6 +132,51 @@ def test_a_failure_of_the_device_ends_the_run_with_one_error(
     with pytest.raises(gp.ClosedError):
         next(items)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("gpupipe")]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("sticky", [True, False], ids=["for ever", "once"])
+@pytest.mark.parametrize("text", [ILLEGAL, MEMORY, POOL, DAMAGED], ids=["illegal access", "memory", "pool", "damaged"])
+def test_that_it_is_not_the_data_shows_without_any_text(
+    on_error: str, sticky: bool, text: str, breaks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_DEVICE_FAILURES", ())
+    monkeypatch.setattr(failures, "_OUT_OF_MEMORY", ())
+    breaks(text, run=4, sticky=sticky)
+
+    count, error, items = _run(_chain(on_error))
+
+    assert isinstance(error, gp.DeviceError)
+    assert "so it is not the data" in str(error)
+    assert count == 3
+    assert items.left_out == 0 and items.errors == ()
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("text", [ILLEGAL, MEMORY, UNKNOWN], ids=["illegal access", "memory", "without a name"])
+@pytest.mark.parametrize("sticky", [True, False], ids=["for ever", "once"])
+def test_a_graph_without_decoders_is_judged_alike(on_error: str, sticky: bool, text: str, breaks: Any) -> None:
+    images = np.zeros((IMAGES, 8, 8, 3), np.uint8)
+    ds = Dataset.from_tensor_slices(images).map(lambda x: ops.resize(x, (4, 4))).batch(BATCH)
+    breaks(text, run=4, sticky=sticky)
+
+    count, error, items = _run(ds.with_options(Options(device="cpu", backend="dali", on_error=on_error)))  # type: ignore[arg-type]
+
+    assert isinstance(error, gp.DeviceError)
+    assert count == 3
+    assert items.left_out == 0 and items.errors == ()
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("text", [ILLEGAL, MEMORY, UNKNOWN], ids=["illegal access", "memory", "without a name"])
+def test_before_a_row_was_computed_the_text_decides_or_the_host(on_error: str, text: str, breaks: Any) -> None:
+    breaks(text, run=1)
+
+    count, error, items = _run(_chain(on_error))
+
+    assert isinstance(error, gp.DeviceError)
+    assert count == 0
+    assert items.left_out == 0 and items.errors == ()
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])

@@ -338,7 +338,8 @@ def test_what_dali_refuses_is_decoded_by_the_host() -> None:
 
 
 @needs_dali
-def test_a_batch_that_is_judged_costs_none_of_those_behind_it() -> None:
+@pytest.mark.parametrize("looks", [False, True], ids=["", "every image verified"])
+def test_a_batch_that_is_judged_costs_none_of_those_behind_it(looks: bool) -> None:
     program = Program((Apply(DecodeImage(1), (ENCODED,)),))
     refused = gray(zlib.compress(ROWS)[:-2])
     batches = [
@@ -347,9 +348,9 @@ def test_a_batch_that_is_judged_costs_none_of_those_behind_it() -> None:
         [GRAY_PNG.getvalue(), WITHOUT_ROWS["2 of 9 rows"]],
         [refused],
     ]
-    executor = DaliExecutor(program, 3, 1)
+    executor = DaliExecutor(program, 3, 1, verifies=looks, proves=looks)
     for batch in batches:
-        executor.submit(Feed(len(batch), (batch,)))
+        executor.submit(Feed(len(batch), (batch,), tuple(range(len(batch))) if looks else ()))
 
     for batch in batches:
         if WITHOUT_ROWS["2 of 9 rows"] in batch:

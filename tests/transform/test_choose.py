@@ -261,6 +261,47 @@ def test_nvml_is_asked_for_gpus_and_for_what_the_driver_supports() -> None:
     assert machine_of.asked(Nvml()) == (8, 12)
 
 
+@pytest.mark.parametrize(
+    ("visible", "device", "asked"),
+    [(None, 1, 1), ("3,2", 1, 2), ("GPU-a,GPU-b", 1, "GPU-b"), ("3", 1, 1)],
+)
+def test_the_card_and_its_driver_are_named(visible: str | None, device: int, asked: Any) -> None:
+    class Nvml:
+        seen: Any = None
+
+        def nvmlInit_v2(self) -> int:
+            return 0
+
+        def nvmlDeviceGetHandleByIndex_v2(self, index: int, handle: Any) -> int:
+            self.seen = index
+            return 0
+
+        def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: Any) -> int:
+            self.seen = name.decode()
+            return 0
+
+        def nvmlDeviceGetName(self, handle: Any, name: Any, size: int) -> int:
+            name.value = b"NVIDIA H200"
+            return 0
+
+        def nvmlSystemGetDriverVersion(self, version: Any, size: int) -> int:
+            version.value = b"580.65.06"
+            return 0
+
+        def nvmlShutdown(self) -> int:
+            return 0
+
+    nvml = Nvml()
+
+    assert machine_of.named(nvml, device, visible) == ["NVIDIA H200", "driver 580.65.06"]
+    assert nvml.seen == asked
+
+
+def test_without_a_gpu_the_versions_are_named() -> None:
+    assert machine_of.card_and_versions(None).startswith("DALI ") == machine_of.has_dali()
+    assert not machine_of.card_and_versions(None).startswith("NVIDIA")
+
+
 @pytest.mark.parametrize(("rank", "text"), [("5", "needs 6 GPUs, found 4"), ("x", "needs an integer >= 0")])
 def test_a_rank_without_a_gpu_is_refused(machine: Any, rank: str, text: str) -> None:
     machine(4, True, LOCAL_RANK=rank)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,15 @@ import gpupipe as gp
 from gpupipe.errors import GpupipeError, PlanError, SpecError
 from gpupipe.graph import Apply
 from gpupipe.op import Array, Op
+from gpupipe.ops.decoding import decoder
+from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec
-from gpupipe.transform import dali
-from gpupipe.transform.dali import DaliExecutor, cause_of, probe_region_decode, release_memory, wrap
+from gpupipe.transform import dali, regions
+from gpupipe.transform.dali import DaliExecutor, release_memory, wrap
+from gpupipe.transform.failures import cause_of
+from gpupipe.transform.feeding import LEGAL
 from gpupipe.transform.program import BatchFailed, Feed, Program
+from gpupipe.transform.regions import probe_region_decode
 from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, decoded, expected, feed_of, jpeg
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
@@ -347,7 +353,7 @@ def test_wrapping_copies_only_what_dali_cannot_read() -> None:
     assert wrap(np.arange(3, dtype=">f4")).dtype == np.dtype("<f4")
 
 
-@pytest.mark.parametrize("dtype", [str(dtype) for dtype in dali.LEGAL])
+@pytest.mark.parametrize("dtype", [str(dtype) for dtype in LEGAL])
 def test_every_legal_dtype_goes_in_and_comes_out_unchanged(dtype: str) -> None:
     @dataclass(frozen=True, slots=True)
     class Copy(Op):
@@ -390,9 +396,44 @@ def test_an_image_without_a_layout_is_taken_for_hwc() -> None:
 
 
 def test_the_probe_of_region_decode_survives_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dali, "_REGION_DECODE", {})
+    monkeypatch.setattr(regions, "REGION_DECODE", {})
 
     assert probe_region_decode(99) is False
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "answer"),
+    [
+        (0, b"13\n2\n", True),
+        (0, b"14\n0\n", True),
+        (0, b"13\n1\n", False),
+        (0, b"12\n4\n", False),
+        (0, b"", False),
+        (0, b"-1\n-1\n", False),
+        (1, b"13\n2\n", False),
+        (-11, b"", False),
+    ],
+    ids=str,
+)
+def test_regions_are_decoded_where_they_come_out_right_and_nvjpeg_decodes_them(
+    code: int, said: bytes, answer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions, "REGION_DECODE", {})
+    done = subprocess.CompletedProcess([], code, said, b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+
+    assert probe_region_decode(0) is answer
+    assert {0: answer} == regions.REGION_DECODE
+
+
+def test_the_probe_asks_for_regions_as_the_ops_do() -> None:
+    """Its arguments are those of every decoder on a GPU, which `nvJPEG` may decline as a whole."""
+    d = SimpleNamespace(decoder_device="mixed", decoding=DecoderOptions(), types=SimpleNamespace(RGB="RGB"))
+    asked = decoder(d, 3, False)
+
+    for name in asked.keys() - {"output_type"}:
+        assert f"{name}={asked[name]!r}".replace("'", '"') in regions._PROBE
+    compile(regions._PROBE, "probe", "exec")
 
 
 def test_a_whole_decoded_image_is_pillows_exactly() -> None:
