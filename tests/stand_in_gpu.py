@@ -262,7 +262,18 @@ def pytest_configure() -> None:
     install()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add what a worker of pytest-xdist ran."""
+    executors, batches = getattr(node, "workeroutput", {}).get("stand_in_gpu", (0, 0))
+    USED.executors += executors
+    USED.batches += batches
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["stand_in_gpu"] = (USED.executors, USED.batches)
+        return
     least = session.config.getoption("--stand-in-batches") or 0
     if USED.batches < least and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

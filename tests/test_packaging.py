@@ -101,9 +101,26 @@ def test_the_installed_wheel_imports_without_the_repository(wheel: Path, tmp_pat
     assert Path(file) == installed / "gpupipe" / "ops" / "__init__.py"
 
 
-def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
+@pytest.mark.parametrize("generation", ["12", "13"])
+def test_an_extra_for_a_gpu_brings_all_that_is_not_the_driver(generation: str, wheel: Path) -> None:
+    required = re.findall(rf"^Requires-Dist: ([^;\n]+);.*extra == 'cuda{generation}'$", _metadata(wheel), re.MULTILINE)
+
+    # CuPy compiles its kernels when they are first used: with NVRTC and the runtime's headers, of its own generation.
+    # From 14 on it finds those that come as wheels.
+    toolkit, cupy, decoder = sorted(required)
+    assert toolkit == f"cuda-toolkit[cudart,nvrtc]=={generation}.*"
+    assert cupy == f"cupy-cuda{generation}x>=14"
+    assert decoder.startswith(f"nvidia-dali-cuda{generation}0>=")
+
+
+def _metadata(wheel: Path) -> str:
     archive = zipfile.ZipFile(wheel)
     (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    return metadata
+
+
+def test_core_dependencies_are_what_the_package_imports(wheel: Path) -> None:
+    archive, metadata = zipfile.ZipFile(wheel), _metadata(wheel)
     required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", metadata, flags=re.MULTILINE)
     optional = {"nvidia", "cupy", "fsspec"}
 

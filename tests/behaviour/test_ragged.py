@@ -118,7 +118,7 @@ def test_splits_that_do_not_fit_are_refused(splits: Any, text: str) -> None:
         gp.Ragged([1, 2, 3], splits)
 
 
-@pytest.mark.parametrize("values", [3, None, b"abc", [[1], [2, 3]], object()], ids=str)
+@pytest.mark.parametrize("values", [3, None, b"abc", [[1], [2, 3]], pytest.param(object(), id="object")], ids=str)
 def test_values_that_are_no_array_are_refused(values: Any) -> None:
     with pytest.raises((gp.PlanError, TypeError)):
         gp.Ragged(values, [0, 3])
