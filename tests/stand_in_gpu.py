@@ -1,11 +1,12 @@
 """stand_in_gpu: a pytest plugin that puts a GPU there where none is: `python -m pytest -p tests.stand_in_gpu ...`
 
 DALI computes on the CPU; everything else believes in a GPU: "auto", the executor, the hand-over, array code, repairs
-and states. The module `cupy` is a stand-in over NumPy, whose arrays refuse to become NumPy arrays unasked and refuse
-NumPy arrays as operands, as CuPy's do. It finds Python that takes an array of a device for one of the host. It says
-nothing of kernels, streams or memory.
+and states. The module `cupy` is a stand-in over NumPy, whose arrays refuse to become NumPy arrays unasked, and take
+nothing but their like and numbers as operands, as CuPy's do. It finds Python that takes an array of a device for one of
+the host. It says nothing of kernels, streams or memory.
 
-At the end it prints how many executors ran how many batches on it; fewer than `--stand-in-batches` fail the session.
+At the end it prints how many executors ran how many batches on it, with those of pytest-xdist's workers; fewer batches
+than `--stand-in-batches` fail the session.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -24,6 +26,8 @@ REFUSAL = (
     "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
 )
 """CuPy's words."""
+CUDA = 2
+"""DLPack's number for memory of an NVIDIA GPU."""
 
 
 @dataclass
@@ -70,14 +74,23 @@ class Device:
 
 
 def host(x: Any) -> Any:
-    """The NumPy array in a stand-in; anything else as it is.
+    """The NumPy array in a stand-in, or a number.
 
     Raises:
-        TypeError: a NumPy array, where CuPy takes none.
+        TypeError: anything else, a NumPy array (without axes, too) or a list among it, as CuPy says.
     """
-    if isinstance(x, np.ndarray) and x.ndim:
-        raise TypeError(f"Unsupported type {np.ndarray}")
-    return x.values if isinstance(x, DeviceNumbers) else x
+    if isinstance(x, DeviceNumbers):
+        return x.values
+    if isinstance(x, int | float | complex | np.generic):
+        return x
+    raise TypeError(f"Unsupported type {type(x)}")
+
+
+def index(key: Any) -> Any:
+    """What NumPy is indexed with; CuPy takes arrays of the host here, and copies them."""
+    if isinstance(key, tuple):
+        return tuple(map(index, key))
+    return key.values if isinstance(key, DeviceNumbers) else key
 
 
 class DeviceNumbers:
@@ -93,6 +106,8 @@ class DeviceNumbers:
         raise TypeError(REFUSAL)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **given: Any) -> Any:
+        if method != "__call__":
+            return NotImplemented
         if out is not None:
             given["out"] = tuple(map(host, out))
         result = getattr(ufunc, method)(*map(host, inputs), **given)
@@ -103,7 +118,7 @@ class DeviceNumbers:
         return {**self.values.__array_interface__, "version": 3, "stream": 1}
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
+        return CUDA, 0
 
     @property
     def device(self) -> Device:
@@ -141,10 +156,10 @@ class DeviceNumbers:
         return map(DeviceNumbers, self.values)
 
     def __getitem__(self, key: Any) -> DeviceNumbers:
-        return DeviceNumbers(self.values[key])
+        return DeviceNumbers(self.values[index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.values[key] = host(value)
+        self.values[index(key)] = host(value)
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -178,14 +193,57 @@ for _do in (operator.neg, operator.abs, operator.invert):
     setattr(DeviceNumbers, f"__{_do.__name__.strip('_')}__", _unary(_do))
 
 
+class DeviceTensor:
+    """What gpupipe asks of DALI's `TensorGPU`."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dict(np.asarray(self.tensor).__array_interface__)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, copy: Any = None) -> Any:
+        assert stream == -1, "what is handed over is finished: no stream is to wait for it"
+        return np.asarray(self.tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CUDA, 0
+
+    def as_cpu(self) -> Any:
+        return self.tensor
+
+
+class DeviceTensors:
+    """What gpupipe asks of DALI's `TensorListGPU`."""
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tensors
+
+    def is_dense_tensor(self) -> bool:
+        return bool(self.tensors.is_dense_tensor())
+
+    def as_tensor(self) -> DeviceTensor:
+        return DeviceTensor(self.tensors.as_tensor())
+
+    def __getitem__(self, row: int) -> DeviceTensor:
+        return DeviceTensor(self.tensors[row])
+
+
 def stand_in_cupy() -> ModuleType:
     """The module `cupy`."""
     cupy: Any = ModuleType("cupy")
+    cupy.__spec__ = ModuleSpec("cupy", None)  # whether a module is there, importlib reads here
 
     def asarray(x: Any, dtype: Any = None) -> DeviceNumbers:
         if isinstance(x, DeviceNumbers) and dtype in (None, x.dtype):
             return x
         return DeviceNumbers(np.array(x.values if isinstance(x, DeviceNumbers) else x, dtype))
+
+    def from_dlpack(x: Any) -> DeviceNumbers:
+        if x.__dlpack_device__()[0] != CUDA:
+            raise TypeError("CPU arrays cannot be directly imported to CuPy.")
+        return DeviceNumbers(x.__dlpack__(stream=1, max_version=(1, 0)))
 
     def several(join: Any) -> Any:
         def call(arrays: Any, axis: int = 0) -> DeviceNumbers:
@@ -198,10 +256,10 @@ def stand_in_cupy() -> ModuleType:
 
     cupy.ndarray = DeviceNumbers
     cupy.asarray = cupy.array = asarray
-    cupy.from_dlpack = lambda x: DeviceNumbers(np.asarray(x.tensor))
-    cupy.ascontiguousarray = lambda x: x if x.flags.c_contiguous else DeviceNumbers(np.ascontiguousarray(x.values))
+    cupy.from_dlpack = from_dlpack
+    cupy.ascontiguousarray = lambda x: x if x.flags.c_contiguous else DeviceNumbers(np.ascontiguousarray(host(x)))
     cupy.stack, cupy.concatenate = several(np.stack), several(np.concatenate)
-    cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(x.values, shift, axis))
+    cupy.roll = lambda x, shift, axis=None: DeviceNumbers(np.roll(host(x), shift, axis))
     cupy.asnumpy = lambda x: x.get()
     cupy.cuda = SimpleNamespace(
         Device=Device,
@@ -220,9 +278,10 @@ def install() -> None:
     Raises:
         MissingDependencyError: DALI is not installed.
     """
-    from gpupipe.transform import array, dali, machine
+    from gpupipe.transform import dali, machine
 
     real, lowering, make = dali._import_dali(), dali.Lowering, dali.DaliExecutor.__init__
+    hand_over = dali.to_device_array
 
     class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
         def __init__(self, **arguments: Any) -> None:
@@ -242,11 +301,11 @@ def install() -> None:
 
     sys.modules["cupy"] = stand_in_cupy()
     machine.installed = lambda: (1, 13)  # type: ignore[assignment]
-    array.has_cupy = lambda: True  # type: ignore[assignment]
     dali._import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
-    dali.copy_to_gpu = lambda array, device_id: real.tensors.TensorCPU(dali.wrap(array).copy())
-    dali.copy_on_gpu = lambda array, device_id: real.tensors.TensorCPU(
-        (array.values if isinstance(array, DeviceNumbers) else np.asarray(array)).copy()
+    dali.to_device_array = lambda output, size: hand_over(DeviceTensors(output), size)  # type: ignore[attr-defined]
+    dali.copy_to_gpu = lambda array, device_id: DeviceTensor(real.tensors.TensorCPU(dali.wrap(array).copy()))
+    dali.copy_on_gpu = lambda array, device_id: DeviceTensor(
+        real.tensors.TensorCPU((array.values if isinstance(array, DeviceNumbers) else np.asarray(array.tensor)).copy())
     )
     dali.Lowering = lambda fn, types, math, device, decoder, regions, *others: lowering(  # type: ignore[assignment,misc]
         fn, types, math, "cpu", "cpu", regions, *others

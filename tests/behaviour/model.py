@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe.transform.array import on_gpu, to_host
 
 
 def plain(value: Any) -> Any:
-    """A value without NumPy: arrays as lists, scalars as Python numbers."""
+    """A value without NumPy: arrays as lists, wherever they are, scalars as Python numbers."""
     if isinstance(value, tuple):
         parts = [plain(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
+    if on_gpu(value):
+        return to_host(value).tolist()
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value

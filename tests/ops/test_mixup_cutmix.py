@@ -228,11 +228,18 @@ def test_ops_on_rows_may_stand_before_between_and_behind(backend: Any) -> None:
         return {"image": ops.transpose(ops.normalize(x, 10.0, 4.0)), "label": y + 1.0, "mixed": x}
 
     source = gp.Dataset.from_tensor_slices((X, Y))
-    first = source.batch(5).map(lambda x, y: ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=4, seed=1))
+    first = (
+        source.batch(5)
+        .map(lambda x, y: ops.mixup(ops.flip_up_down(x), y, 1.0, num_classes=4, seed=1))
+        .with_options(on("numpy"))
+    )
     # Images of their own number show what the window of the second op is.
     numbers = np.arange(10, dtype=np.uint8)[:, None, None, None] + np.zeros_like(X)
     second = (
-        gp.Dataset.from_tensor_slices((numbers, Y)).batch(5).map(lambda x, y: ops.cutmix(x, y, num_classes=4, seed=2))
+        gp.Dataset.from_tensor_slices((numbers, Y))
+        .batch(5)
+        .map(lambda x, y: ops.cutmix(x, y, num_classes=4, seed=2))
+        .with_options(on("numpy"))
     )
 
     got = list(source.batch(5).map(chain).with_options(on(backend)))
