@@ -1,6 +1,8 @@
 """What all tests start with: Ctrl-C as a terminal gives it, and a machine without a GPU unless a test is about one.
 
-A shell starts background jobs with SIGINT ignored, and children inherit that.
+A shell starts background jobs with SIGINT ignored, and children inherit that. `--alone` parts the tests that need the
+machine for themselves from the others, which `python -m tests` runs several at a time; all of them have ids that are
+the same in every process, or pytest-xdist refuses to run them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,23 @@ import pytest
 
 from gpupipe.dataset import epochs
 from gpupipe.transform import machine
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--alone", choices=("with", "without", "only"), default="with", help="what to do with tests marked alone"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select by the mark `alone`; not with -m, so that an -m of one's own goes on working."""
+    wanted = config.getoption("--alone")
+    if wanted != "with":
+        parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            parts[(item.get_closest_marker("alone") is not None) == (wanted == "only")].append(item)
+        items[:] = parts[True]
+        config.hook.pytest_deselected(items=parts[False])
 
 
 def pytest_configure() -> None:

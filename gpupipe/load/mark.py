@@ -71,7 +71,9 @@ class Mark:
         begun = perf_counter()
         try:
             state = snapshot(items)
-        except StateError:  # whoever needs one is told: the older one is followed by more elements then
+        except (StateError, RecursionError):
+            # Or the steps nest too deep to be asked. Whoever needs a state is told: this one is then followed by more
+            # elements.
             self._taken = float("inf")
             return
         self.place = state, delivered

@@ -14,6 +14,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import PlanTypeError
+from gpupipe.load import mark
 from tests.behaviour.model import outcomes, run
 
 R = Dataset.range
@@ -116,6 +117,16 @@ def test_a_loop_may_write_hundreds_of_maps() -> None:
 
     assert run(traced) == [1000, 1001]
     assert run(python) == [600, 601]
+
+
+def test_a_chain_too_deep_for_states_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mark, "SECONDS", 0)
+    monkeypatch.setattr(mark, "SHARE", 0)
+    chain = R(3)
+    for _ in range(600):
+        chain = chain.map(lambda x: int(x) + 1)
+
+    assert run(chain) == [600, 601, 602]
 
 
 @pytest.mark.parametrize("ahead", [False, True])

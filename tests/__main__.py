@@ -1,0 +1,41 @@
+"""python -m tests [arguments of pytest]: the tests in as many processes as there are cores, then those marked `alone`.
+
+A test marked `alone` reads clocks or the memory of its process, sends signals, counts processes, or takes all cores:
+beside others it would find what is theirs. Each of the two runs prints its own ten slowest tests. `-n 0` among the
+arguments (for `-s` and `--pdb`) makes both of them run in one process.
+
+Answers the worst exit status of the two; that a run selects no test is an error only where both select none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+NOTHING_WRONG = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def main(arguments: Sequence[str], cores: int) -> int:
+    """Run pytest twice, or once on a machine with one core; answer the exit status."""
+    if cores == 1:
+        return _pytest(arguments)
+    # worksteal: neighbours stay together, and so do the fixtures that they share
+    first = _pytest(["-n", str(cores), "--dist", "worksteal", "--alone", "without", *arguments])
+    if first not in (*NOTHING_WRONG, pytest.ExitCode.TESTS_FAILED):  # interrupted, say by -x; or a wrong argument
+        return first
+    print("\nthe tests marked alone:", flush=True)
+    second = _pytest(["--alone", "only", *arguments, "-n", "0"])
+    wrong = [status for status in (first, second) if status not in NOTHING_WRONG]
+    return wrong[0] if wrong else min(first, second)
+
+
+def _pytest(arguments: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1))
