@@ -27,17 +27,17 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet
 RUN := $(VENV)/.gpupipe-$(EXTRA)
 DEV := $(VENV)/.gpupipe-$(EXTRA)-dev
 
-.PHONY: help demo test check bench bench-gpu gpu-day test-gpu notebooks coverage soak fuzz setup setup-dev clean
+.PHONY: help demo test check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz setup setup-dev clean
 
 help:
 	@sed -n '3,9s/^# *//p' Makefile
-	@echo 'others: check bench bench-gpu gpu-day test-gpu notebooks coverage soak fuzz setup setup-dev clean'
+	@echo 'others: check bench bench-gpu gpu-day test-gpu test-stand-in notebooks coverage soak fuzz setup setup-dev clean'
 
 demo: $(RUN)
 	$(VENV)/bin/gpupipe demo $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 test: check
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m tests $(ARGS)
 
 check: $(DEV)
 	$(PY) -m ruff format --check .
@@ -47,6 +47,11 @@ check: $(DEV)
 
 test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)
+
+# The tests of chains, executors and states on a GPU that is none; see tests/stand_in_gpu.py. Without ARGS it wants so many
+# batches to have gone through it that "auto" must have taken it.
+test-stand-in: $(DEV)
+	$(PY) -m pytest -p tests.stand_in_gpu -n auto --dist worksteal $(if $(ARGS),$(ARGS),--stand-in-batches 2500)
 
 bench: $(DEV)
 	$(PY) -m benchmarks $(ARGS)

@@ -28,9 +28,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if wanted != "with":
         parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
         for item in items:
-            parts[(item.get_closest_marker("alone") is not None) == (wanted == "only")].append(item)
+            parts[_alone(item) == (wanted == "only")].append(item)
         items[:] = parts[True]
         config.hook.pytest_deselected(items=parts[False])
+
+
+def _alone(item: pytest.Item) -> bool:
+    """Whether a test needs the machine for itself: one on a GPU does, which has memory for few processes."""
+    return any(item.get_closest_marker(name) is not None for name in ("alone", "gpu"))
 
 
 def pytest_configure() -> None:

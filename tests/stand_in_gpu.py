@@ -5,8 +5,8 @@ and states. The module `cupy` is a stand-in over NumPy, whose arrays refuse to b
 nothing but their like and numbers as operands, as CuPy's do. It finds Python that takes an array of a device for one of
 the host. It says nothing of kernels, streams or memory.
 
-At the end it prints how many executors ran how many batches on it, with those of pytest-xdist's workers; fewer batches
-than `--stand-in-batches` fail the session.
+What says nothing new there is left out (`LEFT_OUT`). At the end it prints how many executors ran how many batches on
+it, with those of pytest-xdist's workers; fewer batches than `--stand-in-batches` fail the session.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,29 @@ REFUSAL = (
 """CuPy's words."""
 CUDA = 2
 """DLPack's number for memory of an NVIDIA GPU."""
+
+
+LEFT_OUT = {
+    "tests/benchmarks": "starts processes, which have no stand-in",
+    "tests/cli": "starts processes",
+    "tests/fuzz": "bytes of the host alone",
+    "tests/extract": "bytes of the host alone",
+    "tests/behaviour/test_persistent_workers.py": "processes of the host alone",
+    "tests/behaviour/test_process_functions.py": "processes of the host alone",
+    "tests/behaviour/test_process_map.py": "processes of the host alone",
+    "tests/chains/test_memory.py": "starts processes",
+    "tests/conformance/test_gpu_graphs.py": "lowers for a real GPU itself",
+    "tests/conformance/test_tfdata_names.py": "a table of names",
+    "tests/differential/test_tfdata_table.py": "numbers, on the host alone",
+    "tests/reliability/test_interrupts.py": "signals and clocks, chains on the CPU",
+    "tests/reliability/test_kill.py": "starts processes",
+    "tests/reliability/test_reader_faults.py": "bytes of the host alone",
+    "tests/reliability/test_shutdown.py": "chains on the CPU, most of them in processes",
+    "tests/reliability/test_soak.py": "starts processes",
+    "tests/test_imports.py": "starts processes",
+    "tests/test_packaging.py": "the wheel",
+}
+"""What is not run: it would say nothing new, and most of it is slow."""
 
 
 @dataclass
@@ -278,10 +302,10 @@ def install() -> None:
     Raises:
         MissingDependencyError: DALI is not installed.
     """
-    from gpupipe.transform import dali, machine
+    from gpupipe.transform import array, dali, machine
 
     real, lowering, make = dali._import_dali(), dali.Lowering, dali.DaliExecutor.__init__
-    hand_over = dali.to_device_array
+    hand_over = array.to_device_array
 
     class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
         def __init__(self, **arguments: Any) -> None:
@@ -321,6 +345,17 @@ def pytest_configure() -> None:
     install()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    root, path = config.rootpath, collection_path.resolve()
+    return True if path.is_relative_to(root) and path.relative_to(root).as_posix() in LEFT_OUT else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out those that need the machine for themselves."""
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("alone") is not None])
+    items[:] = [item for item in items if item.get_closest_marker("alone") is None]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Add what a worker of pytest-xdist ran."""
@@ -341,5 +376,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     least = config.getoption("--stand-in-batches")
     terminalreporter.write_line(
-        f"stand-in GPU: {USED.executors} executors ran {USED.batches} batches on it; at least {least} are wanted"
+        f"stand-in GPU: {USED.executors} executors ran {USED.batches} batches on it, at least {least} are wanted; "
+        f"not run there: {', '.join(LEFT_OUT)}"
     )

@@ -250,6 +250,7 @@ def test_those_that_wait_use_no_cpu() -> None:
     assert [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in pids] == before
 
 
+@pytest.mark.alone
 def test_ctrl_c_in_one_iterator_leaves_the_other_alone() -> None:
     ds = Range(40).map(functions.slow_process_of, 2, workers="process")
     fast = Range(200).map(functions.process_of, 1, workers="process")

@@ -180,6 +180,7 @@ def test_a_declared_spec_is_checked() -> None:
     assert threads == processes
 
 
+@pytest.mark.alone
 def test_order_is_kept_unless_it_may_be_lost() -> None:
     slow = gp.Dataset.range(9)
 

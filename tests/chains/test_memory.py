@@ -86,7 +86,10 @@ def check(order: str, pattern: str, count: int) -> None:
     assert found["rise"] < LIMIT
 
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="VmRSS is read from /proc")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(sys.platform != "linux", reason="VmRSS is read from /proc"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -403,6 +403,7 @@ def noticed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return paused
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("timeout", [None, PATIENCE])
 @pytest.mark.parametrize("by_place", [False, True])
 def test_close_ends_the_pause_before_another_try(
@@ -424,6 +425,7 @@ def test_close_ends_the_pause_before_another_try(
     assert items.errors == ()
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to threads")
 def test_ctrl_c_ends_the_pause_before_another_try(waiting: list[str], no_threads_left: None) -> None:
     items = chain(waiting, "records").iterator()

@@ -31,7 +31,10 @@ from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import plain
 from tests.reliability.resume import through_json
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers of signals on this system")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers of signals on this system"),
+]
 
 INSIDE = DatasetIterator.__next__.__code__
 

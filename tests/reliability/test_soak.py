@@ -45,6 +45,7 @@ ITERATOR = 0.02 * MEGABYTE
 """What an iterator may leave behind where nothing is built: allocators wander."""
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(sys.platform != "linux", reason="what a process holds is read from /proc"),
     pytest.mark.timeout(1800 if FULL else 120),
 ]

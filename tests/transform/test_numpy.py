@@ -159,6 +159,7 @@ class Slow(Op):
         return x.copy()
 
 
+@pytest.mark.alone
 def test_closing_waits_for_no_more_than_the_rows_at_work() -> None:
     executor = NumpyExecutor(Program((Apply(Slow(), (FIXED,)),)), 100, 2)
     for _ in range(3):
