@@ -51,7 +51,7 @@ test-gpu: $(DEV)
 # The tests of chains, executors and states on a GPU that is none; see tests/stand_in_gpu.py. Without ARGS it wants so many
 # batches to have gone through it that "auto" must have taken it.
 test-stand-in: $(DEV)
-	$(PY) -m pytest -p tests.stand_in_gpu -n auto --dist worksteal $(if $(ARGS),$(ARGS),--stand-in-batches 2500)
+	$(PY) -m pytest -p tests.stand_in_gpu -n auto --dist worksteal $(if $(ARGS),$(ARGS),--stand-in-batches 3000)
 
 bench: $(DEV)
 	$(PY) -m benchmarks $(ARGS)
