@@ -7,7 +7,7 @@ elements back, and under "replace", where a group needs the last good element be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from time import perf_counter
@@ -43,17 +43,24 @@ class Point:
         base: the state of the input at an earlier place.
         items: what the former gave since then.
         bad: errors of elements since then that only an executor found to be bad, by (stream key, position).
+        known: elements that a manifest says are bad, in the order in which they came; from number `first` on they came
+            since then. Without the manifest nobody would leave them out where the items are formed again.
+        first: see `known`.
     """
 
     base: State
     items: int
     bad: Bad
+    known: Sequence[tuple[tuple[int, int], DataError]] = ()
+    first: int = 0
 
     def state(self) -> State:
         """As a part of a state."""
         bad = [
             [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
-            for (key, position), error in sorted(self.bad.items(), key=itemgetter(0))
+            for (key, position), error in sorted(
+                {**self.bad, **dict(self.known[self.first :])}.items(), key=itemgetter(0)
+            )
         ]
         return {"base": self.base, "items": self.items, "bad": bad}
 
@@ -81,12 +88,13 @@ class Forming:
         self._base = first_state(self.source, at) or self._base
         self._bad: Bad = {} if state is None else errors_of(below(state, "bad"))
         self._known = _Known(self.source, self._bad)
-        self.former = make(self._known if self._bad else self.source)
-        self._items = 0
+        self.former = make(self._known if self._bad or at.run.known else self.source)
+        self._items = self._first = 0
         self._pause = pause
         self._cost = 0.0
         self._time = perf_counter()
-        self._before: State = None  # under "replace": the state of the input behind the last item, where there was one
+        # Under "replace": the state of the input behind the last item, where there was one, and `Point.first` there.
+        self._before: tuple[State, int] | None = None
         if state is not None:
             self._replay(number(state, "items"), at)
 
@@ -103,12 +111,12 @@ class Forming:
 
     def point(self) -> Point:
         """The present place."""
-        return Point(self._base, self._items, self._bad)
+        return Point(self._base, self._items, self._bad, self._known.holes, self._first)
 
     def exact(self) -> Point:
         """The present place, begun at the input's own present place if that is possible."""
         if self.former.clean and not self.former.lags:
-            self._begin(snapshot(self.source))
+            self._begin(snapshot(self.source), len(self._known.holes))
         return self.point()
 
     def next(self) -> Group | Element | None:
@@ -120,14 +128,14 @@ class Forming:
         former = self.former
         if former.lags:
             if self._before is not None and isinstance(item, Group) and has_good(item):
-                self._begin(self._before, 1)
-            self._before = self._take() if former.clean and self._due() else None
+                self._begin(*self._before, 1)
+            self._before = (self._take(), len(self._known.holes)) if former.clean and self._due() else None
         elif former.clean and self._due():
-            self._begin(self._take())
+            self._begin(self._take(), len(self._known.holes))
         return item
 
-    def _begin(self, base: State, items: int = 0) -> None:
-        self._base, self._items, self._bad = base, items, dict(self._known.bad)
+    def _begin(self, base: State, first: int, items: int = 0) -> None:
+        self._base, self._first, self._items, self._bad = base, first, items, dict(self._known.bad)
 
     def _due(self) -> bool:
         return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
@@ -142,7 +150,7 @@ class Forming:
     def back(self, point: Point, bad: Iterable[tuple[Element, DataError]]) -> None:
         """A repair has put everything behind a point back, with these elements as holes."""
         found = {(stream.key, position): error for (_, stream, position), error in bad}
-        self._base, self._items, self._bad = point.base, point.items, {**point.bad, **found}
+        self._base, self._first, self._items, self._bad = point.base, point.first, point.items, {**point.bad, **found}
         self._before = None
 
 
@@ -150,19 +158,23 @@ class _Known(Iterator[Element]):
     """An input some of whose elements are known to be bad.
 
     Attributes:
-        bad: those that did not come yet.
+        bad: those of a state that did not come yet.
+        holes: those of a manifest that came, which are holes already.
     """
 
     def __init__(self, inner: Iterator[Element], bad: Bad) -> None:
         self._items = iter(inner)
         self.bad = dict(bad)
+        self.holes: list[tuple[tuple[int, int], DataError]] = []
 
     def __next__(self) -> Element:
         element = next(self._items)
-        if not self.bad:
-            return element
         value, stream, position = element
-        error = None if type(value) is Hole else self.bad.pop((stream.key, position), None)
+        if type(value) is Hole:
+            if value.known:
+                self.holes.append(((stream.key, position), value.error))
+            return element
+        error = self.bad.pop((stream.key, position), None) if self.bad else None
         return element if error is None else (Hole(locate(error, stream, position)), stream, position)
 
 

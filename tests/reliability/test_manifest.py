@@ -16,6 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.errors import BadRecord
 from gpupipe.flow import bad_records as module
+from gpupipe.flow import formed
 from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on, parse
 from tests.reliability.bad_records import (
@@ -172,15 +173,20 @@ def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows
     assert items.left_out == 3
 
 
+@pytest.mark.parametrize("often", [True, False], ids=["after each batch", "never"])
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.mark.parametrize("with_it", [True, False], ids=["added", "taken away"])
-def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(tmp_path: Path, with_it: bool) -> None:
+def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
+    tmp_path: Path, with_it: bool, on_error: Any, often: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formed.Forming, "_due", lambda self: often)  # when it takes a new state of its input
     kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
     shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
     path = tmp_path / "manifest.jsonl"
     ds = shards.dataset().batch(8).prefetch(1)
-    whole = rows_of(ds.with_options(on("numpy", on_error="skip", error_manifest=path)))
-    plain = ds.with_options(on("numpy", on_error="skip"))
-    fed = ds.with_options(on("numpy", on_error="skip", bad_records=path))
+    whole = rows_of(ds.with_options(on("numpy", on_error=on_error, error_manifest=path)))
+    plain = ds.with_options(on("numpy", on_error=on_error))
+    fed = ds.with_options(on("numpy", on_error=on_error, bad_records=path))
     before, behind = (plain, fed) if with_it else (fed, plain)
 
     for count in range(len(whole)):
