@@ -60,7 +60,7 @@ class PrimedFlow:
         self._first = first_state(self._rest, at)
         at.run.on_close(lambda wait: self._close() if wait else None)
         raises = at.run.settings.on_error == "raise"
-        most, since = FAILED if raises else LEFT_OUT, time.monotonic()
+        most, since = FAILED if raises else LEFT_OUT, None
         for element in self._rest:
             value = element[0]
             if type(value) is not Hole:
@@ -69,7 +69,8 @@ class PrimedFlow:
             if at.run.stopped.is_set():
                 return None
             self._head.append(element)
-            if len(self._head) >= most or (raises and time.monotonic() - since > SECONDS):
+            since = time.monotonic() if since is None else since  # workers that take long to start are no failure
+            if len(self._head) >= most or (raises and time.monotonic() - since >= SECONDS):
                 raise self._nothing_good()
         return None
 

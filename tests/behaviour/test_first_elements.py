@@ -121,8 +121,29 @@ def test_a_slow_function_that_fails_is_reported_at_once(monkeypatch: pytest.Monk
         time.sleep(0.01)
         raise ValueError("nope")
 
-    with pytest.raises(gp.DataError, match=r"nope$"):
-        next(iter(Dataset.range(10**9).map(bad)))
+    with iter(Dataset.range(10**9).map(bad)) as items:
+        with pytest.raises(gp.DataError, match=r"nope$"):
+            next(items)
+        for ask in (lambda: next(items), items.state_dict):  # it is not at its end
+            with pytest.raises(gp.ClosedError, match="was ended by a FunctionError, as no first element says"):
+                ask()
+
+
+def test_a_function_that_is_slow_before_it_fails_costs_its_element_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prime, "SECONDS", 0.2)
+
+    def slow_start(x: Any) -> int:
+        if int(x) == 0:
+            time.sleep(0.3)
+        if int(x) < 2:
+            raise ValueError(f"{x} is bad")
+        return int(x)
+
+    with iter(Dataset.range(4).map(slow_start)) as items:
+        for number in (0, 1):
+            with pytest.raises(gp.DataError, match=f"{number} is bad"):
+                next(items)
+        assert list(items) == [2, 3]
 
 
 def no_key_for_some(x: Any) -> int:
