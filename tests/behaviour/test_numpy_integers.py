@@ -307,7 +307,7 @@ def test_an_op_on_batches_with_numpy_integers_is_that_with_pythons(fn: Any, kind
     assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(result(kind), result(int), strict=True))
 
 
-FIELDS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "max_bad", "read_timeout")
+FIELDS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "max_bad", "read_timeout", "verify")
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
@@ -320,10 +320,19 @@ def test_options_take_numpy_integers(name: str, kind: Number) -> None:
     assert options.resolve() == Options(**{name: 100}).resolve()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_a_height_and_a_width_are_numpy_integers(kind: Number) -> None:
+    options = Options(preallocate=(kind(48), kind(64)))
+
+    assert options == Options(preallocate=(48, 64))
+    assert options.preallocate is not None
+    assert [type(n) for n in options.preallocate] == [int, int]
+
+
 def test_every_option_with_a_number_is_tried() -> None:
     found = {one.split(".")[1] for one in _with_integers("Options", Options)}
 
-    assert found <= set(FIELDS)
+    assert found <= {*FIELDS, "preallocate"}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
