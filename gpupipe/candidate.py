@@ -55,6 +55,10 @@ _PURE_PREFIXES = (
 )
 
 
+_NESTED = 20
+"""Functions that call one another, inside one expression."""
+
+
 def decide(fn: Callable[..., Any]) -> str:
     """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
     if _calls_python(fn, set(), 0):
@@ -87,21 +91,54 @@ def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
     return False
 
 
-def _pure(fn: Any, callers: tuple[Any, ...] = ()) -> bool:
+def _pure(fn: Any) -> bool:
     """Whether a function is an expression of its parameters, of plain values and of calls of such functions."""
-    if not isinstance(fn, types.FunctionType) or fn in callers:  # without branches, recursion has no end
+    if not isinstance(fn, types.FunctionType):
         return False
+    known: dict[types.FunctionType, bool] = {}
+    if not _is_expression(fn, known, _NESTED):
+        return False
+    # `a += 1` changes an array that was captured: the user's, when it is called with symbols.
+    arrays = any(isinstance(value, np.ndarray) for one in known for value in (*captured(one), *_defaults(one)))
+    return not (arrays and any(_in_place(instruction) for one in known for instruction in dis.get_instructions(one)))
+
+
+def _is_expression(fn: types.FunctionType, known: dict[types.FunctionType, bool], deep: int) -> bool:
+    """The same for one function and those it calls, which go into `known`: False while that is being found out."""
+    if fn in known or not deep:  # without branches, recursion has no end
+        return known.get(fn, False)
+    known[fn] = False
     for instruction in dis.get_instructions(fn):
         name = instruction.opname
         if name not in _PURE and not name.startswith(_PURE_PREFIXES):
             return False
     if any(name not in fn.__globals__ for name in fn.__code__.co_names):  # a built-in function, or nothing
         return False
-    return all(_plain(value) or _pure(value, (*callers, fn)) for value in captured(fn))
+    # What is called is one of these functions or a parameter; that is a symbol, a plain value or one of them.
+    if not all(value is None or isinstance(value, str) or _plain(value) for value in _defaults(fn)):
+        return False
+    for value in captured(fn):
+        if not (_is_expression(value, known, deep - 1) if isinstance(value, types.FunctionType) else _plain(value)):
+            return False
+    known[fn] = True
+    return True
+
+
+def _defaults(fn: types.FunctionType) -> list[Any]:
+    return [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+
+
+def _in_place(instruction: dis.Instruction) -> bool:
+    """Whether it is `+=` or the like."""
+    name = instruction.opname
+    return name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("="))
 
 
 def _plain(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, bytes, np.generic, np.ndarray))
+    """Whether a value has operators of Python's own or NumPy's, and can call nothing."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return type(value).__module__ == "numpy" and not value.dtype.hasobject
+    return type(value) in (bool, int, float, bytes)
 
 
 def captured(fn: types.FunctionType) -> list[Any]:

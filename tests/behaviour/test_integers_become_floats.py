@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, Options, TensorSpec, ops
+from gpupipe import Dataset, Options, TensorSpec, candidate, ops
 from gpupipe.errors import FunctionError
 
 IMAGES = np.random.RandomState(0).randint(0, 100, (4, 6, 5, 3))
@@ -194,3 +195,80 @@ def test_a_helper_that_is_more_than_an_expression_leaves_its_caller_ordinary_pyt
 
     with pytest.raises(FunctionError, match="raised RecursionError"):
         next(iter(source.map(lambda x: counts_down(x))))
+
+
+def jitter(x: Any) -> Any:
+    return x + np.random.randint(1000)
+
+
+class Odd(int):
+    def __add__(self, other: Any) -> Any:
+        return other + np.random.randint(1000)
+
+
+TABLE = np.array([jitter], object)
+ODD = Odd(3)
+TOTAL = np.zeros(1, np.int64)
+
+
+def through(x: Any, function: Any = jitter) -> Any:
+    return function(x)
+
+
+def through_a_keyword(x: Any, *, function: Any = jitter) -> Any:
+    return function(x)
+
+
+def adds_up(x: Any) -> Any:
+    total = TOTAL
+    total += 1
+    return x + total
+
+
+def adds_to(total: Any) -> Any:
+    total += 1
+    return total
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        through,
+        lambda x: through(x),
+        lambda x: through_a_keyword(x),
+        lambda x: TABLE[0](x),
+        lambda x: ODD + x,
+    ],
+    ids=["default", "default of a helper", "keyword of a helper", "array of functions", "number of a kind of its own"],
+)
+def test_what_may_draw_or_count_is_called_for_every_element(function: Callable[[Any], Any]) -> None:
+    got = [int(value) - i for i, value in enumerate(Dataset.range(20).map(function))]
+
+    assert len(set(got)) > 10
+
+
+@pytest.mark.parametrize("function", [adds_up, lambda x: x + adds_to(TOTAL)], ids=["itself", "by a helper"])
+def test_an_array_that_a_function_adds_to_is_changed_once_for_each_element(function: Callable[[Any], Any]) -> None:
+    TOTAL[:] = 0
+    chain = Dataset.range(4).map(function)
+
+    assert TOTAL.tolist() == [0]
+    assert [int(value[0]) for value in chain] == [1, 3, 5, 7]
+
+
+def test_helpers_that_call_helpers_are_looked_at_once_each() -> None:
+    names: dict[str, Any] = {"f0": scale, "g0": scale}
+    for level in range(1, 12):
+        for name in "fg":
+            exec(f"def {name}{level}(x): return f{level - 1}(x) + g{level - 1}(x)", names)
+    looked_at = []
+
+    def counted(fn: Any, *arguments: Any) -> Any:
+        looked_at.append(fn)
+        return instructions(fn, *arguments)
+
+    instructions = dis.get_instructions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dis, "get_instructions", counted)
+        assert candidate.decide(names["f11"]) == "expression"
+    assert len(looked_at) == len(set(looked_at)) == 22
