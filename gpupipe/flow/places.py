@@ -191,7 +191,7 @@ def passes(numbered: Callable[[int], Access], count: int) -> Access:
     n = first.size
     if n == ENDLESS or count == 1:
         return first if count else kept([])
-    size = 0 if n == 0 or count == 0 else ENDLESS if count < 0 else n * count
+    size = 0 if n == 0 or count == 0 else ENDLESS if count < 0 else min(n * count, ENDLESS)
     return Parts(size, lambda places: (places // n, places % n), lambda j: numbered(j) if j else first)
 
 

@@ -693,3 +693,10 @@ def test_a_batch_by_place_whose_rows_are_all_bad_is_replaced(padded: bool) -> No
         with iter(whole) as items:
             items.load_state_dict(state)
             assert before + [batch.tolist() for batch in items] == [batch for batch, _ in found]
+
+
+def test_a_repeat_of_more_elements_than_places_have_numbers_is_as_good_as_endless() -> None:
+    ds = Range(3).repeat(2**62).repeat(2)
+
+    assert ds[5] == 2
+    assert list(ds[10:13]) == [1, 2, 0]
