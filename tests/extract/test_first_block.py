@@ -53,6 +53,57 @@ def test_colours_by_adobes_segment_are_not_read() -> None:
     assert mean_of_first_block(encoded(picture(16, 16), mode="CMYK")) is None
 
 
+@pytest.mark.parametrize("quality", [30, 40, 60, 90])
+def test_half_of_what_the_first_of_several_scans_drops_is_added(quality: int) -> None:
+    gaps = []
+    for level in range(0, 256, 3):
+        data = encoded(np.full((16, 16, 3), level, np.uint8), quality=quality, progressive=True)
+        mean = mean_of_first_block(data)
+        assert mean is not None
+        gaps.append(np.clip(mean, 0, 255) - decode(data, 1)[:8, :8].mean())
+
+    assert abs(np.mean(gaps)) < 0.5
+    assert np.abs(gaps).max() <= 2.5
+
+
+@pytest.mark.parametrize("quality", [5, 10, 20])
+def test_where_the_first_scan_drops_too_much_nothing_is_known(quality: int) -> None:
+    assert mean_of_first_block(encoded(picture(16, 16), quality=quality, progressive=True)) is None
+    assert mean_of_first_block(encoded(picture(16, 16), quality=quality)) is not None
+
+
+def test_components_called_r_g_b_are_no_gray() -> None:
+    data = encoded(picture(16, 16))
+    frame = data.index(b"\xff\xc0")
+    renamed = bytearray(data)
+    for place, letter in zip((frame + 10, frame + 13, frame + 16), b"RGB", strict=True):
+        renamed[place] = letter
+    scan = data.index(b"\xff\xda")
+    for place, letter in zip((scan + 5, scan + 7, scan + 9), b"RGB", strict=True):
+        renamed[place] = letter
+
+    assert mean_of_first_block(data) is not None
+    assert mean_of_first_block(bytes(renamed)) is None
+
+
+@pytest.mark.parametrize("kind", KINDS[:6], ids=str)
+def test_a_file_may_lie_in_any_kind_of_memory(kind: dict[str, Any]) -> None:
+    data = encoded(picture(16, 16), **kind)
+    array = np.frombuffer(data, np.uint8)
+
+    for given in (array, array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)):
+        assert mean_of_first_block(given) == mean_of_first_block(data)
+    assert mean_of_first_block(array[:0]) is None
+
+
+def test_segments_full_of_tables_are_not_walked_to_their_end() -> None:
+    data = encoded(picture(16, 16))
+    tables = data.index(b"\xff\xc4")
+    many = b"\xff\xc4" + (2 + 17 * 3000).to_bytes(2, "big") + bytes(17 * 3000)
+
+    assert mean_of_first_block(data[:tables] + many + data[tables:]) is None
+
+
 @pytest.mark.parametrize("kind", KINDS[:5], ids=str)
 def test_damage_is_no_error(kind: dict[str, Any]) -> None:
     data = encoded(picture(16, 16), **kind)
