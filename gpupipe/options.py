@@ -36,6 +36,18 @@ MAX_PIXELS = 178_956_970
 _LONGEST_TIMEOUT = 1_000_000
 """Seconds: eleven days. No lock waits for longer than some hundred years, and no user means to."""
 
+_MOST_VERIFY = (1 << 64) - 1
+"""Elements are chosen by a number of 64 bits."""
+
+_LONGEST_SIDE = 65_535
+"""Pixels, of a JPEG: these are what a GPU decodes."""
+
+_MOST_PREALLOCATED = ((1 << 31) - 1) // 3
+"""Pixels whose bytes, 3 each, an integer of 32 bits counts."""
+
+_LONGEST_ORDINAL = 9
+"""Digits of a GPU's number: DALI's has 32 bits."""
+
 _LITERALS: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "dali", "numpy"),
     "on_error": ("raise", "skip", "replace"),
@@ -106,9 +118,11 @@ class Options:
             transforms and roundings stay below and wrong images do not. Which images is a function of seed, epoch and
             the element's identity: the same in every run, behind a state too, and others in the next epoch. 1 compares
             all, 0 none. What is compared is what the decoder gave, before any crop (the region, if it decodes one
-            alone). Costs the host one decoding for each (1000: some microseconds an image). Default: none is. On a
-            GPU every row is looked at whatever this says, at no cost that can be measured: its size, the mean of the
-            first 8x8 pixels of a JPEG, and whether it is black, in part too; see `gpupipe.transform.proof`.
+            alone). Costs the host one decoding for each (1000: some microseconds an image). Default: none is. At most
+            2**64 - 1. On a GPU every row is looked at whatever this says, in some microseconds: its size, the mean of
+            the first 8x8 pixels of a JPEG, and whether it is black, in part too. The host decodes those that are
+            suspicious, which few photographs are; where many are and prove right, at most 1 for every 256 rows, about
+            a millisecond, and the log says so once a run; see `gpupipe.transform.proof`.
         wrong_pixels: what an image does that is not what the host makes of it: ``"raise"`` (default) ends the run with
             a `PixelError` that names the image, the card and the versions, whatever `on_error` says, as the data is
             not bad; ``"warn"`` says the same in the log and delivers the image as it is.
@@ -119,7 +133,8 @@ class Options:
             without the interpolation that libjpeg does; that is faster, and differs along edges of colours by tens of
             255. Default True.
         preallocate: (height, width) in pixels of the largest images to expect: decoders of a GPU make their buffers
-            that large at the begin, and need not grow them later. Changes no result. Default: they grow.
+            that large at the begin, and need not grow them later. Each is 65,535 at most, as in a JPEG, and their
+            product 715,827,882: DALI's numbers have 32 bits. Changes no result. Default: they grow.
         read_timeout: seconds > 0 that one request to a file's storage may take (to open it, or to read one block or
             record), and `close()` waits for no read. Each request then costs a hand-over to another thread and back,
             and a copy. Default: as long as the system takes. A file system says by itself when it fails, unless it is
@@ -165,8 +180,11 @@ class Options:
     def __post_init__(self) -> None:
         for name, legal in _LITERALS.items():
             value = getattr(self, name)
-            if value is not None and value not in legal:
-                raise PlanError(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {value!r}")
+            if value is None:
+                continue
+            wrong = PlanError if isinstance(value, str) else PlanTypeError  # an array is not asked whether it is equal
+            if wrong is PlanTypeError or value not in legal:
+                raise wrong(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {value!r}")
         for name in ("max_bad", "read_timeout", "hw_decoder_load", *_INTEGERS):
             value = plain(getattr(self, name))
             object.__setattr__(self, name, value)
@@ -177,6 +195,8 @@ class Options:
             least = 0 if name == "verify" else 1
             if value < least and name != "seed":
                 raise PlanError(f"Options.{name} needs an integer >= {least}, got {value}")
+            if name == "verify" and value > _MOST_VERIFY:
+                raise PlanError(f"Options.verify needs an integer <= {_MOST_VERIFY}, got {value}; 0 verifies none")
         timeout = self.read_timeout
         if timeout is not None:
             if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -216,7 +236,7 @@ class Options:
                 raise PlanError(f"Options.max_bad needs an integer >= 0, or a share from 0.0 to 1.0, got {most!r}")
         rules = self.disabled_rules
         if rules is not None:
-            given = isinstance(rules, Iterable) and not isinstance(rules, str)
+            given = isinstance(rules, Iterable) and not isinstance(rules, str) and getattr(rules, "ndim", 1) == 1
             rules = tuple(rules) if given else rules
             if not given or not all(isinstance(rule, str) for rule in rules):
                 raise PlanTypeError(f"Options.disabled_rules needs a tuple of rule names, got {rules!r}")
@@ -305,6 +325,11 @@ def _height_and_width(given: Any) -> tuple[int, int]:
         raise PlanTypeError(f"Options.preallocate needs (height, width) in pixels, got {given!r}")
     if min(pair) < 1:
         raise PlanError(f"Options.preallocate needs a height and a width >= 1, got {pair}")
+    if max(pair) > _LONGEST_SIDE or pair[0] * pair[1] > _MOST_PREALLOCATED:
+        raise PlanError(
+            f"Options.preallocate needs a height and a width <= {_LONGEST_SIDE} of at most {_MOST_PREALLOCATED} pixels "
+            f"together, got {pair}"
+        )
     return pair[0], pair[1]
 
 
@@ -319,7 +344,8 @@ def parse_device(device: Any) -> tuple[str, int | None]:
     kind, colon, number = device.partition(":")
     if kind in ("auto", "cpu", "gpu") and not colon:
         return kind, None
-    if kind == "gpu" and number.isdigit():
+    # Superscripts are digits to Python, and no integers.
+    if kind == "gpu" and number.isascii() and number.isdigit() and len(number) <= _LONGEST_ORDINAL:
         return kind, int(number)
     raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {device!r}')
 

@@ -63,14 +63,19 @@ def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
     Args:
         data: the file; any object that lends its bytes, as a NumPy array does.
     """
-    lent = memoryview(data)
     try:
-        return _mean(lent.cast("B") if lent.c_contiguous and lent.nbytes else memoryview(lent.tobytes()))
+        return _mean(data if isinstance(data, bytes) else _lent(data))
     except (struct.error, IndexError, KeyError):
         return None
 
 
-def _mean(data: memoryview) -> float | None:
+def _lent(data: bytearray | memoryview) -> bytes | memoryview:
+    """Bytes whose items are Python's integers, which NumPy's are not: those of 8 bits wrap."""
+    lent = memoryview(data)
+    return lent.cast("B") if lent.c_contiguous and lent.nbytes else lent.tobytes()
+
+
+def _mean(data: bytes | memoryview) -> float | None:
     head = _head(data)
     if head is None or head.frame is None:
         return None
@@ -98,7 +103,7 @@ def _mean(data: memoryview) -> float | None:
     return None if level is None else (level * (dropped + 1) + dropped / 2) * step + 128
 
 
-def _head(data: memoryview) -> _Head | None:
+def _head(data: bytes | memoryview) -> _Head | None:
     """Walk the segments up to the first scan; None where one of them is not as usual."""
     head, at = _Head(), _SOI
     for _ in range(_MOST_SEGMENTS):
@@ -121,7 +126,7 @@ def _head(data: memoryview) -> _Head | None:
     return None
 
 
-def _code(data: memoryview, segments: list[_Span], wanted: int) -> bytes:
+def _code(data: bytes | memoryview, segments: list[_Span], wanted: int) -> bytes:
     """16 numbers of codes of each length, then their values: the last table of DC codes with this number.
 
     Raises:
@@ -143,7 +148,7 @@ def _code(data: memoryview, segments: list[_Span], wanted: int) -> bytes:
     return found
 
 
-def _step(data: memoryview, segments: list[_Span], wanted: int) -> int:
+def _step(data: bytes | memoryview, segments: list[_Span], wanted: int) -> int:
     """The quantizer of the mean.
 
     Raises:

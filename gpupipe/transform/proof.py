@@ -13,18 +13,25 @@ What is caught of JPEGs, which are all that a GPU decodes here:
 - a row of another size: always;
 - a row left as it was, or exchanged with one of the same size: unless the mean of its first 8x8 pixels is within 4 of
   255 of the right one, as about 1 of 30 photographs is;
-- a row that is black, or a band across it, its lower part for example, where its first pixels agree: of these the host
-  looks at 1 for every 256 rows that were decoded, after the first 8, at one that is all black before others, since it
-  would decode whole data sets of images with black borders again. So such a row is caught among images without
-  borders, and where there are many of both, one of the first hundreds of wrong rows.
+- a row that is black, or a band across it, its lower part for example, where its first pixels agree.
+
+That costs some microseconds a row, and one decoding on the host for each row that is suspicious and right after all.
+Such false alarms are few among photographs, but there are data sets full of them: images with black borders, or colours
+so saturated that the means differ. So the host looks at fewer once 8 rows that were suspicious for the same reason
+(size, mean or black) were right: at 1 such row for every 768 that were decoded, altogether 1 of 256 at most, by turns
+the most suspicious one and any other. The log says so when it begins. A row that is wrong costs nothing of these, so a
+decoder that goes on giving wrong rows is caught among any images, at one of the first hundreds; a single wrong row may
+be missed then.
 
 What is not: a lower part that holds an older image, and any damage that spares the samples. `Options.verify` is for
-these. A JPEG whose first code says nothing (colours by Adobe's segment, arithmetic codes) and one that is turned has no
-mean: then its size and what is black remain. Of other formats the size is compared: DALI decodes them on the host, too.
+these. A JPEG whose first code says nothing (colours by Adobe's segment or called R, G and B, arithmetic codes, a
+progressive one of a quality below 25 or so) and one that is turned has no mean: then its size and what is black remain.
+Of other formats the size is compared: DALI decodes them on the host, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +42,7 @@ from ..extract.decode import MOST_PIXELS, decode
 from ..extract.first_block import mean_of_first_block
 from ..extract.headers import read_header
 from ..graph import Apply, Const
+from ..log import logger
 from ..op import Array
 from .program import Feed, Program
 
@@ -57,11 +65,11 @@ TOLERANCE_SIMPLE = 16.0
 _AGREES = 4.0
 """Levels by which the mean of the first block may differ before the host looks: of 250 photographs it does by 1.6."""
 
-_MOST_LOOKS = 8
-"""Rows with black bands that the host looks at in one run."""
+_FALSE_ALARMS = 8
+"""Rows that were suspicious for one reason and right, after which the host looks at fewer of these."""
 
-_ROWS_A_LOOK = 256
-"""Decoded rows for each such look: about 1 ms for 256 rows."""
+_ROWS_A_LOOK = 768
+"""Decoded rows for each further look for one reason: with three of them about 1 ms for 256 rows."""
 
 _ANY_SIZE = (0, 0)
 
@@ -114,6 +122,56 @@ class Decoder:
         return image
 
 
+class _Suspicion:
+    """How many of the rows that are suspicious for one reason the host looks at.
+
+    Args:
+        what: is said of such a row in the log.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._left = float(_FALSE_ALARMS)
+        self._turn = self._right = 0
+        self._told = False
+
+    def of(self, size: int, rows: Array, strength: Array) -> Iterator[int]:
+        """The rows to look at, until too many of them are `dismissed`.
+
+        Args:
+            size: of the batch.
+            rows: int64[N], numbers of those that are suspicious.
+            strength: of the suspicion, for every row of the batch.
+        """
+        self._left = min(self._left + size / _ROWS_A_LOOK, _FALSE_ALARMS)
+        if not len(rows) or self._left < 1:
+            return
+        # By turns the most suspicious first, and any: those that always look worst would hide the others.
+        rows = np.roll(rows, self._turn // 2)
+        if self._turn % 2 == 0:
+            rows = rows[strength[rows].argsort(kind="stable")[::-1]]
+        self._turn += 1
+        for row in rows.tolist():
+            if self._left < 1:
+                return
+            yield row
+
+    def dismissed(self, name: str) -> None:
+        """A row was right; `name` is the decoder's."""
+        self._left -= 1
+        self._right += 1
+        if self._left < 1 and not self._told:
+            self._told = True
+            logger.info(
+                "%s: %d images %s, and are what the host decodes; from now on the host looks at one such image for "
+                "every %d that are decoded, and not at each; Options(verify=) compares images whatever they look like",
+                name,
+                self._right,
+                self._what,
+                _ROWS_A_LOOK,
+            )
+
+
 class Prover:
     """Compares what decoders gave with what the host knows.
 
@@ -124,8 +182,9 @@ class Prover:
 
     def __init__(self, program: Program, tolerance: float) -> None:
         self._program, self._tolerance = program, tolerance
-        self._turn = 0  # which of the rows with black bands are looked at
-        self._looks = float(_MOST_LOOKS)  # at how many
+        self._sizes = _Suspicion("have another size than their files say")
+        self._means = _Suspicion("have first 8x8 pixels of another mean than their files say")
+        self._blacks = _Suspicion("are black, or have black bands")
 
     def wrong_samples(self, decoder: Decoder, feed: Feed, samples: Array, shapes: Array) -> dict[int, str]:
         """The rows whose samples are not those of their images, and how they differ.
@@ -146,23 +205,23 @@ class Prover:
         dark = ~samples[:, :BLOCK].any(axis=(2, 3)) & jpeg[:, None]
         other = ((shapes[:, :2] != sizes) & (sizes > 0)).any(axis=1)
         with np.errstate(invalid="ignore"):  # NaN where the file does not say its mean
-            odd = other | (np.abs(gray - np.clip(means, 0, 255)) > _AGREES)
-        self._looks = min(self._looks + feed.size / _ROWS_A_LOOK, _MOST_LOOKS)
-        doubtful = np.flatnonzero(dark.any(axis=1) & ~odd)
-        if len(doubtful) and self._looks >= 1:
-            # The darkest first; of those that are alike another one each time.
-            doubtful = np.roll(doubtful, self._turn)
-            chosen = doubtful[dark[doubtful].sum(axis=1).argsort(kind="stable")[::-1][: int(self._looks)]]
-            odd[chosen] = True
-            self._looks -= len(chosen)
-            self._turn += 1
-        found = {}
-        for row in np.flatnonzero(odd).tolist():
-            expected = decoder.on_host(self._program, feed, row)
-            text = "" if expected is None else self._unlike_samples(samples[row], tuple(shapes[row]), expected)
-            if text:
-                found[row] = text
-        return found
+            gaps = np.abs(gray - np.clip(means, 0, 255))
+            odd = gaps > _AGREES
+        bands = dark.sum(axis=1)
+        found: dict[int, str] = {}
+        seen = np.zeros(feed.size, bool)
+        for suspicion, rows, strength in (
+            (self._sizes, other, gaps), (self._means, odd, gaps), (self._blacks, bands > 0, bands)
+        ):  # fmt: skip
+            for row in suspicion.of(feed.size, np.flatnonzero(rows & ~seen), strength):
+                seen[row] = True
+                expected = decoder.on_host(self._program, feed, row)
+                text = "" if expected is None else self._unlike_samples(samples[row], tuple(shapes[row]), expected)
+                if text:
+                    found[row] = text
+                else:
+                    suspicion.dismissed(decoder.name)
+        return dict(sorted(found.items()))
 
     def _known(self, decoder: Decoder, feed: Feed, row: int) -> tuple[tuple[int, int], float, bool]:
         """What the host knows of a row: its size, the mean of its first block or NaN, whether a GPU decodes it."""

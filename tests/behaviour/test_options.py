@@ -10,7 +10,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
+from gpupipe.errors import PlanTypeError
 from gpupipe.options import DecoderOptions
+from gpupipe.ops.samples import encoded, picture
 from tests.behaviour.model import run
 
 
@@ -44,6 +46,9 @@ def test_options_cannot_be_changed() -> None:
     [
         {"device": "tpu"},
         {"device": "gpu:x"},
+        {"device": "gpu:\u00b2"},
+        {"device": "gpu:\u0661"},
+        {"device": "gpu:" + 5000 * "9"},
         {"backend": "torch"},
         {"threads": 0},
         {"on_error": "ignore"},
@@ -55,6 +60,7 @@ def test_options_cannot_be_changed() -> None:
         {"verify": -1},
         {"verify": 0.5},
         {"verify": True},
+        {"verify": 1 << 64},
         {"wrong_pixels": "skip"},
         {"hw_decoder_load": 1.5},
         {"hw_decoder_load": float("nan")},
@@ -65,15 +71,38 @@ def test_options_cannot_be_changed() -> None:
         {"preallocate": (500,)},
         {"preallocate": (0, 500)},
         {"preallocate": (500.0, 500)},
+        {"preallocate": (10**30, 1)},
+        {"preallocate": (1, 65_536)},
+        {"preallocate": (65_535, 65_535)},
         {"disabled_rules": "merge_takes"},
         {"disabled_rules": 5},
         {"disabled_rules": (5,)},
     ],
-    ids=str,
+    ids=lambda given: str(given)[:40],
 )
 def test_a_value_that_means_nothing_is_refused_by_name(given: dict[str, Any]) -> None:
     with pytest.raises(gp.PlanError, match=f"Options.{next(iter(given))} needs"):
         Options(**given)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
+def test_an_array_is_refused_by_name(name: str) -> None:
+    arrays = [np.array([True, False]), np.array([[1, 2]]), np.array(0.5), np.array("x"), np.array([["raise", "warn"]])]
+    if name != "disabled_rules":  # which takes names in any order of them
+        arrays += [np.array(["raise", "warn"]), np.empty(0)]
+
+    for array in arrays:
+        with pytest.raises(PlanTypeError, match=f"Options.{name} needs"):
+            Options(**{name: array})  # type: ignore[arg-type]
+
+
+def test_the_largest_values_are_taken() -> None:
+    options = Options(verify=(1 << 64) - 1, preallocate=(65_535, 10_922), device="gpu:999999999")
+
+    images = Dataset.from_tensor_slices([encoded(picture(8, 8))] * 3).map(gp.ops.decode_jpeg).batch(2)
+
+    assert options.resolve().verify == 2**64 - 1
+    assert sum(map(len, images.with_options(Options(verify=options.verify, device="cpu")))) == 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

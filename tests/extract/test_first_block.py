@@ -89,7 +89,7 @@ def test_components_called_r_g_b_are_no_gray() -> None:
 @pytest.mark.parametrize("kind", KINDS[:6], ids=str)
 def test_a_file_may_lie_in_any_kind_of_memory(kind: dict[str, Any]) -> None:
     data = encoded(picture(16, 16), **kind)
-    array = np.frombuffer(data, np.uint8)
+    array: Any = np.frombuffer(data, np.uint8)
 
     for given in (array, array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)):
         assert mean_of_first_block(given) == mean_of_first_block(data)

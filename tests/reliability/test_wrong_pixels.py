@@ -372,3 +372,61 @@ def test_explain_says_what_is_verified() -> None:
     assert "verify=1000: one image in 1000 is decoded again on the host" in str(chain(verify=1000).explain())
     assert "nothing is verified" in str(chain(verify=1000).with_options(Options(backend="numpy")).explain())
     assert "verify" not in str(chain().explain())
+
+
+def saturated(number: int) -> bytes:
+    """Colours so saturated that the mean of the decoded pixels is not what the first code says."""
+    coarse = np.random.default_rng(number).integers(0, 2, (12, 16, 3)).astype(np.uint8) * np.uint8(255)
+    return encoded(np.kron(coarse, np.ones((4, 4, 1), np.uint8)), quality=5)
+
+
+FALSE_ALARMS = {
+    "means": [saturated(n) for n in range(256)],
+    "black": [encoded(_black("frame"), quality=30 + n % 60) for n in range(256)],
+    "both": [encoded(_black("frame")) if n % 2 else saturated(n) for n in range(256)],
+}
+
+
+@pytest.mark.parametrize("kind", FALSE_ALARMS)
+def test_false_alarms_cost_few_decodings_and_the_log_says_once_that_fewer_are_looked_at(
+    kind: str, spoil: Spoil, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil("zeros", runs=())
+    files = FALSE_ALARMS[kind] * 8
+    reasons = 2 if kind == "both" else 1
+
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        looked = len(_looked_at(monkeypatch, iter(chain(files)), files))
+
+    assert 8 * reasons < looked <= reasons * (8 + len(files) / 768)  # fewer, never none
+    said = [record.getMessage() for record in caplog.records if "looks at one such image" in record.getMessage()]
+    assert len(said) == reasons
+    assert all(text.startswith("decode_jpeg: 8 images ") for text in said)
+    assert ("another mean" in str(said)) == (kind != "black")
+    assert ("are black" in str(said)) == (kind != "means")
+
+
+@pytest.mark.parametrize("fault", ["untouched", "zeros", "torn"])
+@pytest.mark.parametrize("kind", FALSE_ALARMS)
+def test_a_decoder_that_goes_on_giving_wrong_rows_is_caught_among_false_alarms(
+    kind: str, fault: str, spoil: Spoil
+) -> None:
+    spoiler = spoil(fault, runs=range(60, 10_000))  # long after the host looks at fewer
+    ds = Dataset.from_tensor_slices(FALSE_ALARMS[kind]).repeat().map(lambda x: ops.decode_jpeg(x, channels=3))
+
+    with pytest.raises(gp.PixelError, match=ENDS):
+        for _ in ds.batch(BATCH).take(3000).with_options(Options(device="cpu", backend="dali")):
+            pass
+
+    assert spoiler.spoilt < 1000
+
+
+def test_rows_that_are_wrong_are_all_looked_at(spoil: Spoil, caplog: pytest.LogCaptureFixture) -> None:
+    spoil("untouched", runs=range(2, 1000))
+    files = FILES * 8
+
+    with caplog.at_level(logging.INFO, "gpupipe"):
+        assert sum(map(len, chain(files, wrong_pixels="warn"))) == len(files)
+
+    assert len([record for record in caplog.records if "is delivered as it is" in record.getMessage()]) >= 36
+    assert not [record for record in caplog.records if "looks at one such image" in record.getMessage()]
