@@ -7,7 +7,7 @@ the cheapest thing that a host knows of an image's pixels: some microseconds, wh
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 __all__ = ["mean_of_first_block"]
 
@@ -19,7 +19,7 @@ _FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive: those with Huff
 _OTHER_FRAMES = range(0xC3, 0xD0)
 _PROGRESSIVE = 0xC2
 _COMPONENTS = 6  # where a frame lists them: number, sampling, table of quantizers
-_RGB = tuple(b"RGB")  # numbers of components that libjpeg takes for colours
+_RGB = b"RGB"  # numbers of components that libjpeg takes for colours
 _MOST_BITS = 11  # of the difference of two means, for samples of 8 bits
 _MOST_SEGMENTS = 64  # photographs have ten
 _MOST_TABLES = 8  # in one segment: JPEG knows 8 codes and 4 tables of quantizers
@@ -43,8 +43,8 @@ class _Head:
         data: where the codes of that scan begin.
     """
 
-    codes: list[_Span] = field(default_factory=list)
-    quantizers: list[_Span] = field(default_factory=list)
+    codes: list[_Span]
+    quantizers: list[_Span]
     frame: int | None = None
     progressive: bool = False
     scan: int = 0
@@ -81,14 +81,16 @@ def _mean(data: bytes | memoryview) -> float | None:
         return None
     depth, count = data[head.frame], data[head.frame + 5]
     first = head.frame + _COMPONENTS
-    numbers = tuple(data[first : first + 3 * count : 3])
+    numbers = bytes(data[first : first + 3 * count : 3])
     chosen = data[head.scan]
     # The first component has to be Y with the finest sampling, and the scan to begin with it.
     if depth != 8 or count not in (1, 3) or numbers == _RGB or data[head.scan + 1] != numbers[0]:
         return None
     across, down = data[first + 1] >> 4, data[first + 1] & 15
-    if count == 3 and any(data[first + n] >> 4 > across or data[first + n] & 15 > down for n in (4, 7)):
-        return None
+    if count == 3:
+        second, third = data[first + 4], data[first + 7]
+        if max(second >> 4, third >> 4) > across or max(second & 15, third & 15) > down:
+            return None
     dropped = 0
     if head.progressive:
         begin, bits = data[head.scan + 1 + 2 * chosen], data[head.scan + 3 + 2 * chosen]
@@ -105,7 +107,7 @@ def _mean(data: bytes | memoryview) -> float | None:
 
 def _head(data: bytes | memoryview) -> _Head | None:
     """Walk the segments up to the first scan; None where one of them is not as usual."""
-    head, at = _Head(), _SOI
+    head, at = _Head([], []), _SOI
     for _ in range(_MOST_SEGMENTS):
         prefix, marker, length = _segment(data, at)
         contents, end = at + _HEADER, at + 2 + length

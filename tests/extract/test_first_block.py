@@ -91,7 +91,8 @@ def test_a_file_may_lie_in_any_kind_of_memory(kind: dict[str, Any]) -> None:
     data = encoded(picture(16, 16), **kind)
     array: Any = np.frombuffer(data, np.uint8)
 
-    for given in (array, array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)):
+    kinds: list[Any] = [array, array.astype(np.int8), np.repeat(array, 2)[::2], memoryview(array), bytearray(data)]
+    for given in kinds:
         assert mean_of_first_block(given) == mean_of_first_block(data)
     assert mean_of_first_block(array[:0]) is None
 
