@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import DataError, GpupipeError
 from ..evaluate import BatchValues, is_batchwise
 from ..graph import Apply, Item, Value
-from ..transform.array import copied, run_array
+from ..transform.array import copied, goes_to_gpu, run_array
 from ..transform.program import Executor, Program
 from .base import BatchStream, Context, Element, Flow, Hole, StandIn, element_keys, locate
 from .forming import Group
@@ -121,7 +121,7 @@ class Assembler:
                 if value in given and hasattr(leaf, "copy"):
                     leaf = copied(leaf)
                 given.add(value)
-            if self.flow.to_device is not None and isinstance(leaf, np.ndarray) and leaf.dtype != object:
+            if self.flow.to_device is not None and goes_to_gpu(leaf):
                 leaf = self.flow.to_device(leaf)
             leaves.append(leaf)
         replaced = any(type(row[1]) is StandIn for row in rows)

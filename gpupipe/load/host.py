@@ -6,6 +6,7 @@ from typing import Any
 
 from ..errors import PlanTypeError
 from ..spec import Compound, DatasetSpec, map_structure
+from ..transform.array import to_host
 from .iterator import DatasetIterator
 
 __all__ = ["HostIterator", "OwnedIterator", "on_host"]
@@ -36,5 +37,4 @@ def on_host(leaf: Any) -> Any:
     """A delivered leaf in host memory."""
     if isinstance(leaf, Compound):
         return leaf
-    get = getattr(leaf, "get", None)  # an array of a GPU
-    return leaf if get is None else get()
+    return to_host(leaf)

@@ -10,9 +10,10 @@ from ..graph import Input, Value
 from ..plan.indexed import Select
 from ..plan.joins import Concatenate, Zip
 from ..plan.mixing import Mixture
-from ..plan.node import Node
+from ..plan.node import Element, Node
 from ..plan.scanning import AssertCardinality, IgnoreErrors
 from ..plan.steps import Enumerate, Map, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
+from ..spec import TensorSpec
 from .pending import Pending
 from .place import Placer
 from .rules import ShuffleRepeat
@@ -68,14 +69,28 @@ def reader(node: Node, users: Mapping[int, Sequence[Node]]) -> Node | None:
 
 
 def on_one_device(inputs: Sequence[Pending], placer: Placer) -> list[Pending]:
-    """Inputs that give one stream of elements: what is on a GPU in one of them is put there in all."""
+    """Inputs that give one stream of elements: a column that is on a GPU in one of them is put there in all."""
     columns = frozenset[int]().union(*(pending.on_gpu for pending in inputs))
     put = []
     for pending in inputs:
-        missing = columns - pending.on_gpu
-        if missing and pending.element.batched:
-            steps = (*pending.steps, f"copied to GPU {placer.choice().device_id}, where the others are")
+        missing = frozenset(i for i in columns - pending.on_gpu if _may_go(pending.element.specs[i : i + 1]))
+        if missing:
+            which = _named(missing, pending.element)
+            steps = (*pending.steps, f"{which}copied to GPU {placer.choice().device_id}, where the others are")
             flow = PutFlow(pending.flow, missing, placer.hand_over())
-            pending = replace(pending, flow=flow, on_gpu=columns, steps=steps)
-        put.append(pending)
+            pending = replace(pending, flow=flow, steps=steps)
+        put.append(replace(pending, on_gpu=columns))
     return put
+
+
+def _may_go(spec: Sequence[TensorSpec]) -> bool:
+    """Whether a column of that spec, or of one that nobody knows yet, may hold arrays that `PutFlow` puts."""
+    return not spec or type(spec[0]) is not TensorSpec or (spec[0].shape != () and spec[0].dtype is not bytes)
+
+
+def _named(columns: frozenset[int], element: Element) -> str:
+    """Which of the leaves are meant; "" where it is all."""
+    names = element.structure.leaf_names() if element.structure is not None else []
+    if len(columns) >= len(names):
+        return ""
+    return f"{', '.join(repr(names[i]) for i in sorted(columns))} "

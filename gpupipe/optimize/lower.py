@@ -17,6 +17,7 @@ from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
 from ..flow.host import FilterFlow, HostProgram
 from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
 from ..flow.prime import PrimedFlow
+from ..flow.put import OneKindFlow
 from ..flow.process_map import ProcessMapFlow
 from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
 from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow
@@ -55,7 +56,7 @@ from .delivered import delivered, on_one_device, passes, picks, reader
 from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
 from .pending import AHEAD, Pending, renumber
-from .place import Placer
+from .place import Placer, runs_on_gpu
 from .registry import LOWERINGS
 from .rules import PLAN_RULES, ShuffleRepeat, disabled_rules, rewrite
 from .transparent import held, transparent_step
@@ -120,6 +121,10 @@ def lower(
         pending = replace(pending, ready=trailing)
     placed = lowerer.placer.place(pending, deliver=True, label="delivery")
     flow = placed.flow
+    if lowerer.placer.made and runs_on_gpu(settings):
+        flow = OneKindFlow(flow, placed.on_gpu, lowerer.placer.hand_over())
+        kinds = f"each column stays where its first array is, on GPU {lowerer.placer.choice().device_id} or the host"
+        placed = replace(placed, steps=(*placed.steps, kinds))
     if trailing and not lowerer.placer.notes:
         flow = PrefetchFlow(flow, trailing)
     steps = (*placed.steps, f"prefetch({trailing}): finished elements that wait") if trailing else placed.steps
@@ -422,6 +427,7 @@ class Lowerer:
         if node.inner is None or (self.at is not None and node.inner.element.structure is None):
             # Only a first element tells what the inner datasets hold, and there is none without an outer one.
             dynamic = DynamicInner(node, source.element, self.lower_inner)
+            self.placer.made = self.placer.made or id(node) in self.delivered
             flow = self._outer(node, source.flow, Inner(dynamic))
             pending = dynamic.batched(self.learned(node, flow, (*source.steps, node.describe()), dynamic.learned))
             dynamic.expect(pending.element)
@@ -550,7 +556,10 @@ class Lowerer:
     def _concatenate(self, node: Concatenate) -> Pending:
         inputs = in_one_order([self.done[id(source)] for source in node.inputs])
         first = inputs[0]
-        same = all(p.values == first.values and p.columns == first.columns and p.batch is None for p in inputs)
+        same = all(
+            (p.values, p.columns, p.on_gpu) == (first.values, first.columns, first.on_gpu) and p.batch is None
+            for p in inputs
+        )
         if not same or any(p.unstack for p in inputs) or len({p.references for p in inputs}) > 1:
             deliver = id(node) in self.delivered
             inputs = on_one_device([self.placer.place(p, deliver, "concatenate") for p in inputs], self.placer)

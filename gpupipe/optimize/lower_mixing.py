@@ -46,7 +46,8 @@ def _mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom) -> Pending:
     inputs = [lowerer.done[id(source)] for source in node.inputs]
     first = inputs[0]
     same = all(
-        (p.values, p.columns, p.references) == (first.values, first.columns, first.references) for p in inputs
+        (p.values, p.columns, p.references, p.on_gpu) == (first.values, first.columns, first.references, first.on_gpu)
+        for p in inputs
     ) and not any(p.batch is not None or p.unstack for p in inputs)
     if not same:
         placer, deliver = lowerer.placer, id(node) in lowerer.delivered

@@ -75,6 +75,7 @@ def _group_by_window(lowerer: Lowerer, node: GroupByWindow) -> Pending:
         datasets_of(lowerer, node, source.element),
     )
     reduced = DynamicInner(node, KEY_AND_GROUP, lowerer.lower_inner)
+    lowerer.placer.made = lowerer.placer.made or id(node) in lowerer.delivered
     flow = FlatMapFlow(GroupFlow(source.flow, groups), Inner(reduced))
     pending = reduced.batched(lowerer.learned(node, flow, (*source.steps, node.describe()), reduced.learned))
     reduced.expect(pending.element)

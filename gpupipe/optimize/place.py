@@ -41,6 +41,7 @@ class Placer:
         notes: one per transform stage, in the order in which they were placed.
         fired: how often each rule fired.
         at: the step that reads what is placed, for notes.
+        made: whether datasets that a function makes while running give delivered elements.
     """
 
     settings: Settings
@@ -48,6 +49,7 @@ class Placer:
     notes: list[StageNote] = field(default_factory=list)
     fired: dict[str, int] = field(default_factory=dict)
     at: Node | None = None
+    made: bool = False
     _choice: Choice | None = None
 
     def choice(self) -> Choice:

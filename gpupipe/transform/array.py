@@ -25,6 +25,7 @@ __all__ = [
     "DeviceArray",
     "concatenate",
     "copied",
+    "goes_to_gpu",
     "load_cupy",
     "on_gpu",
     "overlap",
@@ -190,9 +191,13 @@ def on_gpu(array: Any) -> bool:
 
 
 def to_host(array: Any) -> Any:
-    """Copy an array of a GPU to NumPy; what is there already stays as it is."""
-    get = getattr(array, "get", None)
-    return array if isinstance(array, np.ndarray) or get is None else get()
+    """Copy an array of a GPU to NumPy; anything else stays as it is."""
+    return array.get() if on_gpu(array) else array
+
+
+def goes_to_gpu(leaf: Any) -> bool:
+    """Whether a leaf of the host is put where the images beside it are: arrays of numbers that DALI has, with axes."""
+    return isinstance(leaf, np.ndarray) and leaf.ndim > 0 and leaf.dtype.kind in "biuf" and leaf.dtype.itemsize <= 8
 
 
 def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ...]:
