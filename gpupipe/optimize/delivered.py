@@ -10,7 +10,7 @@ from ..graph import Input, Value
 from ..plan.indexed import Select
 from ..plan.joins import Concatenate, Zip
 from ..plan.mixing import Mixture
-from ..plan.node import Element, Node
+from ..plan.node import Node
 from ..plan.scanning import AssertCardinality, IgnoreErrors
 from ..plan.steps import Enumerate, Map, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
 from ..spec import TensorSpec
@@ -73,9 +73,10 @@ def on_one_device(inputs: Sequence[Pending], placer: Placer) -> list[Pending]:
     columns = frozenset[int]().union(*(pending.on_gpu for pending in inputs))
     put = []
     for pending in inputs:
-        missing = frozenset(i for i in columns - pending.on_gpu if _may_go(pending.element.specs[i : i + 1]))
+        specs = {value.index: value.spec for value in pending.values if isinstance(value, Input)}
+        missing = frozenset(i for i in columns - pending.on_gpu if i not in specs or _may_go(specs[i]))
         if missing:
-            which = _named(missing, pending.element)
+            which = _named(missing, pending)
             steps = (*pending.steps, f"{which}copied to GPU {placer.choice().device_id}, where the others are")
             flow = PutFlow(pending.flow, missing, placer.hand_over())
             pending = replace(pending, flow=flow, steps=steps)
@@ -83,14 +84,15 @@ def on_one_device(inputs: Sequence[Pending], placer: Placer) -> list[Pending]:
     return put
 
 
-def _may_go(spec: Sequence[TensorSpec]) -> bool:
-    """Whether a column of that spec, or of one that nobody knows yet, may hold arrays that `PutFlow` puts."""
-    return not spec or type(spec[0]) is not TensorSpec or (spec[0].shape != () and spec[0].dtype is not bytes)
+def _may_go(spec: TensorSpec) -> bool:
+    """Whether a column may hold arrays that `PutFlow` puts."""
+    return type(spec) is not TensorSpec or (spec.shape != () and spec.dtype is not bytes)
 
 
-def _named(columns: frozenset[int], element: Element) -> str:
+def _named(columns: frozenset[int], pending: Pending) -> str:
     """Which of the leaves are meant; "" where it is all."""
-    names = element.structure.leaf_names() if element.structure is not None else []
-    if len(columns) >= len(names):
-        return ""
-    return f"{', '.join(repr(names[i]) for i in sorted(columns))} "
+    structure = pending.element.structure
+    names = [] if structure is None else structure.leaf_names()
+    leaves = zip(names, pending.values, strict=False)  # of elements that nobody knows yet there is one value
+    meant = [name for name, value in leaves if isinstance(value, Input) and value.index in columns]
+    return f"{', '.join(map(repr, meant))} " if len(meant) < len(names) else ""

@@ -556,14 +556,12 @@ class Lowerer:
     def _concatenate(self, node: Concatenate) -> Pending:
         inputs = in_one_order([self.done[id(source)] for source in node.inputs])
         first = inputs[0]
-        same = all(
-            (p.values, p.columns, p.on_gpu) == (first.values, first.columns, first.on_gpu) and p.batch is None
-            for p in inputs
-        )
+        same = all(p.values == first.values and p.columns == first.columns and p.batch is None for p in inputs)
         if not same or any(p.unstack for p in inputs) or len({p.references for p in inputs}) > 1:
             deliver = id(node) in self.delivered
-            inputs = on_one_device([self.placer.place(p, deliver, "concatenate") for p in inputs], self.placer)
-            first = inputs[0]
+            inputs = [self.placer.place(p, deliver, "concatenate") for p in inputs]
+        inputs = on_one_device(inputs, self.placer)
+        first = inputs[0]
         flow = ConcatenateFlow(tuple(p.flow for p in inputs), node.first_branches())
         element = node.element
         if element.structure is None:

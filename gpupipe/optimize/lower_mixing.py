@@ -46,12 +46,13 @@ def _mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom) -> Pending:
     inputs = [lowerer.done[id(source)] for source in node.inputs]
     first = inputs[0]
     same = all(
-        (p.values, p.columns, p.references, p.on_gpu) == (first.values, first.columns, first.references, first.on_gpu)
-        for p in inputs
+        (p.values, p.columns, p.references) == (first.values, first.columns, first.references) for p in inputs
     ) and not any(p.batch is not None or p.unstack for p in inputs)
     if not same:
         placer, deliver = lowerer.placer, id(node) in lowerer.delivered
-        inputs = on_one_device([placer.place(p, deliver, node.name) for p in inputs], placer)
+        inputs = [placer.place(p, deliver, node.name) for p in inputs]
+    inputs = on_one_device(inputs, lowerer.placer)
+    first = inputs[0]
     element = _common(node, inputs)
     picks = None
     if node.picks is not None:
@@ -62,7 +63,7 @@ def _mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom) -> Pending:
         steps = (*steps, *(f"  picks: {step}" for step in picks.steps))
     steps = (*steps, node.describe())
     if not same:
-        return replace(Pending.columns_of(flow, element, steps), on_gpu=inputs[0].on_gpu)
+        return replace(Pending.columns_of(flow, element, steps), on_gpu=first.on_gpu)
     return replace(first, flow=flow, element=element, steps=steps)
 
 
