@@ -3,7 +3,8 @@
 DALI computes on the CPU; everything else believes in a GPU: "auto", the executor, the hand-over, array code, repairs
 and states. The module `cupy` is a stand-in over NumPy, whose arrays refuse to become NumPy arrays unasked, and take
 nothing but their like and numbers as operands, as CuPy's do. It finds Python that takes an array of a device for one of
-the host. It says nothing of kernels, streams or memory.
+the host, and an iterator whose arrays are now on a device and now on the host. It says nothing of kernels, streams or
+memory.
 
 What says nothing new there is left out (`LEFT_OUT`). At the end it prints how many executors ran how many batches on
 it, with those of pytest-xdist's workers; fewer batches than `--stand-in-batches` fail the session.
@@ -19,6 +20,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -342,12 +344,44 @@ def install() -> None:
     dali.DaliExecutor.__init__ = init  # type: ignore[method-assign]
 
 
+def note_kinds(kinds: dict[int, str], element: Any) -> None:
+    """Note where the arrays of an element are, by the numbers of its leaves.
+
+    Raises:
+        AssertionError: one is elsewhere than in an element before.
+    """
+    from gpupipe.spec import map_structure
+    from gpupipe.transform.array import goes_to_gpu, on_gpu
+
+    leaves: list[Any] = []
+    map_structure(leaves.append, element)
+    for i, leaf in enumerate(leaves):
+        if on_gpu(leaf) or goes_to_gpu(leaf):
+            kind = "the GPU" if on_gpu(leaf) else "the host"
+            assert kinds.setdefault(i, kind) == kind, f"leaf {i} is on {kind}, and was on {kinds[i]} before"
+
+
+def watch_kinds() -> None:
+    """Have every iterator fail that gives arrays of the GPU and of the host as the same leaf."""
+    from gpupipe.load.iterator import DatasetIterator
+
+    give, seen = DatasetIterator._next, WeakKeyDictionary[Any, dict[int, str]]()
+
+    def watched(self: Any) -> Any:
+        element = give(self)
+        note_kinds(seen.setdefault(self, {}), element)
+        return element
+
+    DatasetIterator._next = watched  # type: ignore[method-assign]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stand-in-batches", type=int, default=0, help="batches that the stand-in GPU must have run")
 
 
 def pytest_configure() -> None:
     install()
+    watch_kinds()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

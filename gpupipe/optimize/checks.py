@@ -21,7 +21,6 @@ from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
 from .check_shuffles import shuffle_holds_all
 from .lower import lower
-from .place import runs_on_gpu
 from .to_host import advice
 from .zip_checks import zip_of_random_ops, zip_of_shuffles
 
@@ -58,13 +57,13 @@ def check(root: Node, settings: Settings) -> tuple[Finding, ...]:
 
 
 def _of_the_device(root: Node, settings: Settings) -> Iterator[Finding]:
-    """Where results of a GPU are copied to the host."""
-    if not runs_on_gpu(settings):
-        return
+    """What cannot run on this machine, and where results of a GPU are copied to the host."""
     try:
         lowered = lower(root, settings)
     except GpupipeError:
         return  # a mistake in the chain: whoever runs or explains it is told
+    for trouble, line in lowered.placer.troubles.items():
+        yield Finding("cannot_run", line or root.line, f"the chain cannot run here: {trouble}")
     notes = [note for note in lowered.placer.notes if note.gpu is not None]
     copies = [note.to_host for note in notes if note.to_host is not None]
     for copy, text in advice(copies, stays=len(copies) < len(notes)):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..options import Settings
-from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node
-from ..plan.steps import never_ends
+from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
+from ..plan.steps import FlatMap, never_ends
+from ..plan.windows import GroupByWindow
 from ..spec import describe
 from .checks import check
 from .lower import Lowered, lower
@@ -53,7 +54,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
     if settings.bad_records is not None:
         lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
     if settings.verify:
-        lines.append(f"  {_verified(settings, lowered)}")
+        lines.append(f"  {_verified(settings, lowered, _open_ended(root))}")
     if settings.error_manifest is not None:
         lines.append(f"  bad records are appended to {settings.error_manifest}")
     if settings.max_bad is not None:
@@ -67,13 +68,26 @@ def explain(root: Node, settings: Settings) -> Explanation:
     return Explanation("\n".join(lines))
 
 
-def _verified(settings: Settings, lowered: Lowered) -> str:
-    if lowered.placer.notes and all(note.where.startswith("NumPy") for note in lowered.placer.notes):
-        return f"verify={settings.verify}: nothing is verified, the host decodes every image itself"
+def _open_ended(root: Node) -> bool:
+    """Whether functions make datasets while running, or wait for a first element: nobody knows what those compute."""
+    return any(
+        (isinstance(node, FlatMap) and node.inner is None)
+        or isinstance(node, GroupByWindow)
+        or getattr(node, "pending", False)
+        for node in walk(root)
+    )
+
+
+def _verified(settings: Settings, lowered: Lowered, open_ended: bool) -> str:
+    decodes, notes = any(note.decodes for note in lowered.placer.notes), lowered.placer.notes
+    if not decodes and not open_ended:
+        host = bool(notes) and all(note.where.startswith("NumPy") for note in notes)
+        why = "the host decodes every image itself" if host else "DALI decodes no image of this chain"
+        return f"verify={settings.verify}: nothing is verified, {why}"
     what = "a PixelError" if settings.wrong_pixels == "raise" else "a warning in the log"
     return (
-        f"verify={settings.verify}: one image in {settings.verify} is decoded again on the host and compared, before "
-        f"any crop; one that differs is {what}"
+        f"verify={settings.verify}: one image in {settings.verify} {'' if decodes else 'that DALI decodes '}is decoded "
+        f"again on the host and compared, before any crop; one that differs is {what}"
     )
 
 

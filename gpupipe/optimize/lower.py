@@ -17,8 +17,8 @@ from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
 from ..flow.host import FilterFlow, HostProgram
 from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
 from ..flow.prime import PrimedFlow
-from ..flow.put import OneKindFlow
 from ..flow.process_map import ProcessMapFlow
+from ..flow.put import OneKindFlow
 from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
 from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow
 from ..graph import Identity, Input, Value, substitute, topological
@@ -56,7 +56,7 @@ from .delivered import delivered, on_one_device, passes, picks, reader
 from .graph_rules import GRAPH_RULES, optimize_values
 from .inner import DynamicInner, StaticInner
 from .pending import AHEAD, Pending, renumber
-from .place import Placer, runs_on_gpu
+from .place import Placer
 from .registry import LOWERINGS
 from .rules import PLAN_RULES, ShuffleRepeat, disabled_rules, rewrite
 from .transparent import held, transparent_step
@@ -121,7 +121,7 @@ def lower(
         pending = replace(pending, ready=trailing)
     placed = lowerer.placer.place(pending, deliver=True, label="delivery")
     flow = placed.flow
-    if lowerer.placer.made and runs_on_gpu(settings):
+    if lowerer.placer.made and lowerer.placer.has_gpu():
         flow = OneKindFlow(flow, placed.on_gpu, lowerer.placer.hand_over())
         kinds = f"each column stays where its first array is, on GPU {lowerer.placer.choice().device_id} or the host"
         placed = replace(placed, steps=(*placed.steps, kinds))

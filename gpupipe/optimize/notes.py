@@ -33,6 +33,7 @@ class StageNote:
         buffers: what finished groups hold.
         gpu: ordinal of the GPU that results are on.
         to_host: what of them is copied there.
+        decodes: whether DALI decodes images in it, which `Options.verify` is about.
         each: what a group of results is made of, for `to_host`, and its bytes; None where sizes are unknown.
     """
 
@@ -46,6 +47,7 @@ class StageNote:
     gpu: int | None
     each: tuple[str, int | None]
     to_host: ToHost | None = None
+    decodes: bool = False
 
     def copied_to_host(self, reader: str, line: str, node: Node | None = None) -> StageNote:
         """The same where something reads the results on the host, see `ToHost`."""
@@ -90,6 +92,7 @@ class StageNote:
             held,
             choice.device_id,
             each,
+            decodes=choice.executor != "numpy" and any(isinstance(v, Apply) and v.op.decodes for v in program.values),
         )
 
 

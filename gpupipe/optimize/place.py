@@ -25,7 +25,7 @@ from .pending import AHEAD, Pending
 from .prepare import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
 from .to_host import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 
-__all__ = ["MICRO_BATCH", "Placer", "runs_on_gpu"]
+__all__ = ["MICRO_BATCH", "Placer"]
 
 MICRO_BATCH = 32
 """Rows of a group where no batch ends the stage."""
@@ -41,6 +41,7 @@ class Placer:
         notes: one per transform stage, in the order in which they were placed.
         fired: how often each rule fired.
         at: the step that reads what is placed, for notes.
+        troubles: why stages cannot run here, each with the line of its first op; where nothing will run.
         made: whether datasets that a function makes while running give delivered elements.
     """
 
@@ -49,8 +50,10 @@ class Placer:
     notes: list[StageNote] = field(default_factory=list)
     fired: dict[str, int] = field(default_factory=dict)
     at: Node | None = None
+    troubles: dict[str, str] = field(default_factory=dict)
     made: bool = False
     _choice: Choice | None = None
+    _trouble: str = ""
 
     def choice(self) -> Choice:
         """The executor of this chain, decided when the first image needs one."""
@@ -60,8 +63,16 @@ class Placer:
             except GpupipeError as error:
                 if not self.dry:
                     raise
+                self._trouble = str(error)
                 self._choice = wished(self.settings, f"the options say so; it cannot run here: {error}")
         return self._choice
+
+    def has_gpu(self) -> bool:
+        """Whether images are computed on a GPU. A chain without any runs where there is none."""
+        try:
+            return self.choice().device_id is not None
+        except GpupipeError:
+            return False  # an image that needs the executor says why
 
     def hand_over(self) -> Callable[[Any], Any]:
         """What puts host leaves beside the images of a batch that is delivered on a GPU."""
@@ -153,14 +164,18 @@ class Placer:
             )
 
     def _refused(self, choice: Choice, program: Program) -> str:
-        """Refuse a program that the executor cannot run; where nothing will run, answer what is wrong."""
+        """Refuse a program that the executor cannot run; where nothing will run, note and answer what is wrong."""
+        text, trouble = "", self._trouble
         try:
             refuse_unsupported(choice, program)
         except PlanError as error:
             if not self.dry:
                 raise
-            return f", but {error}"
-        return ""
+            text, trouble = f", but {error}", trouble or str(error)
+        if trouble:
+            line = next((value.line for value in program.values if isinstance(value, Apply)), "")
+            self.troubles.setdefault(trouble, line)
+        return text
 
     def _stage(
         self, pending: Pending, deliver: bool, label: str, kept: int = 0, reader: tuple[str, str] | None = None
@@ -244,16 +259,6 @@ class _Maker:
 
     def __call__(self, program: Program, size: int) -> Any:
         return make_executor(self.choice, program, size, self.threads, self.decoding, self.verifies)
-
-
-def runs_on_gpu(settings: Settings) -> bool:
-    """Whether images are computed on a GPU, or would be if there were one."""
-    if parse_device(settings.device)[0] == "gpu":
-        return True
-    try:
-        return resolve_device(settings).device_id is not None
-    except GpupipeError:
-        return False  # for another reason it runs nowhere
 
 
 def wished(settings: Settings, why: str) -> Choice:

@@ -13,6 +13,7 @@ import pytest
 from gpupipe import Dataset, Options, ops
 from gpupipe.transform.array import on_gpu, to_host
 from tests.behaviour.a_gpu import a_gpu
+from tests.stand_in_gpu import note_kinds
 
 __all__ = ["a_gpu"]
 
@@ -187,6 +188,16 @@ def test_columns_that_are_numbers_stay_numbers() -> None:
     ds = _images().enumerate().concatenate(STREAM(IMAGES).batch(4).enumerate()).with_options(GPU)
 
     assert [type(number) for number, _ in ds] == [type(next(iter(Dataset.range(1).enumerate()))[0])] * 4
+
+
+def test_the_stand_in_refuses_a_leaf_that_moves() -> None:
+    (there,) = _images().take(1).with_options(GPU)
+    kinds: dict[int, str] = {}
+    note_kinds(kinds, (1, there))
+    note_kinds(kinds, (np.int64(2), there))
+
+    with pytest.raises(AssertionError, match="leaf 1 is on the host, and was on the GPU before"):
+        note_kinds(kinds, (3, IMAGES))
 
 
 def test_a_dict_is_no_array_of_a_gpu() -> None:
