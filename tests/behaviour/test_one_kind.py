@@ -140,6 +140,17 @@ def test_images_beside_another_source_are_of_one_kind(source: str, shape: str, c
         assert {"gpu"} in kinds
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("source", ["made", "made the other way"])
+@pytest.mark.parametrize("beside", [None, "batches of the host", "generator", "made"])
+def test_datasets_that_are_made_while_running_are_of_one_kind(source: str, shape: str, beside: str | None) -> None:
+    ds = SHAPES[shape](SOURCES[source]())
+    if beside is not None:
+        ds = SHAPES[shape](SOURCES[beside]()).concatenate(ds)
+
+    _check(ds.repeat(2))
+
+
 def _random_chain(seed: int) -> tuple[str, Dataset]:
     choose = random.Random(seed)
 
