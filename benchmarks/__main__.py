@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from pathlib import Path
 from benchmarks.compare import Comparison, compare
 from benchmarks.equal import UnequalWork
 from benchmarks.gpu_day.command import add_options, gpu_day
+from benchmarks.gpu_day.ledger import LedgerError
 from benchmarks.host import CHAINS, host
 from benchmarks.machine import cores, gpus
 from benchmarks.memory import shuffle_memory
 from benchmarks.pairs import ContestantFailed
+from benchmarks.stop import Stopped, stoppable
 
 __all__ = ["main"]
 
@@ -23,7 +26,12 @@ COMMANDS = ("chain", "extract", "shuffle-memory", "bench-gpu", "gpu-day", "host"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a benchmark; return 0, or 2 if contestants' work is unequal or one of them failed."""
+    """Run a benchmark.
+
+    Returns:
+        0, or 2 if contestants' work is unequal, one of them failed, or a folder cannot be used; 128 + the number of a
+        signal that ended it. `gpu-day` has others (`gpu_day/command.py`).
+    """
     if not Path("/proc/self/status").exists():
         print("benchmarks need Linux, got a system without /proc; CPU time and memory are read there", file=sys.stderr)
         return 2
@@ -31,12 +39,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or (words[0] not in COMMANDS and words[0] not in ("-h", "--help")):
         words.insert(0, "chain")
     options = _parser().parse_args(words)
+    if wrong := _misplaced(options):
+        print(f"{options.command}: {wrong}", file=sys.stderr)
+        return 2
     try:
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.scratch) as folder:
+        with stoppable(), tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.scratch) as folder:
             return int(options.run(options, Path(folder)))
-    except (UnequalWork, ContestantFailed, FileNotFoundError) as error:
+    except (UnequalWork, ContestantFailed, FileNotFoundError, LedgerError) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 2
+    except Stopped as stop:
+        print(f"{options.command}: {stop}", file=sys.stderr)
+        return stop.status
+
+
+def _misplaced(options: argparse.Namespace) -> str:
+    """What is wrong with the folders of the command line, "" for nothing."""
+    if any(os.path.isfile(folder) for folder in (options.out, *options.out.parents)):
+        return f"--out needs a folder, got {options.out}, which is a file or in one"
+    if options.scratch is not None and not (os.path.isdir(options.scratch) and os.access(options.scratch, os.W_OK)):
+        return f"--scratch needs a folder that exists and can be written to, got {options.scratch}"
+    return ""
 
 
 def _chain(options: argparse.Namespace, folder: Path) -> int:

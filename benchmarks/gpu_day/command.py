@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import signal
+import math
+import os
 import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmarks.gpu_day import plan
 from benchmarks.gpu_day.day import Day
 from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.gpu_day.plan import Part, all_parts
 from benchmarks.gpu_day.run import run_part
-from benchmarks.gpu_day.summary import table
+from benchmarks.gpu_day.summary import elsewhere, table
 from benchmarks.machine import commit, gpus, machine, versions
+from benchmarks.stop import Stopped
 
 __all__ = ["LEFT", "add_options", "gpu_day"]
 
@@ -36,9 +38,9 @@ def add_options(parser: argparse.ArgumentParser, out: Path) -> None:
     parser.add_argument("--report", action="store_true", help="print the table of what is known and run nothing")
     parser.add_argument("--only", type=_names, default=(), help="parts, separated by commas; default: all")
     parser.add_argument("--again", type=_names, default=(), help="parts to run again although they were run")
-    parser.add_argument("--minutes", type=float, default=60.0, help="for all calls with one --out (%(default)s)")
+    parser.add_argument("--minutes", type=_minutes, default=60.0, help="for all calls with one --out (%(default)s)")
     parser.add_argument(
-        "--call-minutes", type=float, default=0.0,
+        "--call-minutes", type=_minutes, default=None,
         help="for this call, which ends by itself before that and leaves the rest to the next one; default: --minutes",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=out, help="folder of gpu-day.jsonl and of what the bench writes")
@@ -48,35 +50,46 @@ def add_options(parser: argparse.ArgumentParser, out: Path) -> None:
 def gpu_day(options: argparse.Namespace, folder: Path) -> int:
     """Run the parts that are missing, the most important first; print the table.
 
+    A signal that asks the command to end lets it say what is known and how to go on.
+
     Returns:
-        0 if nothing is left to do, 3 if a further call is needed, 1 if a part of a dry run failed.
+        0 if nothing is left to do, 3 if a further call is needed, 1 if a part of a dry run failed, 128 + the number of
+        a signal that ended it.
+
+    Raises:
+        LedgerError: the file of results cannot be read or written.
     """
     ledger = Ledger(options.out / ("gpu-day-dry.jsonl" if options.dry else "gpu-day.jsonl"))
+    if lost := ledger.skipped:
+        _say(f"{ledger.path.name}: {len(lost)} lines are no results and are passed over, the first is line {lost[0]}")
     chosen = [part for part in all_parts() if not options.only or part.name in options.only]
     if options.list:
-        print(_plan(chosen, ledger))
+        _print(_plan(chosen, ledger))
         return 0
     if options.report:
-        print(table(ledger))
+        _print(table(ledger))
         return 0
     began = time.monotonic()
     budget = options.minutes * 60 - ledger.seconds
-    until = began + min(budget, options.call_minutes * 60 or budget) - _MARGIN
+    until = began + min(budget, (options.call_minutes or math.inf) * 60) - _MARGIN
     day = Day(options.dry, bool(gpus()), str(options.out.resolve()), str(folder))
     _begin(ledger, options)
-    for name in options.again:
-        ledger.write("again", part=name)
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the parts, too
+    status, stopped = 0, ""
     try:
         left = _run(chosen, day, ledger, until)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    except Stopped as stop:
+        left = [part.name for part in chosen if not ledger.of(part.name).state and not part.missing(day)]
+        status, stopped = stop.status, str(stop)
     ledger.write("called", seconds=round(time.monotonic() - began, 1), left=left)
-    print(table(ledger))
+    _print(table(ledger))
+    same = "the same command without --again" if options.again else "the same command"
+    if stopped:
+        _print(f"{stopped}; what was measured is kept" + (f"; {same} goes on with {', '.join(left)}" if left else ""))
+        return status
     if left:
         rest = options.minutes * 60 - ledger.seconds
-        print(f"left out: {', '.join(left)}; " + (
-            f"the same command goes on with them ({rest / 60:.0f} of {options.minutes:.0f} minutes are left)"
+        _print(f"left out: {', '.join(left)}; " + (
+            f"{same} goes on with them ({rest / 60:.0f} of {options.minutes:.0f} minutes are left)"
             if rest > 2 * _MARGIN else f"the {options.minutes:.0f} minutes are over: give it more --minutes"
         ))  # fmt: skip
         return LEFT
@@ -108,11 +121,12 @@ def _run(chosen: list[Part], day: Day, ledger: Ledger, until: float) -> list[str
 
 def _begin(ledger: Ledger, options: argparse.Namespace) -> None:
     here: dict[str, Any] = {"commit": commit(), "machine": machine(), "versions": versions()}
-    if ledger.calls:
-        for what in ("commit", "machine", "versions"):
-            if ledger.calls[-1][what] != here[what]:
-                _say(f"another {what} than in the last call: what is in {ledger.path.name} is of several")
     ledger.write("call", date=datetime.now(timezone.utc).isoformat(timespec="seconds"), dry=options.dry, **here)
+    for name in options.again:
+        ledger.write("again", part=name)
+    if others := [name for name in elsewhere(ledger) if not ledger.of(name).waits]:
+        _say(f"measured on another commit or machine than this one: {', '.join(others)}; "
+             f"--again {','.join(others)} asks again")  # fmt: skip
 
 
 def _failed(ledger: Ledger, part: Part) -> bool:
@@ -124,7 +138,8 @@ def _plan(chosen: list[Part], ledger: Ledger) -> str:
     rows = []
     for part in chosen:
         found = ledger.of(part.name)
-        state = found.state or (f"{len(found.asked)} questions asked" if found.asked else "")
+        again = "to be asked again" if found.waits else ""
+        state = found.state or again or (f"{len(found.asked)} questions asked" if found.asked else "")
         rows.append(f"{part.name:12} {part.seconds:5} s  {part.asks}" + (f" [{state}]" if state else ""))
     return "\n".join([*rows, f"{'at most':12} {sum(part.seconds for part in chosen):5} s"])
 
@@ -136,5 +151,26 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes * 60 < math.inf:
+        raise argparse.ArgumentTypeError(f"needs a number of minutes above 0, got {text}")
+    return minutes
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    _print(text, sys.stderr)
+
+
+def _print(text: str, file: IO[str] | None = None) -> None:
+    """Print, if anybody still reads it: `head` may have its lines, a terminal be gone. The results are in a file."""
+    file = file or sys.stdout
+    try:
+        print(text, file=file, flush=True)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno())  # or Python complains at its end, when it flushes the rest
+        os.close(nowhere)

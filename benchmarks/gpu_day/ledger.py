@@ -6,54 +6,36 @@ A line is one of
   failure  part, question, how (an exception, a signal, a time limit), seconds, and the end of what the process printed
   end      part, state ("done", "crashed" or "out of time"), seconds, how its process ended, what it printed
   absent   part, why it cannot run here; asked again by the next call
-  again    part: what lies before this line no longer counts
+  again    part: what lies before this line counts until there is something new
   called   a call ended: its seconds, and which parts it left
+
+and holds the number of its call as `call`. A line without one belongs to the call above it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_day.day import ROOT
+from benchmarks.gpu_day.found import Found
+from benchmarks.stop import undisturbed
 
-__all__ = ["Found", "Ledger"]
-
-
-_FOLDERS = (str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()))
-_PRIVATE = tuple(folder.rstrip("/") + "/" for folder in _FOLDERS if folder.strip("/"))  # a container's home may be /
-"""Folders of this machine, whose names are left out: results are published."""
+__all__ = ["Ledger", "LedgerError"]
 
 
-@dataclass
-class Found:
-    """What is known of a part.
+_FOLDERS = (str(ROOT), sys.prefix, sys.base_prefix, os.path.expanduser("~"))  # "~" where nobody knows the home
+_PRIVATE = tuple(f"{folder.rstrip('/')}/" for folder in _FOLDERS if folder.startswith("/") and folder.strip("/"))
+"""Folders of this machine, whose names are left out: results are published. A container's home may be "/"."""
 
-    Attributes:
-        answers: by question.
-        failures: by question: how it failed.
-        state: "done", "crashed" or "out of time"; "" while something is still to be asked.
-        absent: why it could not run.
-        seconds: what it took so far.
-        ending: the line that ended it.
-    """
 
-    answers: dict[str, Any] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    state: str = ""
-    absent: str = ""
-    seconds: float = 0.0
-    ending: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def asked(self) -> list[str]:
-        """The questions that are not to be asked again."""
-        return [*self.answers, *self.failures]
+class LedgerError(Exception):
+    """The file of results cannot be read or written."""
 
 
 class Ledger:
@@ -61,49 +43,70 @@ class Ledger:
 
     Args:
         path: where it is, or will be.
+
+    Attributes:
+        parts: what is known, by part.
+        calls: the lines of calls.
+        seconds: of all calls that ended, and of the parts of those that did not.
+        skipped: numbers of the lines that are no results, from 1 on.
+
+    Raises:
+        LedgerError: the file is there and cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.parts: dict[str, Found] = {}
         self.calls: list[dict[str, Any]] = []
-        self.seconds = 0.0  # of all calls that ended, and of the parts of those that did not
+        self.seconds = 0.0
+        self.skipped: list[int] = []
         self._of_call = 0.0
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for line in text.splitlines():
-            self._read(line)
+        self._number = 0
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        except OSError as error:
+            raise LedgerError(f"cannot read the results in {path}: {error.strerror}") from error
+        for number, line in enumerate(data.split(b"\n"), 1):
+            row = _read(line)
+            if row:
+                self._take(row)
+            elif line.strip():
+                self.skipped.append(number)
         self.seconds += self._of_call
-        self._torn = text[-1:] not in ("", "\n")  # the machine went while a line was written: it stays alone
+        self._torn = data[-1:] not in (b"", b"\n")  # the machine went while a line was written: it stays alone
 
     def of(self, part: str) -> Found:
         """What is known of a part."""
         return self.parts.setdefault(part, Found())
 
     def write(self, row: str, **fields: Any) -> None:
-        """Append a line, and wait until it is on the disk."""
-        line = json.dumps({"row": row, **fields})
-        for folder in _PRIVATE:
-            line = line.replace(folder, "")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("\n" * self._torn + line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._torn = False
-        self._take(json.loads(line))
+        """Append a line, and wait until it is on the disk.
 
-    def _read(self, line: str) -> None:
-        try:
-            row = json.loads(line)
-        except ValueError:  # cut short
-            return
-        self._take(row)
+        Raises:
+            LedgerError: the file cannot be written.
+        """
+        number = self._number + (row == "call")
+        line = json.dumps(_public({"row": row, "call": number, **fields}))
+        with undisturbed():
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write("\n" * self._torn + line + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise LedgerError(f"cannot write the results to {self.path}: {error.strerror}") from error
+            self._torn = False
+            self._take(json.loads(line))
 
     def _take(self, row: dict[str, Any]) -> None:
         kind = row["row"]
         if kind == "call":
             self.seconds += self._of_call
             self._of_call = 0.0
+            self._number = row.setdefault("call", self._number + 1)
             self.calls.append(row)
             return
         if kind == "called":
@@ -111,19 +114,87 @@ class Ledger:
             self._of_call = 0.0
             return
         if kind == "again":
-            self.parts[row["part"]] = Found()
+            self.parts[row["part"]] = self.of(row["part"]).again()
             return
         part = self.of(row["part"])
+        call = self._call(row.get("call", self._number))
         if kind == "absent":
-            part.absent = row["why"]
+            part.absent, part.calls[""] = row["why"], call
             return
         part.absent = ""
         if kind == "end":
-            part.state, part.ending = row["state"], row
+            part.state, part.ending, part.calls[""] = row["state"], row, call
             return
         part.seconds += row["seconds"]
         self._of_call += row["seconds"]
+        part.calls[row["question"]] = call
         if kind == "answer":
             part.answers[row["question"]] = row["value"]
         else:
             part.failures[row["question"]] = row["how"]
+
+    def _call(self, number: int) -> Mapping[str, Any]:
+        # The last of that number: files of two machines may have been joined. Its own line may be lost.
+        return next((call for call in reversed(self.calls) if call["call"] == number), {})
+
+
+def _public(value: Any) -> Any:
+    """The value without the names of private folders."""
+    if isinstance(value, str):
+        for folder in _PRIVATE:
+            value = value.replace(folder, "")
+        return value
+    if isinstance(value, Mapping):
+        return {_public(key): _public(one) for key, one in value.items()}
+    return [_public(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    """The row of a line, None if it is none: cut short, damaged, or of another program."""
+    try:
+        row = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict) or not _number(row.get("call", 0)):
+        return None
+    kind = row.get("row")
+    needs = _NEEDS.get(kind) if isinstance(kind, str) else None
+    if needs is None or not all(name in row and good(row[name]) for name, good in needs.items()):
+        return None
+    return row
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value >= 0
+
+
+def _machine(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("gpus"), list) and all(map(_text, value["gpus"]))
+
+
+def _versions(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _any(_: Any) -> bool:
+    return True
+
+
+def _state(value: Any) -> bool:
+    return value in ("done", "crashed", "out of time")
+
+
+_NEEDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+    "call": {"commit": _text, "machine": _machine, "versions": _versions, "dry": _any},
+    "answer": {"part": _text, "question": _text, "value": _any, "seconds": _number},
+    "failure": {"part": _text, "question": _text, "how": _text, "seconds": _number},
+    "end": {"part": _text, "state": _state, "ending": _text, "stderr": _text},
+    "absent": {"part": _text, "why": _text},
+    "again": {"part": _text},
+    "called": {"seconds": _number},
+}
+"""What a row cannot do without."""

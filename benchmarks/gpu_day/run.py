@@ -131,8 +131,12 @@ class _Process:
             os.close(write)
         order = {"part": part.name, "day": day.to_json(), "asked": asked}
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(json.dumps(order).encode() + b"\n")
+        try:
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+                stdin.write(json.dumps(order).encode() + b"\n")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def messages(self, until: float, each: float) -> Iterator[dict[str, Any]]:
         """Yield what it says until it ends; kill it at `until`, or when a question takes more than `each` seconds."""
@@ -146,7 +150,7 @@ class _Process:
                     self._kill()
                     break
                 if not selector.select(min(wait, 1.0)):
-                    if self._process.poll() is not None:  # children of its own may hold the pipe
+                    if self._ends(0):  # children of its own may hold the pipe
                         break
                     continue
                 data = os.read(self._pipe, 1 << 16)
@@ -156,9 +160,9 @@ class _Process:
                 for line in lines:
                     self.since = time.monotonic() if b'"begin"' in line[:9] else self.since
                     yield json.loads(line)
-        try:
-            self.ending = _words(self._process.wait(_ENDING))
-        except subprocess.TimeoutExpired:
+        if self._ends(_ENDING):
+            self.ending = _words(self._reap())
+        else:
             self._kill()
             self.ending = "it did not end by itself"
 
@@ -171,20 +175,32 @@ class _Process:
 
     def __exit__(self, *_: object) -> None:
         """Leave nothing of it behind."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in the driver cannot even be killed
+            self._reap()
         os.close(self._pipe)
         self._out.file.close()
         self._err.file.close()
 
+    def _ends(self, seconds: float) -> bool:
+        """Whether it ends within that time. It stays a zombie: no other process or group can get its number."""
+        until = time.monotonic() + seconds
+        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.01)
+        return True
+
     def _kill(self) -> None:
-        """Let it print where it hangs, then end it and whatever it started."""
-        self._process.send_signal(signal.SIGABRT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STACKS)
-        with contextlib.suppress(ProcessLookupError):
+        """Let it print where it hangs, then end whatever it started, and itself."""
+        os.kill(self._process.pid, signal.SIGABRT)
+        self._ends(_STACKS)
+        os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _reap(self) -> int:
+        """End what is left of its group; how it ended itself."""
+        if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait(_STACKS)
 
 
 def _words(status: int) -> str:

@@ -2,118 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.gpu_day import command as day_command
-from benchmarks.gpu_day import parts, plan, run
+from benchmarks.gpu_day import parts, plan
 from benchmarks.gpu_day.command import LEFT
 from benchmarks.gpu_day.ledger import Ledger
+from tests.benchmarks.days import Write, call, ended, lines, started
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
-
-PART = """
-import os, signal, subprocess, sys, time
-from pathlib import Path
-from benchmarks.gpu_day.plan import Part
-
-PART = Part({name!r}, "a part of a test", {seconds}, {each}, least=0, needs=(), gpu="no")
-HERE = Path(__file__).parent
-
-
-def note(name):
-    with open(HERE / "asked", "a") as file:
-        print(name, file=file)
-
-
-def questions(day):
-    def ask(name, do):
-        def asked():
-            note(name)
-            return do()
-        return asked
-
-    def raises():
-        raise ValueError("no such kernel")
-
-    def hangs():
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
-        (HERE / "child").write_text(str(child.pid))
-        time.sleep(100)
-
-    def slow():
-        if not (HERE / "quick").exists():
-            time.sleep(100)
-        return "slow"
-
-    kinds = {{
-        "fine": lambda: 1,
-        "raises": raises,
-        "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV),
-        "exits": lambda: os._exit(3),
-        "leaves": lambda: os._exit(0),
-        "hangs": hangs,
-        "slow": slow,
-        "no JSON": lambda: [object, {{"a": 1}}],
-        "last": lambda: 2,
-        "places": lambda: [sys.prefix + "/lib", str(Path.home() / "x")],
-    }}
-    {prelude}
-    return {{name: ask(name, kinds[name]) for name in {asks!r}}}
-
-
-def summary(answers):
-    return [f"{{name}}: {{value}}" for name, value in answers.items()]
-"""
-
-Write = Callable[..., Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Makes parts of questions that end in many ways; they are all there is."""
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    monkeypatch.setattr(parts, "__path__", [str(folder)])
-    monkeypatch.setattr(plan, "ORDER", ())
-    child = tmp_path / "child.py"
-    child.write_text(
-        f"import sys; from benchmarks.gpu_day import child, parts; parts.__path__ = [{str(folder)!r}]; "
-        "sys.exit(child.main())"
-    )
-    monkeypatch.setattr(run, "CHILD", str(child))
-    monkeypatch.setattr(day_command, "gpus", list)
-
-    def make(name: str, *asks: str, seconds: float = 100, each: float = 100, prelude: str = "") -> Path:
-        text = PART.format(name=name, asks=asks, seconds=seconds, each=each, prelude=prelude)
-        (folder / f"{name}.py").write_text(text)
-        monkeypatch.setattr(plan, "ORDER", (*plan.ORDER, name))
-        monkeypatch.delitem(sys.modules, f"benchmarks.gpu_day.parts.{name}", raising=False)
-        return folder
-
-    return make
-
-
-def call(tmp_path: Path, *words: str) -> int:
-    return command.main(["gpu-day", "--out", str(tmp_path / "out"), *words])
-
-
-def lines(tmp_path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (tmp_path / "out" / "gpu-day.jsonl").read_text().splitlines()]
-
-
-def ended(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_question_that_fails_crashes_or_hangs_is_a_line_and_the_others_are_answered(
@@ -206,19 +109,6 @@ def test_the_minutes_of_all_calls_together_are_kept(
     assert "left out: one; the 25 minutes are over: give it more --minutes" in capsys.readouterr().out
     assert not (folder / "asked").exists()
     assert call(tmp_path, "--minutes", "30") == 0
-
-
-def started(folder: Path, tmp_path: Path) -> subprocess.Popen[bytes]:
-    """The command with one part, `first`, in a process of its own that is at the question `slow`."""
-    script = (
-        f"import sys; from benchmarks.gpu_day import parts, plan, run; parts.__path__ = [{str(folder)!r}]; "
-        f"plan.ORDER = ('first',); run.CHILD = {run.CHILD!r}; from benchmarks.__main__ import main; "
-        f"sys.exit(main(['gpu-day', '--out', {str(tmp_path / 'out')!r}]))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (folder / "asked").exists() or "slow" not in (folder / "asked").read_text():
-        time.sleep(0.05)
-    return process
 
 
 def test_what_was_known_survives_the_end_of_the_command(write: Write, tmp_path: Path) -> None:

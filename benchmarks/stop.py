@@ -1,0 +1,60 @@
+"""stop: Ctrl-C, SIGTERM and SIGHUP end a benchmark in order: what it started ends with it, and its scratch goes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+__all__ = ["Stopped", "stoppable", "undisturbed"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """A signal asks this process to end.
+
+    Attributes:
+        signal: its name.
+        status: the exit status that says so.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number).name
+        self.status = 128 + number
+        super().__init__(f"stopped by {self.signal}")
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise `Stopped` in the main thread at the first of these signals; the next ones disturb nobody who tidies up."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    heard = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]  # `nohup` stays in force
+
+    def stop(number: int, _: FrameType | None) -> None:
+        for each in heard:
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(number)
+
+    try:
+        for number in heard:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let these signals wait until the block is over."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
