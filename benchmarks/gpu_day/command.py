@@ -167,10 +167,10 @@ def _say(text: str) -> None:
 
 def _print(text: str, file: IO[str] | None = None) -> None:
     """Print, if anybody still reads it: `head` may have its lines, a terminal be gone. The results are in a file."""
-    file = file or sys.stdout
+    stream = sys.stdout if file is None else file
     try:
-        print(text, file=file, flush=True)
+        print(text, file=stream, flush=True)
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, file.fileno())  # or Python complains at its end, when it flushes the rest
+        os.dup2(nowhere, stream.fileno())  # or Python complains at its end, when it flushes the rest
         os.close(nowhere)

@@ -19,6 +19,7 @@ from benchmarks.gpu_day.child import FAILED
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.gpu_day.plan import Part
+from benchmarks.stop import undisturbed
 
 __all__ = ["CHILD", "run_part"]
 
@@ -175,7 +176,7 @@ class _Process:
 
     def __exit__(self, *_: object) -> None:
         """Leave nothing of it behind."""
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in the driver cannot even be killed
+        with undisturbed(), contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the driver, it cannot be killed
             self._reap()
         os.close(self._pipe)
         self._out.file.close()

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.gpu_day import command as day_command
 from benchmarks.gpu_day import ledger as ledger_module
+from benchmarks.gpu_day.command import LEFT
 from benchmarks.gpu_day.day import ROOT
 from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.machine import machine
@@ -137,6 +138,18 @@ def test_what_is_to_be_asked_again_keeps_its_answers_until_there_are_new_ones(
     assert call(tmp_path) == 0
     assert (folder / "asked").read_text().split() == ["fine", "raises", "last", "fine", "raises"]
     assert "again" not in capsys.readouterr().out
+
+
+def test_a_call_that_leaves_out_what_it_was_to_ask_again_goes_on_without_again(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write("one", "fine")
+    assert call(tmp_path) == 0
+
+    assert call(tmp_path, "--again", "one", "--call-minutes", "0.01") == LEFT
+    assert "left out: one; the same command without --again goes on with them" in capsys.readouterr().out
+    assert call(tmp_path) == 0
+    assert (folder / "asked").read_text().split() == ["fine", "fine"]
 
 
 def test_an_old_answer_stays_beside_the_new_ones_of_a_part_that_is_not_through(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_day.ledger import Ledger
+from benchmarks.stop import Stopped, stoppable
 from tests.benchmarks.days import Write, call, ended, lines, started
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="benchmarks need /proc")
@@ -124,3 +125,38 @@ def test_a_group_is_killed_only_while_nobody_else_can_have_its_number(
 
     assert len(held) >= 3 and all(held)
     assert ended(int((folder / "child").read_text()))
+
+
+def test_a_line_that_is_being_written_is_finished_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = os.fsync
+
+    def fsync(file: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ledger = Ledger(tmp_path / "gpu-day.jsonl")
+
+    with pytest.raises(Stopped, match="stopped by SIGTERM"), stoppable():
+        ledger.write("answer", part="one", question="fine", value=1, seconds=1)
+
+    assert ledger.of("one").answers == Ledger(ledger.path).of("one").answers == {"fine": 1}
+
+
+def test_a_second_signal_disturbs_nobody_who_tidies_up_and_an_ignored_one_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    tidied = False
+    try:
+        with pytest.raises(Stopped, match="stopped by SIGINT") as stop, stoppable():
+            signal.raise_signal(signal.SIGHUP)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                tidied = True
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert (tidied, stop.value.status) == (True, 130)
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
