@@ -25,6 +25,8 @@ def test_a_signal_ends_the_command_and_its_part_with_the_table_and_how_to_go_on(
     (scratch := tmp_path / "scratch").mkdir()
     pipe = subprocess.PIPE
     process = started(folder, tmp_path, "--scratch", str(scratch), at="hangs", stdout=pipe, stderr=pipe)
+    while '"question": "fine"' not in (tmp_path / "out" / "gpu-day.jsonl").read_text():
+        time.sleep(0.05)
     while not (folder / "child").exists() or not (folder / "child").read_text():
         time.sleep(0.05)
     process.send_signal(number)
@@ -35,8 +37,9 @@ def test_a_signal_ends_the_command_and_its_part_with_the_table_and_how_to_go_on(
     assert "first (unfinished" in out and "    fine: 1" in out
     assert out.endswith(f"stopped by {number.name}; what was measured is kept; the same command goes on with first\n")
     assert [*scratch.iterdir()] == []
-    assert ended(int((folder / "child").read_text()))
     assert lines(tmp_path)[-1]["row"] == "called"
+    while not ended(int((folder / "child").read_text())):  # killed, but it may not have had its turn yet
+        time.sleep(0.05)
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(write: Write, tmp_path: Path) -> None:
