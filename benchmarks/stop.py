@@ -52,9 +52,17 @@ def stoppable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let these signals wait until the block is over."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    """Let these signals wait until the block is over. A mask of the main thread would not: others take them."""
+    late: list[int] = []
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    main = threading.current_thread() is threading.main_thread()
+    held = [number for number in _SIGNALS if main and callable(before[number])]
     try:
+        for number in held:
+            signal.signal(number, lambda number, _: late.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number in held:
+            signal.signal(number, before[number])
+        if late:
+            signal.raise_signal(late[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -134,14 +135,19 @@ def test_a_line_that_is_being_written_is_finished_first(tmp_path: Path, monkeypa
     sync = os.fsync
 
     def fsync(file: int) -> None:
-        signal.raise_signal(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # any thread of the process may take it
+        time.sleep(0.05)
         sync(file)
 
     monkeypatch.setattr(os, "fsync", fsync)
     ledger = Ledger(tmp_path / "gpu-day.jsonl")
 
+    other = threading.Thread(target=(done := threading.Event()).wait)
+    other.start()
     with pytest.raises(Stopped, match="stopped by SIGTERM"), stoppable():
         ledger.write("answer", part="one", question="fine", value=1, seconds=1)
+    done.set()
+    other.join()
 
     assert ledger.of("one").answers == Ledger(ledger.path).of("one").answers == {"fine": 1}
 
