@@ -350,12 +350,10 @@ def note_kinds(kinds: dict[int, str], element: Any) -> None:
     Raises:
         AssertionError: one is elsewhere than in an element before.
     """
-    from gpupipe.spec import map_structure
+    from gpupipe.structure import flatten
     from gpupipe.transform.array import goes_to_gpu, on_gpu
 
-    leaves: list[Any] = []
-    map_structure(leaves.append, element)
-    for i, leaf in enumerate(leaves):
+    for i, leaf in enumerate(flatten(element)[0]):
         if on_gpu(leaf) or goes_to_gpu(leaf):
             kind = "the GPU" if on_gpu(leaf) else "the host"
             assert kinds.setdefault(i, kind) == kind, f"leaf {i} is on {kind}, and was on {kinds[i]} before"

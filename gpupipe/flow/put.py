@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..transform.array import goes_to_gpu, on_gpu, to_host
@@ -32,18 +33,14 @@ class PutFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         inner = self.source.open(at, state)
-        return _Put(self._put(inner), inner)
+        return _Put(map(self._put, inner), inner)  # no generator, which an error from below would end
 
-    def _put(self, inner: Iterator[Element]) -> Iterator[Element]:
-        for element in inner:
-            value, stream, position = element
-            if type(value) is Hole:
-                yield element
-                continue
-            columns = [
-                self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf for i, leaf in enumerate(value)
-            ]
-            yield tuple(columns), stream, position
+    def _put(self, element: Element) -> Element:
+        value, stream, position = element
+        if type(value) is Hole:
+            return element
+        columns = [self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf for i, leaf in enumerate(value)]
+        return tuple(columns), stream, position
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +61,20 @@ class OneKindFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         inner = self.source.open(at, state)
-        return _Put(self._alike(inner), inner)
+        return _Put(map(partial(self._alike, dict.fromkeys(self.columns, True)), inner), inner)
 
-    def _alike(self, inner: Iterator[Element]) -> Iterator[Element]:
-        there = dict.fromkeys(self.columns, True)
-        for element in inner:
-            value, stream, position = element
-            if type(value) is Hole:
-                yield element
-                continue
-            columns = list(value)
-            for i, leaf in enumerate(columns):
-                if goes_to_gpu(leaf):
-                    if there.setdefault(i, False):
-                        columns[i] = self.put(leaf)
-                elif on_gpu(leaf) and not there.setdefault(i, True):
-                    columns[i] = to_host(leaf)
-            yield tuple(columns), stream, position
+    def _alike(self, there: dict[int, bool], element: Element) -> Element:
+        value, stream, position = element
+        if type(value) is Hole:
+            return element
+        columns = list(value)
+        for i, leaf in enumerate(columns):
+            if goes_to_gpu(leaf):
+                if there.setdefault(i, False):
+                    columns[i] = self.put(leaf)
+            elif on_gpu(leaf) and not there.setdefault(i, True):
+                columns[i] = to_host(leaf)
+        return tuple(columns), stream, position
 
 
 class _Put(Wrapped):

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
+from gpupipe.transform import machine
+
+
+@pytest.fixture(autouse=True)
+def _of_the_plan_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU adds to the findings is told in test_batches_stay.py."""
+    monkeypatch.setattr(machine, "installed", lambda: (0, None))
+
 
 IMAGES = np.zeros((8, 6, 6, 3), np.uint8)
 CHW = np.zeros((8, 3, 6, 7), np.uint8)
