@@ -80,9 +80,11 @@ class PrimedFlow:
         if self._at is not None:
             for element in self._head:
                 self._at.run.note(element, "raised")
-        if count > 1:
-            error.reason += f" (and so did the next {count - 1} elements; none says what the elements are)"
-            error.args = (error.reason,)
+        others = (
+            f"and so did the next {count - 1} elements" if count > 1 else f"and {SECONDS:g} s later there was no other"
+        )
+        error.reason += f" ({others}; none says what the elements are, so this epoch ends here)"
+        error.args = (error.reason,)
         self._close()
         return error
 

@@ -100,7 +100,7 @@ class DatasetIterator(Iterator[Any]):
         self._broken = False  # an exception went through the flow: its generators are finished, its threads not
         self._done = False
         self._why = "was closed"  # ... and by what
-        self._unknown = False  # no first element said what the elements are
+        self._over = False  # this epoch could not be opened: it gives nothing, the next one follows
         self._busy = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -170,10 +170,6 @@ class DatasetIterator(Iterator[Any]):
                 f"{sys.getrecursionlimit()} calls; let one function do what several do"
             ) from error
         except BaseException as error:
-            if self._unknown:  # what there is behind is not delivered, so this is not the end of an epoch
-                self._why = f"was ended by a {type(error).__name__}, as no first element says what the elements are"
-                self.close()
-                raise
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
             elif inside and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
@@ -380,7 +376,7 @@ class DatasetIterator(Iterator[Any]):
         even = not (self.left_out or self.errors)
         if self._settings.on_error == "replace":
             even = all(record.unit != "file" for record in self.errors)
-        return state_of(self._chain, progress, self._learned, even, self._progress.ended, flow, behind)
+        return state_of(self._chain, progress, self._learned, even, self._progress.ended or self._over, flow, behind)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on where `state_dict` was called. Before the first `next`.
@@ -469,14 +465,15 @@ class DatasetIterator(Iterator[Any]):
         at = Context(run, epoch)
         try:
             lowered = lower(self._plan, self._settings, at, self._learned)
-        except DataError:
-            self._unknown = True
+        except GpupipeError:
+            self._entered, self._over = False, True
             raise
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
         self._batched = lowered.element.batched
         if self._done:  # closed by another thread, while the first element was looked at
             raise self._closed("next()")
+        self._over = False
         state, begin = self._mark.place
         behind = self._progress.delivered - begin
         try:
