@@ -717,12 +717,18 @@ def test_an_exit_handler_may_iterate(name: str, folder: Path) -> None:
     with ended(child(body, name, str(folder))) as process:
         out, errors = process.communicate(timeout=50)
 
-    assert (process.returncode, out, errors) == (0, "done\n", "")
+    if sys.version_info >= (3, 12) and name != "host":  # no thread starts there any more; Python says so
+        assert (process.returncode, out) == (0, "")
+        assert "can't create new thread at interpreter shutdown" in errors
+    else:
+        assert (process.returncode, out, errors) == (0, "done\n", "")
 
 
 @pytest.mark.parametrize("name", ["host", "numpy"], indirect=True)
 def test_a_daemon_thread_that_iterates_to_the_end_of_the_program_is_quiet(name: str, folder: Path) -> None:
     """It begins one iterator after the other, also while the interpreter waits in its last exit handler."""
+    if sys.version_info >= (3, 12) and name != "host":
+        pytest.skip("Python 3.12 and later start no thread in an exit handler")
     body = """
         import atexit, threading
         begun = threading.Semaphore(0)
