@@ -7,6 +7,7 @@ Python: calling it with symbols could run network code, draw random numbers or s
 from __future__ import annotations
 
 import builtins
+import contextlib
 import difflib
 import dis
 import functools
@@ -16,7 +17,8 @@ import random as python_random
 import re
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,9 @@ _PURE_PREFIXES = (
 _NESTED = 20
 """Functions that call one another, inside one expression."""
 
+_LARGEST = 2000
+"""Instructions that tracing an expression takes, those of each call of a helper: some hundred operators."""
+
 
 def decide(fn: Callable[..., Any]) -> str:
     """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
@@ -95,33 +100,55 @@ def _pure(fn: Any) -> bool:
     """Whether a function is an expression of its parameters, of plain values and of calls of such functions."""
     if not isinstance(fn, types.FunctionType):
         return False
-    known: dict[types.FunctionType, bool] = {}
-    if not _is_expression(fn, known, _NESTED):
+    known: dict[types.FunctionType, int] = {}
+    if not 0 < _size(fn, known, _NESTED) <= _LARGEST:
         return False
     # `a += 1` changes an array that was captured: the user's, when it is called with symbols.
     arrays = any(isinstance(value, np.ndarray) for one in known for value in (*captured(one), *_defaults(one)))
     return not (arrays and any(_in_place(instruction) for one in known for instruction in dis.get_instructions(one)))
 
 
-def _is_expression(fn: types.FunctionType, known: dict[types.FunctionType, bool], deep: int) -> bool:
-    """The same for one function and those it calls, which go into `known`: False while that is being found out."""
+def _size(fn: types.FunctionType, known: dict[types.FunctionType, int], deep: int) -> int:
+    """How many instructions a call of an expression takes; 0 if it is none, or while that is being found out.
+
+    Args:
+        fn: the function.
+        known: the sizes of those that were looked at.
+        deep: how deep calls may nest.
+    """
     if fn in known or not deep:  # without branches, recursion has no end
-        return known.get(fn, False)
-    known[fn] = False
+        return known.get(fn, 0)
+    known[fn] = size = 0
+    loads: Counter[str] = Counter()
     for instruction in dis.get_instructions(fn):
         name = instruction.opname
         if name not in _PURE and not name.startswith(_PURE_PREFIXES):
-            return False
+            return 0
+        size += 1
+        if name in ("LOAD_GLOBAL", "LOAD_DEREF"):
+            loads[str(instruction.argval)] += 1
     if any(name not in fn.__globals__ for name in fn.__code__.co_names):  # a built-in function, or nothing
-        return False
+        return 0
     # What is called is one of these functions or a parameter; that is a symbol, a plain value or one of them.
     if not all(value is None or isinstance(value, str) or _plain(value) for value in _defaults(fn)):
-        return False
-    for value in captured(fn):
-        if not (_is_expression(value, known, deep - 1) if isinstance(value, types.FunctionType) else _plain(value)):
-            return False
-    known[fn] = True
-    return True
+        return 0
+    for name, value in _named(fn):
+        called = _size(value, known, deep - 1) if isinstance(value, types.FunctionType) else int(_plain(value))
+        if not called:
+            return 0
+        size += called * loads[name]
+    known[fn] = size
+    return size
+
+
+def _named(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """The globals and cells that the function's code names, but for empty cells."""
+    for name in fn.__code__.co_names:
+        if name in fn.__globals__:
+            yield name, fn.__globals__[name]
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a name that is bound later
+            yield name, cell.cell_contents
 
 
 def _defaults(fn: types.FunctionType) -> list[Any]:
@@ -136,8 +163,8 @@ def _in_place(instruction: dis.Instruction) -> bool:
 
 def _plain(value: Any) -> bool:
     """Whether a value has operators of Python's own or NumPy's, and can call nothing."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return type(value).__module__ == "numpy" and not value.dtype.hasobject
+    if isinstance(value, np.generic) or type(value) is np.ndarray:  # `*` of a matrix is another one
+        return not value.dtype.hasobject
     return type(value) in (bool, int, float, bytes)
 
 

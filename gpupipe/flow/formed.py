@@ -26,13 +26,16 @@ INLINE = 0.05
 anyway, but for what lies between the groups of one batch and behind an error."""
 
 
+KNOWN = 10_000
+"""So many elements that a manifest says are bad are kept behind the base, about 0.5 KB each."""
+
 LONGEST = 300
 """Letters of an error's reason that a state keeps."""
 
 Bad = dict[tuple[int, int], DataError]
 """Errors of elements, by (stream key, position)."""
 
-_KINDS = {kind.__name__: kind for kind in (DecodeError, ShapeError, FunctionError, ParseError, RecordError)}
+_KINDS = {kind.__name__: kind for kind in (DataError, DecodeError, ShapeError, FunctionError, ParseError, RecordError)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,10 @@ class Point:
         base: the state of the input at an earlier place.
         items: what the former gave since then.
         bad: errors of elements since then that only an executor found to be bad, by (stream key, position).
-        known: elements that a manifest says are bad, in the order in which they came; from number `first` on they came
-            since then. Without the manifest nobody would leave them out where the items are formed again.
+        known: elements that a manifest says are bad, in the order in which they came. Those from number `first` up to
+            `last` came since then: without the manifest nobody would leave them out where the items are formed again.
         first: see `known`.
+        last: see `known`.
     """
 
     base: State
@@ -53,13 +57,14 @@ class Point:
     bad: Bad
     known: Sequence[tuple[tuple[int, int], DataError]] = ()
     first: int = 0
+    last: int = 0
 
     def state(self) -> State:
         """As a part of a state."""
         bad = [
             [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
             for (key, position), error in sorted(
-                {**self.bad, **dict(self.known[self.first :])}.items(), key=itemgetter(0)
+                {**self.bad, **dict(self.known[self.first : self.last])}.items(), key=itemgetter(0)
             )
         ]
         return {"base": self.base, "items": self.items, "bad": bad}
@@ -111,7 +116,8 @@ class Forming:
 
     def point(self) -> Point:
         """The present place."""
-        return Point(self._base, self._items, self._bad, self._known.holes, self._first)
+        holes = self._known.holes
+        return Point(self._base, self._items, self._bad, holes, self._first, len(holes))
 
     def exact(self) -> Point:
         """The present place, begun at the input's own present place if that is possible."""
@@ -136,6 +142,8 @@ class Forming:
 
     def _begin(self, base: State, first: int, items: int = 0) -> None:
         self._base, self._first, self._items, self._bad = base, first, items, dict(self._known.bad)
+        if first >= KNOWN:  # the points that there are keep the old list
+            self._known.holes, self._first = self._known.holes[first:], 0
 
     def _due(self) -> bool:
         return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
@@ -151,6 +159,10 @@ class Forming:
         """A repair has put everything behind a point back, with these elements as holes."""
         found = {(stream.key, position): error for (_, stream, position), error in bad}
         self._base, self._first, self._items, self._bad = point.base, point.first, point.items, {**point.bad, **found}
+        known = self._known
+        if point.known is not known.holes:
+            known.holes = list({**dict(point.known[point.first :]), **dict(known.holes)}.items())
+            self._first = 0
         self._before = None
 
 
@@ -173,6 +185,7 @@ class _Known(Iterator[Element]):
         if type(value) is Hole:
             if value.known:
                 self.holes.append(((stream.key, position), value.error))
+            self.bad.pop((stream.key, position), None)
             return element
         error = self.bad.pop((stream.key, position), None) if self.bad else None
         return element if error is None else (Hole(locate(error, stream, position)), stream, position)

@@ -69,8 +69,9 @@ class PrimedFlow:
             if at.run.stopped.is_set():
                 return None
             self._head.append(element)
-            since = time.monotonic() if since is None else since  # workers that take long to start are no failure
-            if len(self._head) >= most or (raises and time.monotonic() - since >= SECONDS):
+            now = time.monotonic()
+            since = now if since is None else since  # workers that take long to start are no failure
+            if len(self._head) >= most or (raises and len(self._head) > 1 and now - since >= SECONDS):
                 raise self._nothing_good()
         return None
 
@@ -80,10 +81,9 @@ class PrimedFlow:
         if self._at is not None:
             for element in self._head:
                 self._at.run.note(element, "raised")
-        others = (
-            f"and so did the next {count - 1} elements" if count > 1 else f"and {SECONDS:g} s later there was no other"
+        error.reason += (
+            f" (and so did the next {count - 1} elements; none says what the elements are, so this epoch ends here)"
         )
-        error.reason += f" ({others}; none says what the elements are, so this epoch ends here)"
         error.args = (error.reason,)
         self._close()
         return error

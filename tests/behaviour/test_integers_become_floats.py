@@ -258,7 +258,7 @@ def test_an_array_that_a_function_adds_to_is_changed_once_for_each_element(funct
 
 def test_helpers_that_call_helpers_are_looked_at_once_each() -> None:
     names: dict[str, Any] = {"f0": scale, "g0": scale}
-    for level in range(1, 12):
+    for level in range(1, 7):
         for name in "fg":
             exec(f"def {name}{level}(x): return f{level - 1}(x) + g{level - 1}(x)", names)
     looked_at = []
@@ -270,5 +270,21 @@ def test_helpers_that_call_helpers_are_looked_at_once_each() -> None:
     instructions = dis.get_instructions
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dis, "get_instructions", counted)
-        assert candidate.decide(names["f11"]) == "expression"
-    assert len(looked_at) == len(set(looked_at)) == 22
+        assert candidate.decide(names["f6"]) == "expression"
+        assert len(set(looked_at)) == 12
+        for level in range(7, 19):  # 2**18 calls are what Python may do for each element, and no graph
+            for name in "fg":
+                exec(f"def {name}{level}(x): return f{level - 1}(x) + g{level - 1}(x)", names)
+        looked_at.clear()
+        assert candidate.decide(names["f18"]) == "python"
+    assert len(looked_at) == len(set(looked_at)) == 36
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_a_matrix_of_numpy_multiplies_as_it_does_in_python() -> None:
+    matrix = np.matrix([[1.0, 2.0], [3.0, 4.0]])
+    values = np.arange(4.0).reshape(1, 2, 2)
+
+    got = next(iter(Dataset.from_tensor_slices(values).map(lambda x: x * matrix)))
+
+    np.testing.assert_array_equal(got, values[0] * matrix)

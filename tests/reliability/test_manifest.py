@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -173,12 +174,15 @@ def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows
     assert items.left_out == 3
 
 
-@pytest.mark.parametrize("often", [True, False], ids=["after each batch", "never"])
+@pytest.mark.parametrize(
+    ("often", "known"), [(True, 10_000), (True, 1), (False, 1)], ids=["after each batch", "and forgets", "never"]
+)
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.mark.parametrize("with_it", [True, False], ids=["added", "taken away"])
 def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
-    tmp_path: Path, with_it: bool, on_error: Any, often: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_it: bool, on_error: Any, often: bool, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(formed, "KNOWN", known)
     monkeypatch.setattr(formed.Forming, "_due", lambda self: often)  # when it takes a new state of its input
     kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
     shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
@@ -201,6 +205,24 @@ def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
         assert [[label for label, _ in batch] for batch in rest] == [[n for n, _ in batch] for batch in whole[count:]]
         for left, right in zip(rest, whole[count:], strict=True):
             assert all(same(a, b, "numpy") for (_, a), (_, b) in zip(left, right, strict=True))
+
+
+def test_what_a_manifest_left_out_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formed, "KNOWN", 100)
+    monkeypatch.setattr(formed.Forming, "_due", lambda self: True)
+    shards = Shards(tmp_path / "data", 48, 2).write()
+    path = tmp_path / "manifest.jsonl"
+    bad = [listed(str(shards.path(n % 2)), shards.offset(n)) for n in (0, 1, 6, 7, 20)]
+    path.write_bytes(b"".join(map(module.line_of, bad)))
+    ds = shards.dataset().repeat().batch(8).with_options(on("numpy", on_error="skip", bad_records=path))
+
+    with ds.iterator(0) as items:
+        for _ in range(600):  # about a hundred passes
+            next(items)
+        kept = [len(thing.holes) for thing in gc.get_objects() if type(thing) is formed._Known]
+        assert items.left_out > 400
+
+    assert max(kept) < 150
 
 
 def listed(file: str, offset: int | None, **other: Any) -> BadRecord:
