@@ -33,48 +33,38 @@ class PutFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         inner = self.source.open(at, state)
-        return _Put(map(self._put, inner), inner)  # no generator, which an error from below would end
+        return _Put(
+            map(partial(_moved, self._mover()), inner), inner
+        )  # no generator, which an error from below would end
 
-    def _put(self, element: Element) -> Element:
-        value, stream, position = element
-        if type(value) is Hole:
-            return element
-        columns = [self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf for i, leaf in enumerate(value)]
-        return tuple(columns), stream, position
+    def _mover(self) -> Callable[[int, Any], Any]:
+        """What gives the leaf of a column where it is to be, in one pass."""
+        return lambda i, leaf: self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf
 
 
 @dataclass(frozen=True, slots=True)
-class OneKindFlow:
+class OneKindFlow(PutFlow):
     """Every column where its first array is: for datasets made while running, of which nobody knows before.
 
-    States do not know it either.
-
-    Attributes:
-        source: gives elements.
-        columns: which are on the GPU whatever comes first.
-        put: an array of the host to the GPU.
+    The `columns` are on the GPU whatever comes first.
     """
 
-    source: Flow
-    columns: Collection[int]
-    put: Callable[[Any], Any]
+    def _mover(self) -> Callable[[int, Any], Any]:
+        there = dict.fromkeys(self.columns, True)
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        inner = self.source.open(at, state)
-        return _Put(map(partial(self._alike, dict.fromkeys(self.columns, True)), inner), inner)
-
-    def _alike(self, there: dict[int, bool], element: Element) -> Element:
-        value, stream, position = element
-        if type(value) is Hole:
-            return element
-        columns = list(value)
-        for i, leaf in enumerate(columns):
+        def move(i: int, leaf: Any) -> Any:
             if goes_to_gpu(leaf):
-                if there.setdefault(i, False):
-                    columns[i] = self.put(leaf)
-            elif on_gpu(leaf) and not there.setdefault(i, True):
-                columns[i] = to_host(leaf)
-        return tuple(columns), stream, position
+                return self.put(leaf) if there.setdefault(i, False) else leaf
+            return to_host(leaf) if on_gpu(leaf) and not there.setdefault(i, True) else leaf
+
+        return move
+
+
+def _moved(move: Callable[[int, Any], Any], element: Element) -> Element:
+    value, stream, position = element
+    if type(value) is Hole:
+        return element
+    return tuple(move(i, leaf) for i, leaf in enumerate(value)), stream, position
 
 
 class _Put(Wrapped):
