@@ -141,16 +141,6 @@ def _size(fn: types.FunctionType, known: dict[types.FunctionType, int], deep: in
     return size
 
 
-def _named(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """The globals and cells that the function's code names, but for empty cells."""
-    for name in fn.__code__.co_names:
-        if name in fn.__globals__:
-            yield name, fn.__globals__[name]
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # a name that is bound later
-            yield name, cell.cell_contents
-
-
 def _defaults(fn: types.FunctionType) -> list[Any]:
     return [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
 
@@ -170,18 +160,21 @@ def _plain(value: Any) -> bool:
 
 def captured(fn: types.FunctionType) -> list[Any]:
     """The values of the globals and cells that the function's code names."""
+    return [value for _, value in _named(fn)]
+
+
+def _named(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """The same with their names."""
     codes, names = [fn.__code__], set[str]()
     while codes:
         code = codes.pop()
         names |= set(code.co_names)
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    values = [fn.__globals__[name] for name in names if name in fn.__globals__]
-    for cell in fn.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # an empty cell: a name that is bound later
-            continue
-    return values
+    for name in names & fn.__globals__.keys():
+        yield name, fn.__globals__[name]
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell: a name that is bound later
+            yield name, cell.cell_contents
 
 
 def ours(name: str | None) -> bool:
