@@ -446,7 +446,7 @@ CASES: dict[str, Chain] = {
     "batch fits": lambda D: D.range(6).batch(3, True),
     "batch of nothing": lambda D: D.range(0).batch(3),
     "batch parallel": lambda D: D.range(9).batch(2, num_parallel_calls=2, deterministic=True),
-    "batch AUTOTUNE": lambda D: D.range(9).batch(2, num_parallel_calls=-1, deterministic=False),
+    "batch AUTOTUNE": lambda D: D.range(9).batch(2, num_parallel_calls=-1),
     "batch NumPy's size": lambda D: D.range(5).batch(np.int64(2)),
     "batch of dicts": lambda D: _dicts(D).batch(2, drop_remainder=True),
     "batch of bool": lambda D: D.from_tensor_slices([True, False, True]).batch(2),
