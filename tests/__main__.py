@@ -35,7 +35,12 @@ def main(arguments: Sequence[str], cores: int) -> int:
 
 
 def _pytest(arguments: Sequence[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments])
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # pytest has heard Ctrl-C, too: it tidies up, and says what it has seen
+            continue
 
 
 if __name__ == "__main__":

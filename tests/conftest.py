@@ -33,6 +33,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=parts[False])
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let `-x` interrupt in one process, too, as it does in those of pytest-xdist: no second run follows then."""
+    if session.shouldfail and session.config.getoption("--alone") == "without":
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+
+
 def _alone(item: pytest.Item) -> bool:
     """Whether a test needs the machine for itself: one on a GPU does, which has memory for few processes."""
     return any(item.get_closest_marker(name) is not None for name in ("alone", "gpu"))
