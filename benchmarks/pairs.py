@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmarks import tied
 from benchmarks.job import Audit, Job, Run
-from benchmarks.process import PeakMemory
+from benchmarks.process import PeakMemory, ending, ends
 from benchmarks.ratios import pair_order
 
 __all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "spawn"]
@@ -54,50 +54,36 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
     Raises:
         ContestantFailed: if it does not report, or not within `job.timeout`: then whatever it started is killed.
     """
-    process = subprocess.Popen(
-        tied.command(CHILD),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        cwd=_ROOT,
-        start_new_session=True,
-    )
-    watch = PeakMemory(process.pid)
-    try:
-        out, err = process.communicate(replace(job, started=time.monotonic()).to_json() + "\n", job.timeout)
-    except subprocess.TimeoutExpired:
-        within = f"within {job.timeout:.0f} s"
-        raise ContestantFailed(
-            job.contestant,
-            f"no end {within}",
-            f"{job.contestant} needs to finish {within}, got no end; run it alone, or give it a longer --timeout",
-        ) from None
-    finally:
-        peak = watch.stop()
-        _end(process)
-    if process.returncode or not out:
-        ending = _ending(process.returncode)
-        last = next((line.strip() for line in reversed(err.splitlines()) if line.strip()), "it said nothing")
-        raise ContestantFailed(
-            job.contestant, f"{ending}: {last[:300]}", f"{job.contestant} {ending} and this text:\n{err[-3000:]}"
+    # Files and no pipes: a child of its own may hold these open for ever, and nobody has to read them while it runs.
+    with tempfile.TemporaryFile() as order, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        order.write(replace(job, started=time.monotonic()).to_json().encode() + b"\n")
+        order.seek(0)
+        process = subprocess.Popen(
+            tied.command(CHILD), stdin=order, stdout=out, stderr=err, cwd=_ROOT, start_new_session=True
         )
-    report: dict[str, Any] = json.loads(out.splitlines()[-1])
+        watch = PeakMemory(process.pid)
+        try:
+            if not ends(process.pid, job.timeout):
+                late = f"needs to finish within {job.timeout:.0f} s, got no end; run it alone, or give it more time"
+                raise ContestantFailed(job.contestant, f"no end within {job.timeout:.0f} s", f"{job.contestant} {late}")
+        finally:
+            peak = watch.stop()
+            os.killpg(process.pid, signal.SIGKILL)  # and whatever it started, while nobody else can have its number
+            status = process.wait()
+        said, errors = _text(out), _text(err)
+    if status or not said.strip():
+        how = ending(status) or "ended without a report"
+        last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "it said nothing")
+        raise ContestantFailed(
+            job.contestant, f"{how}: {last[:300]}", f"{job.contestant} {how} and this text:\n{errors[-3000:]}"
+        )
+    report: dict[str, Any] = json.loads(said.splitlines()[-1])
     return report, peak
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Kill what is left of a process and of those it started: they hold its pipes, too."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-
-
-def _ending(status: int) -> str:
-    if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    return f"ended with {status}" if status else "ended without a report"
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def audit(job: Job) -> Audit:

@@ -1,14 +1,25 @@
-"""process: CPU time and resident memory of a process with all its descendants, read from /proc."""
+"""process: CPU time and resident memory of a process with all its descendants, read from /proc, and how it ends."""
 
 from __future__ import annotations
 
 import os
 import resource
+import signal
 import threading
 import time
 from pathlib import Path
 
-__all__ = ["OwnPeak", "PeakMemory", "descendants", "peak_bytes", "resident_bytes", "resident_parts", "tree_cpu_seconds"]
+__all__ = [
+    "OwnPeak",
+    "PeakMemory",
+    "descendants",
+    "ending",
+    "ends",
+    "peak_bytes",
+    "resident_bytes",
+    "resident_parts",
+    "tree_cpu_seconds",
+]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -59,6 +70,26 @@ def resident_parts() -> dict[str, float]:
     names = {"RssAnon:": "anonymous_mb", "RssFile:": "file_mb", "RssShmem:": "shared_mb"}
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {names[words[0]]: int(words[1]) * 1024 / 1e6 for words in lines if words[0] in names}
+
+
+def ends(pid: int, seconds: float) -> bool:
+    """Whether a child ends within that time. It stays a zombie: no other process or group can get its number."""
+    until = time.monotonic() + seconds
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def ending(status: int) -> str:
+    """How a process of that return code ended: by which signal or with which status; "" for 0."""
+    if status >= 0:
+        return f"ended with {status}" if status else ""
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal, which has no name
+        return f"ended by signal {-status}"
 
 
 class OwnPeak:

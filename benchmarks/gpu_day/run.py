@@ -19,6 +19,7 @@ from benchmarks.gpu_day.child import FAILED
 from benchmarks.gpu_day.day import ROOT, Day
 from benchmarks.gpu_day.ledger import Ledger
 from benchmarks.gpu_day.plan import Part
+from benchmarks.process import ending, ends
 from benchmarks.stop import undisturbed
 
 __all__ = ["CHILD", "run_part"]
@@ -151,7 +152,7 @@ class _Process:
                     self._kill()
                     break
                 if not selector.select(min(wait, 1.0)):
-                    if self._ends(0):  # children of its own may hold the pipe
+                    if ends(self._process.pid, 0):  # children of its own may hold the pipe
                         break
                     continue
                 data = os.read(self._pipe, 1 << 16)
@@ -161,8 +162,8 @@ class _Process:
                 for line in lines:
                     self.since = time.monotonic() if b'"begin"' in line[:9] else self.since
                     yield json.loads(line)
-        if self._ends(_ENDING):
-            self.ending = _words(self._reap())
+        if ends(self._process.pid, _ENDING):
+            self.ending = "" if (status := self._reap()) == FAILED else ending(status)
         else:
             self._kill()
             self.ending = "it did not end by itself"
@@ -182,19 +183,10 @@ class _Process:
         self._out.file.close()
         self._err.file.close()
 
-    def _ends(self, seconds: float) -> bool:
-        """Whether it ends within that time. It stays a zombie: no other process or group can get its number."""
-        until = time.monotonic() + seconds
-        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.01)
-        return True
-
     def _kill(self) -> None:
         """Let it print where it hangs, then end whatever it started, and itself."""
         os.kill(self._process.pid, signal.SIGABRT)
-        self._ends(_STACKS)
+        ends(self._process.pid, _STACKS)
         os.killpg(self._process.pid, signal.SIGKILL)
 
     def _reap(self) -> int:
@@ -202,9 +194,3 @@ class _Process:
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait(_STACKS)
-
-
-def _words(status: int) -> str:
-    if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    return "" if status in (0, FAILED) else f"ended with {status}"

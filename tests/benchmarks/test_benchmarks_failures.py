@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +37,16 @@ if when == job["mode"]:
         raise RuntimeError("nvImageCodec failure: '#8'")
     elif who == "mute":
         sys.exit()
+    elif who == "blank":
+        sys.exit(print())
+    elif who == "realtime":
+        os.kill(os.getpid(), 40)
+    elif who in ("leaves", "hides"):
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(30)"], start_new_session=who == "hides"
+        )
+        open(os.path.dirname(__file__) + "/processes", "w").write(f"{child.pid} ")
+        time.sleep(60 if who == "hides" else 0)
     else:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # holds the pipes, too
         open(os.path.dirname(__file__) + "/processes", "w").write(f"{os.getpid()} {child.pid} ")
@@ -59,6 +71,8 @@ REASONS = {
     "exit": "ended with 3: its last words",
     "exception": "ended with 1: RuntimeError: nvImageCodec failure: '#8'",
     "mute": "ended without a report: its last words",
+    "blank": "ended without a report: its last words",
+    "realtime": "ended by signal 40: its last words",
     "hang": "no end within 1 s",
 }
 
@@ -122,7 +136,40 @@ def test_what_a_contestant_started_ends_with_it(tmp_path: Path) -> None:
     with pytest.raises(ContestantFailed, match="hang-in-audit needs to finish within 2 s, got no end"):
         spawn(Job("hang-in-audit", (), "audit", timeout=2))
 
-    assert all(map(ended, (tmp_path / "processes").read_text().split()))
+    while not all(map(ended, (tmp_path / "processes").read_text().split())):
+        time.sleep(0.05)
+
+
+def test_a_report_counts_although_a_child_of_the_contestant_goes_on(tmp_path: Path) -> None:
+    report, _ = spawn(Job("leaves-in-damaged", (), "damaged", timeout=20))
+
+    assert report == {"error": "a wrong checksum"}
+    while not all(map(ended, (tmp_path / "processes").read_text().split())):
+        time.sleep(0.05)
+
+
+def test_a_child_in_a_session_of_its_own_holds_nobody_up(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(ContestantFailed, match="needs to finish within 1 s, got no end"):
+        spawn(Job("hides-in-audit", (), "audit", timeout=1))
+
+    assert time.monotonic() - began < 15
+    os.kill(int((tmp_path / "processes").read_text()), signal.SIGKILL)
+
+
+def test_a_group_is_killed_only_while_nobody_else_can_have_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill, held = os.killpg, []
+
+    def killpg(pid: int, number: int) -> None:
+        held.append(Path(f"/proc/{pid}").exists())  # alive or a zombie
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    spawn(Job("dali", (), "damaged"))
+    with pytest.raises(ContestantFailed):
+        spawn(Job("hang-in-audit", (), "audit", timeout=1))
+
+    assert held == [True, True]
 
 
 def ended(pid: str) -> bool:
