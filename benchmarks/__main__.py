@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a benchmark.
 
     Returns:
-        0, or 2 if contestants' work is unequal, one of them failed, or a folder cannot be used; 128 + the number of a
-        signal that ended it. `gpu-day` has others (`gpu_day/command.py`).
+        0, or 2 if contestants' work is unequal, one of them failed, or a folder cannot be used or is full; 128 + the
+        number of a signal that ended it. `gpu-day` has others (`gpu_day/command.py`).
     """
     if not Path("/proc/self/status").exists():
         print("benchmarks need Linux, got a system without /proc; CPU time and memory are read there", file=sys.stderr)
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with stoppable(), tempfile.TemporaryDirectory(prefix="benchmarks-", dir=options.scratch) as folder:
             return int(options.run(options, Path(folder)))
-    except (UnequalWork, ContestantFailed, FileNotFoundError, LedgerError) as error:
+    except (UnequalWork, ContestantFailed, LedgerError, OSError) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 2
     except Stopped as stop:
@@ -57,9 +57,22 @@ def _misplaced(options: argparse.Namespace) -> str:
     """What is wrong with the folders of the command line, "" for nothing."""
     if any(os.path.isfile(folder) for folder in (options.out, *options.out.parents)):
         return f"--out needs a folder, got {options.out}, which is a file or in one"
-    if options.scratch is not None and not (os.path.isdir(options.scratch) and os.access(options.scratch, os.W_OK)):
+    if options.scratch is not None and not _writable(options.scratch):
         return f"--scratch needs a folder that exists and can be written to, got {options.scratch}"
+    if options.command == "gpu-day":  # has results to show without writing any
+        return ""
+    if not _writable(next(folder for folder in (options.out, *options.out.absolute().parents) if folder.is_dir())):
+        return f"--out needs a folder that can be written to, got {options.out}"
     return ""
+
+
+def _writable(folder: Path) -> bool:
+    """Whether it is a folder in which a file can be made; what its mode says is not all there is."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _chain(options: argparse.Namespace, folder: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import platform
 from dataclasses import replace
@@ -123,6 +124,28 @@ def test_unknown_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert command.main(["host", "--chains", "sort", "--out", str(tmp_path)]) == 2
     assert "got sort" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("option", "exists"), [("--out", ""), ("--scratch", "exists and ")])
+def test_a_folder_that_cannot_be_written_to_is_said_before_anything_is_measured(
+    option: str, exists: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "host", None)
+
+    assert command.main(["host", option, "/proc"]) == 2  # root may write everywhere, but not there
+    assert capsys.readouterr().err == f"host: {option} needs a folder that {exists}can be written to, got /proc\n"
+
+
+def test_a_disk_that_is_full_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(command, "host", full)
+
+    assert command.main(["host", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "host: [Errno 28] No space left on device\n"
 
 
 def test_another_checkout_takes_part_when_it_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
