@@ -9,7 +9,7 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TextIO
 
 from benchmarks.gpu_day import plan
 from benchmarks.gpu_day.day import Day
@@ -165,9 +165,14 @@ def _say(text: str) -> None:
     _print(text, sys.stderr)
 
 
-def _print(text: str, file: IO[str] | None = None) -> None:
-    """Print, if anybody still reads it: `head` may have its lines, a terminal be gone. The results are in a file."""
+def _print(text: str, file: TextIO | None = None) -> None:
+    """Print, if anybody still reads it: `head` may have its lines, a terminal be gone. The results are in a file.
+
+    Letters that the stream does not have are written as their numbers.
+    """
     stream = sys.stdout if file is None else file
+    letters = stream.encoding or "utf-8"
+    text = text.encode(letters, "backslashreplace").decode(letters)
     try:
         print(text, file=stream, flush=True)
     except OSError:

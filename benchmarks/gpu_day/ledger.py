@@ -15,7 +15,6 @@ and holds the number of its call as `call`. A line without one belongs to the ca
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -169,7 +168,7 @@ def _text(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and value >= 0
+    return type(value) in (int, float) and 0 <= value <= sys.float_info.max
 
 
 def _machine(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -185,6 +186,7 @@ NO_RESULTS: dict[str, bytes] = {
     "no machine": b'{"row": "call", "commit": "a", "versions": {}, "dry": false, "machine": {}}',
     "no question": b'{"row": "answer", "part": "one", "value": 1, "seconds": 1}',
     "no number of seconds": b'{"row": "called", "seconds": NaN}',
+    "a number that no float can hold": b'{"row": "called", "seconds": 1' + b"0" * 400 + b"}",
     "a state nobody knows": b'{"row": "end", "part": "one", "state": "fine", "ending": "", "stderr": ""}',
     "a call that is no number": json.dumps({**ANSWER, "call": "first"}).encode(),
 }
@@ -220,6 +222,20 @@ def test_answers_that_a_part_cannot_lay_out_cost_the_others_no_line(
 
     table = capsys.readouterr().out
     assert "its answers cannot be laid out (KeyError: 'of today')" in table and "    last: 2" in table
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("latin-1", r"\u20ac \udcff"), ("utf-8", "\u20ac \\udcff")], ids=["latin-1", "utf-8"]
+)
+def test_what_a_terminal_cannot_show_is_no_end_of_the_day(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str
+) -> None:
+    write("one", "odd name", prelude='kinds["odd name"] = lambda: "\\u20ac \\udcff"')
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(seen := io.BytesIO(), encoding=encoding))
+
+    assert call(tmp_path) == 0
+
+    assert f"    odd name: {shown}\n" in seen.getvalue().decode(encoding)
 
 
 def test_private_folders_are_cut_out_of_values_and_names_whatever_their_letters(
