@@ -16,7 +16,7 @@ from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, missing
 from benchmarks.equal import UnequalWork
 from benchmarks.job import Job
-from benchmarks.pairs import Pair, run_pairs, spawn
+from benchmarks.pairs import ContestantFailed, Pair, run_pairs, spawn
 from benchmarks.pairs import measure as run_once
 from benchmarks.ratios import Spread
 
@@ -73,7 +73,7 @@ def host(
 
     Raises:
         UnequalWork: an unknown name, or contestants that do not deliver the same.
-        ContestantFailed: one of them ends without a report.
+        ContestantFailed: the reference ends without a report. Any other that does takes no part in that chain.
     """
     known = [name for name, one in CONTESTANTS.items() if one.work == "host" and (against or name != OTHER)]
     if against is not None and not (against / "gpupipe" / "__init__.py").is_file():
@@ -85,19 +85,35 @@ def host(
             f"{', '.join(wrong)}"
         )
     wanted = contestants or (known if against is None else (OTHER,))
-    asked = [name for name in known if name in wanted or name == REFERENCE]
+    asked = [name for name in known if name in (*wanted, REFERENCE, OTHER)]
     absent = {name: why for name in asked if (why := missing(CONTESTANTS[name]))}
     names = [name for name in asked if name not in absent]
     found: dict[str, Any] = {}
     raw: list[dict[str, Any]] = []
     for chain in chains:
         able = [name for name in names if chain in PYTHON or name != "tfdata-numpy"]
+
+        def failed(error: ContestantFailed, chain: str = chain, able: list[str] = able) -> None:
+            who = error.contestant
+            if who == REFERENCE:
+                raise error
+            print(f"{who} takes no part in {chain}: {error}", file=sys.stderr, flush=True)
+            able.remove(who)
+            said = [absent[who]] if who in absent else []
+            absent[who] = "; ".join([*said, f"failed at {chain}: {error.reason}"])
+
         small = Job(REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT))
-        audits = {name: spawn(_of(replace(small, contestant=name), checkout))[0] for name in able}
+        audits: dict[str, Mapping[str, Any]] = {}
+        for name in tuple(able):
+            try:
+                audits[name] = spawn(_of(replace(small, contestant=name), checkout))[0]
+            except ContestantFailed as error:
+                failed(error)
         check(chain, audits)
         for prefetch in PREFETCH:
             job = replace(small, mode="host", elements=elements, prefetch=prefetch)
-            took = list(run_pairs(job, able, REFERENCE, pairs, lambda job: _measure(_of(job, checkout))))
+            run = run_pairs(job, tuple(able), REFERENCE, pairs, lambda job: _measure(_of(job, checkout)), False, failed)
+            took = [pair for pair in list(run) if pair.contestant in able]  # one may have failed in a later round
             key = f"{chain}, prefetch({prefetch})" if prefetch else chain
             found[key] = {**summary(took), "audit": audits[REFERENCE]}
             raw += [entry(key, pair) for pair in took]
@@ -132,7 +148,7 @@ def _of(job: Job, checkout: str) -> Job:
 def worse(found: Mapping[str, Mapping[str, Any]]) -> str:
     """The chains that cost more CPU time than in the other checkout, by more than `WORSE` and the noise of the row."""
     rows = []
-    for key, one in found.items():
+    for key, one in ((key, one) for key, one in found.items() if OTHER in one):
         cost, noise = 1 / one[OTHER]["cpu_ratio"].median, one[REFERENCE]["cpu_ratio"]
         if cost > 1 + WORSE + max(noise.median, 1 / noise.median) - 1:
             rows.append(f"{key} {cost:.3f}")

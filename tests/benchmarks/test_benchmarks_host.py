@@ -159,6 +159,33 @@ def test_another_checkout_takes_part_when_it_is_named(tmp_path: Path, capsys: py
         host(tmp_path, against=tmp_path)
 
 
+def test_another_checkout_takes_part_beside_those_that_are_chosen(tmp_path: Path) -> None:
+    root = Path(suite.__file__).parent.parent
+
+    path = host(tmp_path, chains=["batch"], contestants=[REFERENCE], elements=2000, pairs=1, against=root)
+
+    assert OTHER in json.loads(path.read_text())["summary"]["batch"]
+
+
+def test_a_checkout_that_fails_in_one_chain_is_measured_in_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (other := tmp_path / "other" / "gpupipe").mkdir(parents=True)
+    root = Path(suite.__file__).parent.parent
+    (other / "__init__.py").write_text(
+        f"__path__ = [{str(root / 'gpupipe')!r}]\nfrom gpupipe.dataset import Dataset as New\n"
+        "class Dataset(New):\n    zip = None\n"
+    )
+
+    path = host(tmp_path / "out", chains=["batch", "zip", "filter"], elements=2000, pairs=1, against=tmp_path / "other")
+
+    found, said = json.loads(path.read_text()), capsys.readouterr()
+    why = "failed at zip: ended with 1: TypeError: 'NoneType' object is not callable"
+    assert found["not_measured"] == {OTHER: why}
+    assert [key for key, one in found["summary"].items() if OTHER not in one] == ["zip", "zip, prefetch(2)"]
+    assert f"gpupipe, other checkout: {why}" in said.out and "more CPU time than gpupipe" in said.out
+
+
 def test_what_is_run_is_the_other_checkout(tmp_path: Path) -> None:
     (tmp_path / "gpupipe").mkdir()
     (tmp_path / "gpupipe" / "__init__.py").write_text("raise ImportError('this is the other one')")
