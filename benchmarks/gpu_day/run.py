@@ -147,12 +147,13 @@ class _Process:
             selector.register(self._pipe, selectors.EVENT_READ)
             while True:
                 wait = (min(until, self.since + each) if self.open else until) - time.monotonic()
-                if wait <= 0:
-                    self.killed = True
-                    self._kill()
-                    break
-                if not selector.select(min(wait, 1.0)):
-                    if ends(self._process.pid, 0):  # children of its own may hold the pipe
+                over = ends(self._process.pid, 0)  # asked before looking, so that what it said last is there by then
+                if not selector.select(0 if over else max(0.0, min(wait, 1.0))):
+                    if over:  # children of its own may hold the pipe
+                        break
+                    if wait <= 0:
+                        self.killed = True
+                        self._kill()
                         break
                     continue
                 data = os.read(self._pipe, 1 << 16)

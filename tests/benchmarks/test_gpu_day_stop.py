@@ -43,6 +43,17 @@ def test_a_signal_ends_the_command_and_its_part_with_the_table_and_how_to_go_on(
         time.sleep(0.05)
 
 
+def test_an_answer_that_came_while_the_command_was_stopped_counts(write: Write, tmp_path: Path) -> None:
+    folder = write("first", "nap", "last", each=2, prelude='kinds["nap"] = lambda: time.sleep(0.5) or 3')
+    process = started(folder, tmp_path, at="nap")
+    process.send_signal(signal.SIGSTOP)  # as Ctrl-Z does
+    time.sleep(3)
+    process.send_signal(signal.SIGCONT)
+
+    assert process.wait(60) == 0
+    assert Ledger(tmp_path / "out" / "gpu-day.jsonl").of("first").answers == {"nap": 3, "last": 2}
+
+
 def test_a_reader_that_has_seen_enough_is_no_failure(write: Write, tmp_path: Path) -> None:
     folder = write("first", "fine")
     read, wrote = os.pipe()
