@@ -29,7 +29,10 @@ class Stopped(BaseException):
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise `Stopped` in the main thread at the first of these signals; the next ones disturb nobody who tidies up."""
+    """Raise `Stopped` in the main thread at the first of these signals; the next ones disturb nobody who tidies up.
+
+    Who ignores SIGCHLD, as a parent may have it, is not told how a child ended: it is not ignored meanwhile.
+    """
     if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
         yield
         return
@@ -41,13 +44,18 @@ def stoppable() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise Stopped(number)
 
+    children = signal.getsignal(signal.SIGCHLD)
     try:
         for number in heard:
             signal.signal(number, stop)
+        if children == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         yield
     finally:
         for number in heard:
             signal.signal(number, before[number])
+        if children == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

@@ -54,6 +54,19 @@ def test_an_answer_that_came_while_the_command_was_stopped_counts(write: Write, 
     assert Ledger(tmp_path / "out" / "gpu-day.jsonl").of("first").answers == {"nap": 3, "last": 2}
 
 
+def test_a_parent_that_ignores_the_end_of_its_children_is_no_example(write: Write, tmp_path: Path) -> None:
+    write("one", "fine", "exits", "last")
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert call(tmp_path) == 0
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+    found = Ledger(tmp_path / "out" / "gpu-day.jsonl").of("one")
+    assert (found.answers, found.failures) == ({"fine": 1, "last": 2}, {"exits": "ended with 3"})
+
+
 def test_a_reader_that_has_seen_enough_is_no_failure(write: Write, tmp_path: Path) -> None:
     folder = write("first", "fine")
     read, wrote = os.pipe()
