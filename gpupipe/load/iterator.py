@@ -465,7 +465,7 @@ class DatasetIterator(Iterator[Any]):
         at = Context(run, epoch)
         try:
             lowered = lower(self._plan, self._settings, at, self._learned)
-        except GpupipeError:
+        except DataError:  # of its elements; any other may be of this machine alone
             self._entered, self._over = False, True
             raise
         self._learned = lowered.learned

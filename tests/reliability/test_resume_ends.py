@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
+from gpupipe.load import iterator
 from tests.reliability.resume import taken, through_json
 
 
@@ -54,3 +55,30 @@ def test_more_epochs_follow_where_there_were_fewer(again: bool) -> None:
     with ds.epochs(5) as items:
         items.load_state_dict(state)
         assert taken(items) == whole[21:]
+
+
+@pytest.mark.parametrize("count", [0, 3], ids=["at the begin", "inside"])
+def test_an_epoch_that_this_machine_cannot_run_is_not_over(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who saves a state on the way out of a failed start has not lost the epoch."""
+    ds = gp.Dataset.range(7).shuffle(7)
+    with ds.epochs(2) as items:
+        whole = taken(items)
+    with ds.epochs(2) as items:
+        taken(items, count)
+        state = through_json(items.state_dict())
+    with ds.epochs(2) as items:
+        items.load_state_dict(state)
+        with monkeypatch.context() as patch:
+            patch.setattr(iterator, "lower", _no_gpu)
+            for _ in range(2):
+                with pytest.raises(gp.PlanError, match="no GPU"):
+                    next(items)
+            saved = through_json(items.state_dict())
+        assert taken(items) == whole[count:]
+    with ds.epochs(2) as items:
+        items.load_state_dict(saved)
+        assert taken(items) == whole[count:]
+
+
+def _no_gpu(*_: Any) -> Any:
+    raise gp.PlanError("no GPU")
