@@ -17,7 +17,7 @@ __all__ = ["BatchFormer", "Former", "Group", "RowFormer", "UnstackFormer", "rais
 
 def raised(element: Element) -> Element:
     """A hole that was already decided to be raised: every step passes it on and none counts it."""
-    hole = Hole(element[0].error)
+    hole = Hole(element[0].error, element[0].known)
     hole.raised = True
     return hole, element[1], element[2]
 
@@ -202,7 +202,7 @@ class BatchFormer:
 
 def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
     """A batch that is missing because of one of its rows; it remembers how many rows it had."""
-    return Hole(hole.error), BatchStream.of(rows), rows[0][2]
+    return Hole(hole.error, hole.known), BatchStream.of(rows), rows[0][2]
 
 
 class RowFormer:

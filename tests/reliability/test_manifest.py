@@ -137,6 +137,32 @@ def test_a_manifest_counts_in_every_pass_and_epoch_and_grows_by_what_is_new(tmp_
     assert len(spy.sizes) - before == 2 * -(-44 // 8)
 
 
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda ds: ds,
+        lambda ds: ds.batch(4),
+        lambda ds: ds.batch(4).unbatch().batch(3),
+        lambda ds: gp.Dataset.zip((ds.batch(2), gp.Dataset.range(10))),
+    ],
+    ids=["rows", "batches", "batches again", "zipped batches"],
+)
+def test_what_a_manifest_lists_is_not_written_to_it_again(
+    tmp_path: Path, chain: Callable[[gp.Dataset], gp.Dataset], on_error: Any
+) -> None:
+    path = tmp_path / "manifest.jsonl"
+    ds = chain(gp.Dataset.range(20).map(inverse, spec=INT))
+
+    first = events(ds.with_options(gp.Options(on_error=on_error, error_manifest=path)))
+    lines = path.read_text()
+    again = events(ds.with_options(gp.Options(on_error=on_error, error_manifest=path, bad_records=path)))
+
+    assert len(again) == len(first)
+    assert path.read_text() == lines
+    assert len(lines.splitlines()) >= 6  # of a batch that is lost as a whole the first is listed
+
+
 def test_a_listed_record_is_not_read_and_stays_a_hole_for_every_step(tmp_path: Path) -> None:
     """It counts for take, skip and enumerate, passes a filter, and no function sees it."""
     shards = Shards(tmp_path / "data", 12, 1).write()
