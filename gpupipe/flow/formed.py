@@ -117,7 +117,7 @@ class Forming:
     def point(self) -> Point:
         """The present place."""
         holes = self._known.holes
-        return Point(self._base, self._items, self._bad, holes, self._first, len(holes))
+        return Point(self._base, self._items, self._bad, holes, self._first, len(holes) - len(self.former.known))
 
     def exact(self) -> Point:
         """The present place, begun at the input's own present place if that is possible."""
@@ -159,10 +159,8 @@ class Forming:
         """A repair has put everything behind a point back, with these elements as holes."""
         found = {(stream.key, position): error for (_, stream, position), error in bad}
         self._base, self._first, self._items, self._bad = point.base, point.first, point.items, {**point.bad, **found}
-        known = self._known
-        if point.known is not known.holes:
-            known.holes = list({**dict(point.known[point.first :]), **dict(known.holes)}.items())
-            self._first = 0
+        came = [((stream.key, position), hole.error) for hole, stream, position in self.former.known]
+        self._known.holes, self._first = [*point.known[point.first : point.last], *came], 0
         self._before = None
 
 

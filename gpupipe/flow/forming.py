@@ -104,6 +104,7 @@ class BatchFormer:
             if self._ignores is not None:
                 if not value.error.lost:
                     self._run.leave_out(element, "left out", self._ignores)
+                    self._keep(element)
                     continue
                 value.ignored = True
             if value.raised or self._on_error == "raise":
@@ -112,6 +113,8 @@ class BatchFormer:
             self._run.leave_out(element)
             if self._on_error == "replace":
                 self._replace(element)
+            else:
+                self._keep(element)
         rows = self._rows
         if len(rows) < self._size and (self._drop or not rows):
             return None  # what is left stays here: a repair may still fill it up
@@ -135,6 +138,12 @@ class BatchFormer:
         if self._taken is not None:
             self._taken += [*self._early, element]
         self._early.clear()
+
+    def _keep(self, hole: Element) -> None:
+        """A hole that is left out: a repair puts those of a manifest back, so that a state tells which came."""
+        if hole[0].known:
+            assert self._taken is not None
+            self._taken.append(hole)
 
     def _replace(self, hole: Element) -> None:
         """Let the last good element stand in."""
@@ -184,6 +193,11 @@ class BatchFormer:
         return not (self._pending or self._rows or self._taken or self._early)
 
     @property
+    def known(self) -> Sequence[Element]:
+        """Elements that a manifest says are bad, of those that a repair has put back."""
+        return [element for element in self._pending if type(element[0]) is Hole and element[0].known]
+
+    @property
     def lags(self) -> bool:
         """Whether groups to come need an element of those before: the last good one, to stand in."""
         return self._on_error == "replace" and self.reforms and self._ignores is None
@@ -211,6 +225,7 @@ class RowFormer:
     reforms = False
     clean = True
     lags = False
+    known: Sequence[Element] = ()
 
     def __init__(self, source: Iterator[Element], size: int, run: Run) -> None:
         self._source = source
@@ -246,6 +261,7 @@ class UnstackFormer:
 
     reforms = False
     lags = False
+    known: Sequence[Element] = ()
 
     def __init__(
         self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run, whole: bool = False

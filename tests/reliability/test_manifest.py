@@ -233,6 +233,52 @@ def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
             assert all(same(a, b, "numpy") for (_, a), (_, b) in zip(left, right, strict=True))
 
 
+@pytest.mark.parametrize("known", [10_000, 1], ids=["keeps", "forgets"])
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_state_behind_a_repair_holds_no_listed_record_that_is_still_to_come(
+    tmp_path: Path, on_error: Any, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the manifest those are good again."""
+    monkeypatch.setattr(formed, "KNOWN", known)
+    monkeypatch.setattr(formed.Forming, "_due", lambda self: True)
+    kinds = {9: "DQT removed", 20: "DQT removed", 33: "DQT removed"}
+    shards = Shards(tmp_path / "good", 56, 1).write().damaged(tmp_path / "data", kinds)
+    path = tmp_path / "manifest.jsonl"
+    blurred = (3, 14, 17, 22, 25, 40, 47, 50)
+    path.write_bytes(b"".join(module.line_of(listed(str(shards.path(0)), shards.offset(n))) for n in blurred))
+    ds = gp.TFRecordDataset(shards.path(0)).map(train).batch(8)
+    plain, fed = (ds.with_options(on("numpy", on_error=on_error, **more)) for more in ({}, {"bad_records": path}))
+    with fed.iterator(0) as items:
+        whole = batches_of(items)
+
+    for count in range(len(whole)):
+        with fed.iterator(0) as items:
+            seen = batches_of(items, count)
+            state = items.state_dict()
+        with plain.iterator(0) as items:
+            items.load_state_dict(state)
+            rest = [n for batch in batches_of(items) for n in batch]
+
+        if on_error == "replace":
+            assert [n for n in blurred if n >= 8 * count and n not in rest] == []
+        else:
+            begin = max((n for batch in seen for n in batch), default=-1) + 1
+            assert rest == [n for n in range(begin, 56) if n not in kinds]
+
+
+def batches_of(items: Any, count: int | None = None) -> list[list[int]]:
+    """The labels of the next batches, whatever is raised in between."""
+    found: list[list[int]] = []
+    while count is None or len(found) < count:
+        try:
+            found.append(next(items)[1].tolist())
+        except StopIteration:
+            break
+        except gp.DataError:
+            continue
+    return found
+
+
 def test_what_a_manifest_left_out_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formed, "KNOWN", 100)
     monkeypatch.setattr(formed.Forming, "_due", lambda self: True)
