@@ -272,6 +272,7 @@ class Run:
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
         any_order: some step gives what is ready first: states hold its choices.
         counting: somebody only asks how many elements there are.
+        on_gpu: whether the arrays of a delivered column are, where only the first of them tells.
         surprise: such a step that only the run has made, where states hold none; they are refused with it.
     """
 
@@ -285,6 +286,7 @@ class Run:
     any_order: bool = False
     surprise: str | None = None
     counting: bool = False
+    on_gpu: dict[int, bool] = field(default_factory=dict)
     _lost: set[tuple[int, int]] = field(default_factory=set)
     _buffers: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)

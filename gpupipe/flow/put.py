@@ -34,11 +34,11 @@ class PutFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         inner = self.source.open(at, state)
         return _Put(
-            map(partial(_moved, self._mover()), inner), inner
+            map(partial(_moved, self._mover(at)), inner), inner
         )  # no generator, which an error from below would end
 
-    def _mover(self) -> Callable[[int, Any], Any]:
-        """What gives the leaf of a column where it is to be, in one pass."""
+    def _mover(self, at: Context) -> Callable[[int, Any], Any]:
+        """What gives the leaf of a column where it is to be."""
         return lambda i, leaf: self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf
 
 
@@ -46,11 +46,12 @@ class PutFlow:
 class OneKindFlow(PutFlow):
     """Every column where its first array is: for datasets made while running, of which nobody knows before.
 
-    The `columns` are on the GPU whatever comes first.
+    The `columns` are on the GPU whatever comes first. It is the last step of a chain; all epochs of a run go by it.
     """
 
-    def _mover(self) -> Callable[[int, Any], Any]:
-        there = dict.fromkeys(self.columns, True)
+    def _mover(self, at: Context) -> Callable[[int, Any], Any]:
+        there = at.run.on_gpu
+        there.update(dict.fromkeys(self.columns, True))
 
         def move(i: int, leaf: Any) -> Any:
             if goes_to_gpu(leaf):

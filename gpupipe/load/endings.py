@@ -40,7 +40,7 @@ def begun(settings: Settings, progress: Progress) -> Run:
 
 def continued(run: Run, epoch: int) -> Run:
     """The one behind a run that was stopped in the middle of an epoch: with its bad elements, each noted once."""
-    new = Run(run.settings)
+    new = Run(run.settings, on_gpu=run.on_gpu)
     new.bad, new.limits.outer = run.bad, run.limits.outer
     new.bad.again(epoch)
     return new

@@ -151,6 +151,15 @@ def test_datasets_that_are_made_while_running_are_of_one_kind(source: str, shape
     _check(ds.repeat(2))
 
 
+def test_a_column_stays_what_it_is_in_every_epoch_of_an_iterator() -> None:
+    ds = Dataset.range(4).shuffle(4, seed=3).flat_map(_by_value).with_options(GPU)
+    with ds.epochs(6) as items:
+        found = [on_gpu(x) for x in items]
+
+    assert len(found) == 6 * 8
+    assert len(set(found)) == 1
+
+
 def _random_chain(seed: int) -> tuple[str, Dataset]:
     choose = random.Random(seed)
 
