@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .brief import brief, digits
 from .candidate import name_of
 from .errors import PlanError, PlanTypeError
 from .extract.names import Names
@@ -47,19 +48,13 @@ def any_integer(who: str, name: str, value: Any) -> int:
     """An integer however large: a seed, of which 64 bits are used. NumPy's are, arrays without axes too."""
     number = plain(value)
     if not is_integer(number):
-        raise PlanTypeError(f"{who} needs an integer for {name}, got {value!r}")
+        raise PlanTypeError(f"{who} needs an integer for {name}, got {brief(value)}")
     return int(number)
 
 
 def integer_or_none(who: str, name: str, value: Any) -> int | None:
     """The same, or None."""
     return None if value is None else any_integer(who, name, value)
-
-
-def digits(number: int) -> str:
-    """A number for a message, one of many digits by its size."""
-    about = f"about {'-' if number < 0 else ''}2**{number.bit_length()}"
-    return str(number) if number.bit_length() < 100 else about
 
 
 def number_type(who: str, name: str, given: Any) -> np.dtype[Any]:

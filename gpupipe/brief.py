@@ -10,7 +10,7 @@ import reprlib
 from dataclasses import fields
 from typing import Any
 
-__all__ = ["MOST", "brief", "cut", "fields_in_brief"]
+__all__ = ["MOST", "brief", "cut", "digits", "fields_in_brief"]
 
 MOST = 1000
 """Letters of a `repr`, at most."""
@@ -21,8 +21,12 @@ class _Brief(reprlib.Repr):
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxlevel, self.maxdict, self.maxstring, self.maxother, self.maxlong = 6, 20, 300, 400, 60
+        self.maxlevel, self.maxdict, self.maxstring, self.maxother = 6, 20, 300, 400
         self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = 20
+
+    def repr_int(self, x: int, level: int) -> str:
+        """An integer; Python refuses to write one of thousands of digits."""
+        return digits(x)
 
     def repr_dict(self, x: Any, level: int) -> str:
         """A dict in its own order; the library sorts the keys."""
@@ -40,6 +44,12 @@ _BRIEF = _Brief()
 def brief(value: Any, most: int = MOST) -> str:
     """The repr of a value in at most `most` letters."""
     return cut(_BRIEF.repr(value), most)
+
+
+def digits(number: int) -> str:
+    """A number for a message, one of many digits by its size."""
+    about = f"about {'-' if number < 0 else ''}2**{number.bit_length()}"
+    return str(number) if number.bit_length() < 100 else about
 
 
 def cut(text: str, most: int = MOST) -> str:

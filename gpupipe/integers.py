@@ -15,11 +15,12 @@ __all__ = ["is_integer", "plain"]
 
 
 def plain(value: Any) -> Any:
-    """A NumPy integer, or an array without axes of one, as Python's; anything else, tuples too, with these in it."""
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu":
-        return int(value)
+    """A NumPy integer, or an array without axes of one, as Python's; anything else, tuples too, with these in it.
+
+    A time is none, which NumPy derives from its integers, and neither is what is masked.
+    """
+    if isinstance(value, (np.integer, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "iu":
+        return value if isinstance(value, np.ma.MaskedArray) else int(value)
     if type(value) is tuple:
         items = tuple(map(plain, value))
         return value if all(map(is_, items, value)) else items

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, Literal
 
-from .brief import fields_in_brief
+from .brief import brief, digits, fields_in_brief
 from .errors import PlanError, PlanTypeError
 from .integers import is_integer, plain
 
@@ -66,7 +66,7 @@ def set_seed(seed: int) -> None:
     """
     number = plain(seed)
     if not is_integer(number):
-        raise PlanTypeError(f"set_seed needs an integer, got {seed!r}")
+        raise PlanTypeError(f"set_seed needs an integer, got {brief(seed)}")
     _SEED[0] = number & 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -184,39 +184,41 @@ class Options:
                 continue
             wrong = PlanError if isinstance(value, str) else PlanTypeError  # an array is not asked whether it is equal
             if wrong is PlanTypeError or value not in legal:
-                raise wrong(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {value!r}")
+                raise wrong(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {brief(value)}")
         for name in ("max_bad", "read_timeout", "hw_decoder_load", *_INTEGERS):
             value = plain(getattr(self, name))
             object.__setattr__(self, name, value)
             if value is None or name not in _INTEGERS:
                 continue
             if not is_integer(value):
-                raise PlanTypeError(f"Options.{name} needs an integer, got {value!r}")
+                raise PlanTypeError(f"Options.{name} needs an integer, got {brief(value)}")
             least = 0 if name == "verify" else 1
             if value < least and name != "seed":
-                raise PlanError(f"Options.{name} needs an integer >= {least}, got {value}")
+                raise PlanError(f"Options.{name} needs an integer >= {least}, got {digits(value)}")
             if name == "verify" and value > _MOST_VERIFY:
-                raise PlanError(f"Options.verify needs an integer <= {_MOST_VERIFY}, got {value}; 0 verifies none")
+                raise PlanError(
+                    f"Options.verify needs an integer <= {_MOST_VERIFY}, got {digits(value)}; 0 verifies none"
+                )
         timeout = self.read_timeout
         if timeout is not None:
             if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-                raise PlanTypeError(f"Options.read_timeout needs a number of seconds, got {timeout!r}")
+                raise PlanTypeError(f"Options.read_timeout needs a number of seconds, got {brief(timeout)}")
             if not 0 < timeout <= _LONGEST_TIMEOUT:
                 raise PlanError(
-                    f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {timeout!r}"
+                    f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {brief(timeout)}"
                 )
         load = self.hw_decoder_load
         if load is not None:
             if isinstance(load, bool) or not isinstance(load, (int, float)):
-                raise PlanTypeError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {load!r}")
+                raise PlanTypeError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {brief(load)}")
             if not 0 <= load <= 1:
-                raise PlanError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {load!r}")
+                raise PlanError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {brief(load)}")
         if self.preallocate is not None:
             object.__setattr__(self, "preallocate", _height_and_width(self.preallocate))
         for name in ("deterministic", "jpeg_fancy_upsampling", "persistent_workers", "file_digests"):
             flag = getattr(self, name)
             if flag is not None and not isinstance(flag, bool):
-                raise PlanTypeError(f"Options.{name} needs True or False, got {flag!r}")
+                raise PlanTypeError(f"Options.{name} needs True or False, got {brief(flag)}")
         if self.device is not None:
             parse_device(self.device)
         for name in ("error_manifest", "bad_records"):
@@ -224,22 +226,22 @@ class Options:
             if value is None:
                 continue
             if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
-                raise PlanTypeError(f"Options.{name} needs a path, got {value!r}")
+                raise PlanTypeError(f"Options.{name} needs a path, got {brief(value)}")
             if not os.fspath(value) or "\0" in os.fspath(value):
-                raise PlanError(f"Options.{name} needs the path of a file, got {os.fspath(value)!r}")
+                raise PlanError(f"Options.{name} needs the path of a file, got {brief(os.fspath(value))}")
             object.__setattr__(self, name, os.fspath(value))
         most = self.max_bad
         if most is not None:
             if isinstance(most, bool) or not isinstance(most, (int, float)):
-                raise PlanTypeError(f"Options.max_bad needs a number, got {most!r}")
+                raise PlanTypeError(f"Options.max_bad needs a number, got {brief(most)}")
             if most < 0 or (isinstance(most, float) and not most <= 1):
-                raise PlanError(f"Options.max_bad needs an integer >= 0, or a share from 0.0 to 1.0, got {most!r}")
+                raise PlanError(f"Options.max_bad needs an integer >= 0, or a share from 0.0 to 1.0, got {brief(most)}")
         rules = self.disabled_rules
         if rules is not None:
             given = isinstance(rules, Iterable) and not isinstance(rules, str) and getattr(rules, "ndim", 1) == 1
             rules = tuple(rules) if given else rules
             if not given or not all(isinstance(rule, str) for rule in rules):
-                raise PlanTypeError(f"Options.disabled_rules needs a tuple of rule names, got {rules!r}")
+                raise PlanTypeError(f"Options.disabled_rules needs a tuple of rule names, got {brief(rules)}")
             object.__setattr__(self, "disabled_rules", rules)
 
     def merge(self, other: Options) -> Options:
@@ -322,13 +324,13 @@ class Settings:
 def _height_and_width(given: Any) -> tuple[int, int]:
     pair = tuple(map(plain, given)) if isinstance(given, (tuple, list)) or getattr(given, "ndim", 0) == 1 else ()
     if len(pair) != 2 or not all(is_integer(n) for n in pair):
-        raise PlanTypeError(f"Options.preallocate needs (height, width) in pixels, got {given!r}")
+        raise PlanTypeError(f"Options.preallocate needs (height, width) in pixels, got {brief(given)}")
     if min(pair) < 1:
-        raise PlanError(f"Options.preallocate needs a height and a width >= 1, got {pair}")
+        raise PlanError(f"Options.preallocate needs a height and a width >= 1, got {brief(pair)}")
     if max(pair) > _LONGEST_SIDE or pair[0] * pair[1] > _MOST_PREALLOCATED:
         raise PlanError(
             f"Options.preallocate needs a height and a width <= {_LONGEST_SIDE} of at most {_MOST_PREALLOCATED} pixels "
-            f"together, got {pair}"
+            f"together, got {brief(pair)}"
         )
     return pair[0], pair[1]
 
@@ -340,14 +342,14 @@ def parse_device(device: Any) -> tuple[str, int | None]:
         PlanError: for any other spelling.
     """
     if not isinstance(device, str):
-        raise PlanTypeError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {device!r}')
+        raise PlanTypeError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {brief(device)}')
     kind, colon, number = device.partition(":")
     if kind in ("auto", "cpu", "gpu") and not colon:
         return kind, None
     # Superscripts are digits to Python, and no integers.
     if kind == "gpu" and number.isascii() and number.isdigit() and len(number) <= _LONGEST_ORDINAL:
         return kind, int(number)
-    raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {device!r}')
+    raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {brief(device)}')
 
 
 def cpu_count() -> int:

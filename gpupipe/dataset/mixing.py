@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import (
-    digits,
     in_the_order_of,
     integer_or_none,
     kept,
@@ -18,6 +17,7 @@ from ..arguments import (
     reordered,
     same_structure,
 )
+from ..brief import digits
 from ..errors import PlanError, PlanTypeError
 from ..integers import is_integer, plain
 from ..plan.mixing import ChooseFrom, Counter, Listed, RandomNumbers, SampleFrom

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import (
-    digits,
     file_name,
     integer_or_none,
     kept,
@@ -19,6 +18,7 @@ from ..arguments import (
     shapes_like,
     signature,
 )
+from ..brief import digits
 from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.patterns import expand, is_url, stable_names
 from ..integers import is_integer, plain

@@ -96,6 +96,23 @@ def test_an_array_is_refused_by_name(name: str) -> None:
             Options(**{name: array})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, -(10**5000), (10**5000, 1), [7] * 10**6, np.timedelta64(1, "s"), np.ma.array(3, mask=True)],
+    ids=["an endless integer", "a negative one", "a pair with one", "a million", "a time", "a masked integer"],
+)
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
+def test_what_cannot_be_written_down_is_refused_in_brief(name: str, value: Any) -> None:
+    endless = name in ("threads", "max_pixels", "host_memory", "device_memory", "max_bad")
+    if isinstance(value, int) and (name == "seed" or (endless and value > 0)):
+        assert len(repr(Options(**{name: value}))) < 1000  # type: ignore[arg-type]
+        return
+    with pytest.raises(gp.PlanError, match=f"Options.{name} needs") as caught:
+        Options(**{name: value})
+
+    assert len(str(caught.value)) < 1200
+
+
 def test_the_largest_values_are_taken() -> None:
     options = Options(verify=(1 << 64) - 1, preallocate=(65_535, 10_922), device="gpu:999999999")
 
