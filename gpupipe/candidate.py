@@ -28,6 +28,7 @@ from .errors import PlanError, PlanTypeError
 from .op import Op
 
 __all__ = [
+    "LARGEST",
     "call_site",
     "decide",
     "generator_states",
@@ -57,10 +58,10 @@ _PURE_PREFIXES = (
 )
 
 
-_NESTED = 20
+_MOST_FUNCTIONS = 100
 """Functions that call one another, inside one expression."""
 
-_LARGEST = 2000
+LARGEST = 2000
 """Instructions that tracing an expression takes, those of each call of a helper: some hundred operators."""
 
 
@@ -101,22 +102,23 @@ def _pure(fn: Any) -> bool:
     if not isinstance(fn, types.FunctionType):
         return False
     known: dict[types.FunctionType, int] = {}
-    if not 0 < _size(fn, known, _NESTED) <= _LARGEST:
+    if not 0 < _size(fn, known) <= LARGEST:
         return False
     # `a += 1` changes an array that was captured: the user's, when it is called with symbols.
     arrays = any(isinstance(value, np.ndarray) for one in known for value in (*captured(one), *_defaults(one)))
     return not (arrays and any(_in_place(instruction) for one in known for instruction in dis.get_instructions(one)))
 
 
-def _size(fn: types.FunctionType, known: dict[types.FunctionType, int], deep: int) -> int:
+def _size(fn: types.FunctionType, known: dict[types.FunctionType, int]) -> int:
     """How many instructions a call of an expression takes; 0 if it is none, or while that is being found out.
+
+    A helper counts as often as its name is read: called by another name it takes more, which `Trace.most` bounds.
 
     Args:
         fn: the function.
-        known: the sizes of those that were looked at.
-        deep: how deep calls may nest.
+        known: the sizes of those that were looked at; as many as are allowed, in whatever order they are found.
     """
-    if fn in known or not deep:  # without branches, recursion has no end
+    if fn in known or len(known) == _MOST_FUNCTIONS:  # without branches, recursion has no end
         return known.get(fn, 0)
     known[fn] = size = 0
     loads: Counter[str] = Counter()
@@ -133,7 +135,7 @@ def _size(fn: types.FunctionType, known: dict[types.FunctionType, int], deep: in
     if not all(value is None or isinstance(value, str) or _plain(value) for value in _defaults(fn)):
         return 0
     for name, value in _named(fn):
-        called = _size(value, known, deep - 1) if isinstance(value, types.FunctionType) else int(_plain(value))
+        called = _size(value, known) if isinstance(value, types.FunctionType) else int(_plain(value))
         if not called:
             return 0
         size += called * loads[name]
@@ -153,8 +155,8 @@ def _in_place(instruction: dis.Instruction) -> bool:
 
 def _plain(value: Any) -> bool:
     """Whether a value has operators of Python's own or NumPy's, and can call nothing."""
-    if isinstance(value, np.generic) or type(value) is np.ndarray:  # `*` of a matrix is another one
-        return not value.dtype.hasobject
+    if type(value) is np.ndarray or (isinstance(value, np.generic) and type(value).__module__ == "numpy"):
+        return not value.dtype.hasobject  # `*` of a matrix is another one, and so may be that of a kind of its own
     return type(value) in (bool, int, float, bytes)
 
 
@@ -208,7 +210,7 @@ def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
                 return True
         elif callable(value) and not _built_in(value) and _mentions(value, seen, depth + 1):
             return True
-    return any(_mentions(value, seen, depth + 1) for value in fn.__defaults__ or () if callable(value))
+    return any(_mentions(value, seen, depth + 1) for value in _defaults(fn) if callable(value))
 
 
 def _built_in(value: Any) -> bool:
@@ -252,7 +254,7 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, types.FunctionType):
         if ours(value.__module__):
             return []
-        return [*captured(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        return [*captured(value), *_defaults(value)]
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, types.MethodType):

@@ -48,6 +48,7 @@ class Trace:
         param: the outer element of those, in the plan of their function.
         calls: how many ops were called.
         named: whether dicts tell which keys they have, see `Named`.
+        most: ops that may be called, None for any number.
         shown: the line that first made a text of a symbol.
         refusals: what was asked for that a symbol does not have.
     """
@@ -57,6 +58,7 @@ class Trace:
     param: Any = None
     calls: int = 0
     named: bool = False
+    most: int | None = None
     shown: str = ""
     refusals: list[str] = field(default_factory=list)
 
@@ -459,6 +461,8 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     for x in xs:
         if isinstance(x, Symbol) and x._owner is not active:
             refuse("the use, in a function inside of it,")
+    if active.calls == active.most:
+        refuse(f"more than {active.most} operators")
     active.calls += 1
     line = user_site()
     batched = any(x._batched for x in xs if isinstance(x, Symbol))

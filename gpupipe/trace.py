@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from .brief import fields_in_brief
-from .candidate import decide, generator_states, generators, mistake_of, name_of, site_of, user_site
+from .candidate import LARGEST, decide, generator_states, generators, mistake_of, name_of, site_of, user_site
 from .difference import Difference, difference
 from .errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
-from .graph import Const, Input, Value
+from .graph import CONST_LIMIT, Const, Input, Value
 from .log import logger
 from .spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
 from .symbol import ACTIVE, TEXT, Symbol, Trace, active_trace, apply, named, part_of, refuse, refused
@@ -82,7 +82,7 @@ def trace(
     call = _Caller(fn, structure, specs, batched)
 
     def attempt() -> _Attempt:
-        return call(Trace(dict(counts), depth))
+        return call(Trace(dict(counts), depth, most=LARGEST if kind == "expression" else None))
 
     first = attempt()
     active, failure = first.active, first.failure
@@ -97,8 +97,10 @@ def trace(
         try:
             traced = finish(first.result, active, batched)
         except PlanError as error:
+            if kind == "expression" and any(map(_too_large, flatten(first.result)[0])):
+                return None
             raise type(error)(f"{error}, at {_defined(fn)}") from error.__cause__
-        if traced is not None and active.shown and reaches(traced.outputs, _is_text):
+        if traced is not None and active.shown and (kind == "expression" or reaches(traced.outputs, _is_text)):
             active.refusals.append(refused("the text", active.shown))
     if active.refusals or failure is not None:
         reason = active.refusals[0] if active.refusals else f"{_raised(failure)}; {_WAYS}"
@@ -181,7 +183,7 @@ class _Caller:
         made = self._call(active)
         if not isinstance(made.failure, KeyError):
             return made
-        again = self._call(Trace(dict(active.counts), active.depth, active.param, named=True))
+        again = self._call(Trace(dict(active.counts), active.depth, active.param, named=True, most=active.most))
         return again if isinstance(again.failure, PlanKeyError) else made  # else it was a dict of the user's own
 
     def _call(self, active: Trace) -> _Attempt:
@@ -271,6 +273,11 @@ def _graphs_differ(traced: Traced, batched: bool, again: _Attempt) -> Difference
     if other.structure != traced.structure:
         return Difference(f"{_leaves_of(traced)}, then {_leaves_of(other)}", "")
     return difference(traced.outputs, other.outputs)
+
+
+def _too_large(leaf: Any) -> bool:
+    """Whether it is an array that no graph holds."""
+    return isinstance(leaf, np.ndarray) and leaf.nbytes > CONST_LIMIT
 
 
 def _leaves_of(traced: Traced) -> str:
@@ -385,7 +392,8 @@ def _parts(value: Any) -> Sequence[Any]:
         return [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
     if isinstance(value, types.FunctionType):
         cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
-        return [*(cell.cell_contents for cell in cells), *(value.__defaults__ or ())]
+        kept = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        return [*(cell.cell_contents for cell in cells), *kept]
     if isinstance(value, (tuple, list)):
         return value
     if isinstance(value, dict):

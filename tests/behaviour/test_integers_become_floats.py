@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, Options, TensorSpec, candidate, ops
+from gpupipe import Dataset, Options, TensorSpec, candidate, ops, symbol
 from gpupipe.errors import FunctionError
 
 IMAGES = np.random.RandomState(0).randint(0, 100, (4, 6, 5, 3))
@@ -206,8 +206,14 @@ class Odd(int):
         return other + np.random.randint(1000)
 
 
+class OddFloat(np.float64):
+    def __add__(self, other: Any) -> Any:
+        return other + np.random.randint(1000)
+
+
 TABLE = np.array([jitter], object)
 ODD = Odd(3)
+ODD_FLOAT = OddFloat(3)
 TOTAL = np.zeros(1, np.int64)
 
 
@@ -238,8 +244,16 @@ def adds_to(total: Any) -> Any:
         lambda x: through_a_keyword(x),
         lambda x: TABLE[0](x),
         lambda x: ODD + x,
+        lambda x: ODD_FLOAT + x,
     ],
-    ids=["default", "default of a helper", "keyword of a helper", "array of functions", "number of a kind of its own"],
+    ids=[
+        "default",
+        "default of a helper",
+        "keyword of a helper",
+        "array of functions",
+        "number of a kind of its own",
+        "number of a kind that is made of NumPy's",
+    ],
 )
 def test_what_may_draw_or_count_is_called_for_every_element(function: Callable[[Any], Any]) -> None:
     got = [int(value) - i for i, value in enumerate(Dataset.range(20).map(function))]
@@ -278,6 +292,58 @@ def test_helpers_that_call_helpers_are_looked_at_once_each() -> None:
         looked_at.clear()
         assert candidate.decide(names["f18"]) == "python"
     assert len(looked_at) == len(set(looked_at)) == 36
+
+
+def test_helpers_that_are_called_by_another_name_make_no_endless_graph() -> None:
+    names: dict[str, Any] = {"f0": lambda x: x + 1}
+    for level in range(1, 15):
+        exec(f"def f{level}(x):\n    g = f{level - 1}\n    return g(x) + g(x)", names)
+    recorded = []
+
+    def counted(*arguments: Any) -> Any:
+        recorded.append(1)
+        return record(*arguments)
+
+    record = symbol._record
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbol, "_record", counted)
+        chain = Dataset.range(2).map(names["f14"])
+
+    assert len(recorded) <= candidate.LARGEST + 1
+    assert list(chain) == [2**14, 2 * 2**14]
+
+
+def test_whether_it_is_an_expression_does_not_depend_on_the_order_of_its_helpers() -> None:
+    names: dict[str, Any] = {"f0": scale}
+    for level in range(1, 30):
+        exec(f"def f{level}(x): return f{level - 1}(x)", names)
+    short, long = names["f5"], names["f19"]
+
+    def calls(a: Any, b: Any) -> Any:
+        return lambda x: a(x) + b(x)  # Python sorts what a function captures by name
+
+    assert candidate.decide(calls(short, long)) == candidate.decide(calls(long, short)) == "expression"
+    assert candidate.decide(names["f29"]) == "expression"
+    for level in range(30, 200):
+        exec(f"def f{level}(x): return f{level - 1}(x)", names)
+    assert candidate.decide(names["f199"]) == "python"
+
+
+def test_an_op_that_a_keyword_brings_along_is_an_op() -> None:
+    def flipped(x: Any, *, flip: Any = ops.flip_left_right) -> Any:
+        return flip(x)
+
+    assert candidate.decide(flipped) == "ops"
+    assert "[traced]" in Dataset.from_tensor_slices(IMAGES).map(flipped).plan.describe()
+
+
+def test_an_expression_may_give_an_array_that_no_graph_holds() -> None:
+    large = np.zeros(200_000)
+
+    assert [(int(x), y.shape) for x, y in Dataset.range(2).map(lambda x: (x, large))] == [
+        (0, (200_000,)),
+        (1, (200_000,)),
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")

@@ -43,6 +43,7 @@ DATA: dict[str, Callable[[Any], Any]] = {
     "a key that may be missing": lambda x: real(x) * {"cat": 2}.get(f"{x}", 1),
     "an argument of Python": lambda x: ops.py_function(lambda v, n: v, (real(x), f"{x}"), TensorSpec((), "int64")),
     "what a function captures": lambda x: _named(real(x), f"no {x}"),
+    "a default of a keyword": lambda x: _named_by_a_keyword(real(x), f"no {x}"),
     "a parameter": lambda x: ops.resize(real(x), (3, 3), method=f"{x}"),
     "the repr": lambda x: (real(x), repr(x)),
     "a format": lambda x: (real(x), print(f"{real(x):.2f}")),
@@ -55,6 +56,13 @@ def _if(x: Any, double: bool) -> Any:
 
 def _named(x: Any, name: str) -> Any:
     return ops.py_function(lambda v: name, (x,), TensorSpec((), bytes))
+
+
+def _named_by_a_keyword(x: Any, name: str) -> Any:
+    def named(_: Any, *, name: str = name) -> str:
+        return name
+
+    return ops.py_function(named, (x,), TensorSpec((), bytes))
 
 
 @pytest.mark.parametrize("function", DATA.values(), ids=DATA)
@@ -74,3 +82,14 @@ def test_a_file_name_made_of_it_is_made_for_each_element(tmp_path: Any) -> None:
         return TextLineDataset(f"{tmp_path}/{text}.txt")
 
     assert list(NAMES.flat_map(lines)) == [b"aa", b"bb"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: "%.3s" % x, lambda x: (x, b"%.3a" % x), lambda x: x + 1000 * ("n%s" % x == "n1")],  # noqa: UP031
+    ids=["cut", "cut bytes", "comparison"],
+)
+def test_an_expression_that_makes_a_text_makes_one_of_each_element(function: Callable[[Any], Any]) -> None:
+    numbers = Dataset.range(3)
+
+    assert list(numbers.map(function)) == list(numbers.map(function, traced=False))
