@@ -36,8 +36,11 @@ MAX_PIXELS = 178_956_970
 _LONGEST_TIMEOUT = 1_000_000
 """Seconds: eleven days. No lock waits for longer than some hundred years, and no user means to."""
 
-_MOST_VERIFY = (1 << 64) - 1
-"""Elements are chosen by a number of 64 bits."""
+_LARGEST = {"threads": 1 << 16, "verify": (1 << 64) - 1}
+"""Threads are made at once, at the begin; elements are verified by a number of 64 bits."""
+
+_LARGEST_INTEGER = (1 << 63) - 1
+"""Of the others, but for seeds: what a signed integer of 64 bits holds."""
 
 _LONGEST_SIDE = 65_535
 """Pixels, of a JPEG: these are what a GPU decodes."""
@@ -84,9 +87,9 @@ class Options:
             else the CPU. "gpu" without a number is that of this rank, as torchrun, srun, Open MPI, Intel MPI or MPICH
             give it (`LOCAL_RANK` first), else torch's current device, else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
-        threads: CPU threads that decode and transform, >= 1; default: the CPUs this process may use. Unless it is set,
-            DALI on the CPU gets one more: its threads wait for one another at the end of each op. On a GPU the ranks of
-            a machine share its CPUs, and each stage gets at most 16; `explain()` says how it was counted.
+        threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. Unless it
+            is set, DALI on the CPU gets one more: its threads wait for one another at the end of each op. On a GPU the
+            ranks of a machine share its CPUs, and each stage gets at most 16; `explain()` says how it was counted.
         seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: `set_seed`'s,
             else 0.
         deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
@@ -195,10 +198,10 @@ class Options:
             least = 0 if name == "verify" else 1
             if value < least and name != "seed":
                 raise PlanError(f"Options.{name} needs an integer >= {least}, got {digits(value)}")
-            if name == "verify" and value > _MOST_VERIFY:
-                raise PlanError(
-                    f"Options.verify needs an integer <= {_MOST_VERIFY}, got {digits(value)}; 0 verifies none"
-                )
+            largest = _LARGEST.get(name, _LARGEST_INTEGER)
+            if value > largest and name != "seed":
+                hint = "; 0 verifies none" if name == "verify" else ""
+                raise PlanError(f"Options.{name} needs an integer <= {largest}, got {digits(value)}{hint}")
         timeout = self.read_timeout
         if timeout is not None:
             if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -234,8 +237,11 @@ class Options:
         if most is not None:
             if isinstance(most, bool) or not isinstance(most, (int, float)):
                 raise PlanTypeError(f"Options.max_bad needs a number, got {brief(most)}")
-            if most < 0 or (isinstance(most, float) and not most <= 1):
-                raise PlanError(f"Options.max_bad needs an integer >= 0, or a share from 0.0 to 1.0, got {brief(most)}")
+            if not 0 <= most <= (1 if isinstance(most, float) else _LARGEST_INTEGER):
+                raise PlanError(
+                    f"Options.max_bad needs an integer from 0 to {_LARGEST_INTEGER}, or a share from 0.0 to 1.0, "
+                    f"got {brief(most)}"
+                )
         rules = self.disabled_rules
         if rules is not None:
             given = isinstance(rules, Iterable) and not isinstance(rules, str) and getattr(rules, "ndim", 1) == 1
