@@ -145,7 +145,7 @@ class Buckets:
                 leaves.append(pad_rows(column, rows, self.names[i], shape, self.values[i]))
         except DataError as error:
             error.stage = self.length.who
-            return Hole(error), rows[0][1], rows[0][2]
+            return Hole(error), BatchStream.of(rows), rows[0][2]
         return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
 
 

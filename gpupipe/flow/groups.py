@@ -200,4 +200,5 @@ def _images_of(value: Value) -> list[Value]:
 def failed_batch(group: Group, error: DataError) -> Element:
     """A batch that could not be made: a hole in its place."""
     first = group.whole or group.rows[0]
-    return Hole(locate(error, first[1], first[2], "batch")), first[1], first[2]
+    hole = Hole(locate(error, first[1], first[2], "batch"))
+    return hole, first[1] if group.whole else BatchStream.of(group.rows), first[2]

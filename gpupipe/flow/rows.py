@@ -57,7 +57,7 @@ class RowsFlow:
         try:
             leaves = tuple([self._stacked(i, column, rows) for i, column in enumerate(columns)])
         except DataError as error:
-            return Hole(error), rows[0][1], rows[0][2]
+            return Hole(error), BatchStream.of(rows), rows[0][2]
         return leaves, BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
 
     def _stacked(self, i: int, column: tuple[Any, ...], rows: list[Element]) -> Any:

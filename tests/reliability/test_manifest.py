@@ -18,6 +18,7 @@ import gpupipe as gp
 from gpupipe.errors import BadRecord
 from gpupipe.flow import bad_records as module
 from gpupipe.flow import formed
+from gpupipe.ops.samples import encoded, picture
 from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on, parse
 from tests.reliability.bad_records import (
@@ -475,3 +476,24 @@ def test_a_torn_line_of_a_manifest_costs_that_line_only(tmp_path: Path, caplog: 
     with caplog.at_level(logging.WARNING, "gpupipe"):
         assert bad(bad_records=str(manifest)) == [2, 7, 12, 17]
     assert "line 4 is torn" in caplog.text
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dali"])
+@pytest.mark.parametrize("images", [False, True], ids=["arrays", "images"])
+def test_of_a_batch_that_does_not_stack_the_row_that_is_named_is_the_one_that_is_bad(
+    images: bool, backend: Any, tmp_path: Path
+) -> None:
+    widths = [24 if i == 5 else 16 for i in range(12)]
+    if images:
+        files = [encoded(picture(16, width)) for width in widths]
+        ds = gp.Dataset.from_tensor_slices((files, np.arange(12)))
+        ds = ds.map(lambda file, i: (gp.ops.decode_jpeg(file, channels=3), i)).batch(4)
+    else:
+        ds = gp.Dataset.from_generator(lambda: ((np.zeros(width), i) for i, width in enumerate(widths))).batch(4)
+    manifest = str(tmp_path / "bad.jsonl")
+    ds = ds.with_options(gp.Options(device="cpu", backend=backend, on_error="skip", error_manifest=manifest))
+
+    passes = [ds, ds.with_options(gp.Options(bad_records=manifest))]
+    given = [[i for _, numbers in chain for i in numbers.tolist()] for chain in passes]
+
+    assert given == [[0, 1, 2, 3, 8, 9, 10, 11], [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]]
