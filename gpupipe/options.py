@@ -96,7 +96,8 @@ class Options:
         on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves
             it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
             Errors are raised when they are found: of one batch those seen on the host come before those that only a
-            decoder sees, whatever their order in the file.
+            decoder sees, whatever their order in the file. Elements whose shapes do not stack are good each by itself:
+            their batch is the bad element, as a whole, and is listed by the first row that differs.
         lost_files: what a file does that cannot be read (to its end), where nobody knows how many elements that hides:
             it is missing, or reading fails in all of six tries (see `read_timeout`), and there is no index of it.
             ``"raise"`` (default) raises whatever `on_error` says, and the next `next` goes on with what follows the
