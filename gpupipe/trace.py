@@ -156,11 +156,12 @@ _CALLED_BEFORE: ContextVar[bool] = ContextVar("gpupipe_called_before", default=F
 @contextmanager
 def called_before(known: bool) -> Iterator[None]:
     """While a function is called for an element, and was called for one before: what it traces is traced once."""
-    token = _CALLED_BEFORE.set(known)
+    before = _CALLED_BEFORE.get()
     try:
+        _CALLED_BEFORE.set(known)
         yield
     finally:
-        _CALLED_BEFORE.reset(token)
+        _CALLED_BEFORE.set(before)
 
 
 class _Caller:
@@ -190,19 +191,20 @@ class _Caller:
         leaves = [Symbol(Input(i, spec), self._batched, active) for i, spec in enumerate(self._specs)]
         element = self._structure.unflatten(leaves)
         symbols = named(element) if active.named else element
-        before = generator_states(self._generators) if self.twice else None
-        token = ACTIVE.set(active)
+        states = generator_states(self._generators) if self.twice else None
+        before = ACTIVE.get()
         failure: Exception | None = None
         result: Any = None
         try:
+            ACTIVE.set(active)
             result = call_with(self._fn, symbols)
         except PlanError as error:
             failure = _located(error)
         except Exception as error:
             failure = error
         finally:
-            ACTIVE.reset(token)
-        moved = self.twice and generator_states(self._generators) != before
+            ACTIVE.set(before)
+        moved = self.twice and generator_states(self._generators) != states
         return _Attempt(active, result, failure, moved)
 
 

@@ -100,13 +100,14 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     """
     from PIL import Image
 
-    token = MOST_PIXELS.set(1 << 62)  # Options.max_pixels may be above the default
+    before = MOST_PIXELS.get()
     try:
+        MOST_PIXELS.set(1 << 62)  # Options.max_pixels may be above the default
         header = read_header(data, orientation=exif_orientation is None)
         one = gray or header.channels == _GRAY
         image = decode(data, _GRAY if one else _RGB, bool(exif_orientation))
     finally:
-        MOST_PIXELS.reset(token)
+        MOST_PIXELS.set(before)
     stream, how = io.BytesIO(), {}
     if header.orientation != NORMAL:
         how = {"exif": segment_of(header.orientation)[4:], "compress_level": 1}

@@ -161,11 +161,12 @@ class _Filling(Filling):
         if self._arrival is Arrival.FIXED:
             super().refill(given, at)
             return
-        token = REPLAYING.set(True)
+        before = REPLAYING.get()
         try:
+            REPLAYING.set(True)
             deque(self, maxlen=0)
         finally:
-            REPLAYING.reset(token)
+            REPLAYING.set(before)
         filled = self._store.filled.get(self._key)
         if filled is None:
             if self._stopped.is_set():

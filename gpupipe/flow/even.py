@@ -151,12 +151,15 @@ class _Wrapping(Iterator[Element]):
         if self._first is not None:
             return self._first[place]
         again = self._flow.source.open(self._at)
-        token = REPLAYING.set(True)
+        before = REPLAYING.get()
         try:
-            found = (element for element in again if type(element[0]) is not Hole or counts(element))
-            element = next(islice(found, place, None), None)
+            try:
+                REPLAYING.set(True)
+                found = (element for element in again if type(element[0]) is not Hole or counts(element))
+                element = next(islice(found, place, None), None)
+            finally:
+                REPLAYING.set(before)
         finally:
-            REPLAYING.reset(token)
             close(again)
         if element is None and not self._stopped():
             raise StateError(

@@ -105,14 +105,15 @@ class Forming:
 
     def _replay(self, items: int, at: Context) -> None:
         """Form what was formed since the base, and forget it."""
-        token = REPLAYING.set(True)
+        before = REPLAYING.get()
         try:
+            REPLAYING.set(True)
             while self._items < items and not at.run.stopped.is_set():
                 if self.former.next() is None:
                     break
                 self._items += 1
         finally:
-            REPLAYING.reset(token)
+            REPLAYING.set(before)
 
     def point(self) -> Point:
         """The present place."""

@@ -45,12 +45,13 @@ class PrimedFlow:
         """
         self._at = at
         looking = self._looking = Looking(at.run, LEFT_OUT)
-        token = LOOKING.set(looking)
+        before = LOOKING.get()
         try:
             try:
+                LOOKING.set(looking)
                 return self._first_good(at)
             finally:
-                LOOKING.reset(token)
+                LOOKING.set(before)
         except GpupipeError:
             looking.tell()
             raise

@@ -157,8 +157,9 @@ def drop(items: Iterator[Any], count: int, at: Context) -> None:
     """Take elements that were delivered before and forget them."""
     if not count:
         return
-    token = REPLAYING.set(True)
+    before = REPLAYING.get()
     try:
+        REPLAYING.set(True)
         stopped = at.run.stopped
         while count > 0 and not stopped.is_set():
             some = min(count, 4096)
@@ -170,7 +171,7 @@ def drop(items: Iterator[Any], count: int, at: Context) -> None:
                 )
             count -= taken
     finally:
-        REPLAYING.reset(token)
+        REPLAYING.set(before)
 
 
 class Numbers(Generic[_T]):

@@ -153,11 +153,12 @@ def chosen(items: Iterator[Element], wanted: Sequence[int], begin: int, end: int
     last = begin
     for want in sorted(set(wanted)):
         drop(items, want - last, at)
-        token = REPLAYING.set(True)
+        before = REPLAYING.get()
         try:
+            REPLAYING.set(True)
             element = next(items, None)
         finally:
-            REPLAYING.reset(token)
+            REPLAYING.set(before)
         if element is None:
             if at.run.stopped.is_set():
                 return found

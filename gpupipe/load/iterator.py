@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..eager import ELEMENT
 from ..errors import (
     BadRecord,
     ClosedError,
@@ -170,6 +171,8 @@ class DatasetIterator(Iterator[Any]):
                 f"{sys.getrecursionlimit()} calls; let one function do what several do"
             ) from error
         except BaseException as error:
+            if not isinstance(error, Exception):
+                ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
             elif inside and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):

@@ -92,8 +92,9 @@ def pass_over(items: Any, count: int, run: Run) -> None:
     Raises:
         StateError: there are not as many.
     """
-    good, token = run.bad.good, REPLAYING.set(True)
+    good, before = run.bad.good, REPLAYING.get()
     try:
+        REPLAYING.set(True)
         for left in range(count, 0, -1):
             with suppress(DataError):  # it was raised before
                 if next(items, None) is None and not run.stopped.is_set():
@@ -105,5 +106,5 @@ def pass_over(items: Any, count: int, run: Run) -> None:
         close(items)
         raise
     finally:
-        REPLAYING.reset(token)
         run.bad.good = good
+        REPLAYING.set(before)

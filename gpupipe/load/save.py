@@ -78,11 +78,12 @@ def save(
     remove_stale(folder, "")
     run = Run(settings, epoch=epoch)
     run.bad.begin()
-    token = MOST_PIXELS.set(settings.max_pixels)
-    limits = LIMITS.set(run.limits)
+    pixels, limits = MOST_PIXELS.get(), LIMITS.get()
     shards = _Shards(folder, compression)
     items: Any = None
     try:
+        MOST_PIXELS.set(settings.max_pixels)
+        LIMITS.set(run.limits)
         at = Context(run, epoch)
         lowered = lower(plan, settings, at)
         element_to_json(lowered.element)  # what cannot be written is refused before anything runs
@@ -118,8 +119,8 @@ def save(
         close(items)
         run.close()
         shards.discard()
-        MOST_PIXELS.reset(token)
-        LIMITS.reset(limits)
+        MOST_PIXELS.set(pixels)
+        LIMITS.set(limits)
 
 
 def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: FlowElement) -> int:

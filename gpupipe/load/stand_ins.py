@@ -81,8 +81,9 @@ class StandIns(Iterator[Element]):
 
     def _again(self, count: int) -> None:
         """Make the last elements once more, so that what stands in for a bad one is there."""
-        token = REPLAYING.set(True)
+        before = REPLAYING.get()
         try:
+            REPLAYING.set(True)
             for _ in range(count):
                 with contextlib.suppress(DataError):  # it was raised before
                     next(self, None)
@@ -90,7 +91,7 @@ class StandIns(Iterator[Element]):
             self.close()
             raise
         finally:
-            REPLAYING.reset(token)
+            REPLAYING.set(before)
 
     def _good(self, element: Element) -> Element:
         """A good element, or the first that it stands in for."""

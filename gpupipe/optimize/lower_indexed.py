@@ -81,11 +81,12 @@ def _counted(node: Node, settings: Settings) -> int:
     from .lower import Lowerer
 
     run = Run(settings, counting=True)
-    limits = LIMITS.set(run.limits)
+    before = LIMITS.get()
     try:
+        LIMITS.set(run.limits)
         flow = Lowerer(settings, Placer(settings, dry=True), None).run(node).flow
         size = access(flow, Context(run)).size
         return INFINITE if size == ENDLESS else size
     finally:
+        LIMITS.set(before)
         run.close()
-        LIMITS.reset(limits)

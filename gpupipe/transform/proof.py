@@ -109,13 +109,14 @@ class Decoder:
 
     def on_host(self, program: Program, feed: Feed, row: int) -> Array | None:
         """What it should have given for a row; None where the host cannot decode it."""
-        token = MOST_PIXELS.set(1 << 62)  # headers were checked before: Options.max_pixels may be above the default
+        before = MOST_PIXELS.get()
         try:
+            MOST_PIXELS.set(1 << 62)  # headers were checked before: Options.max_pixels may be above the default
             image = decode(_row(program, feed, self.image, row), self.channels, self.upright)
         except DecodeError:
             return None
         finally:
-            MOST_PIXELS.reset(token)
+            MOST_PIXELS.set(before)
         if self.window is not None:
             (y, x), (h, w) = (np.asarray(_row(program, feed, n, row)).tolist() for n in self.window)
             image = image[y : y + h, x : x + w]
