@@ -171,15 +171,19 @@ class DatasetIterator(Iterator[Any]):
                 f"{sys.getrecursionlimit()} calls; let one function do what several do"
             ) from error
         except BaseException as error:
-            if not isinstance(error, Exception):
-                ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
+            was = self._broken
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
-            elif inside and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
-                self._told = None  # it stands for an element, if only for one that a function made no dataset of
-                self._mark.passed()
-            elif inside and (self._items is not None or not isinstance(error, GpupipeError)):
+            elif inside:  # before any call: behind each of them another exception of a handler may strike
                 self._broken, self._look = True, ALWAYS
+                if error is self._told or (isinstance(error, PlanError) and self._items is not None):
+                    self._told = None  # it stands for an element, if only for one that a function made no dataset of
+                    self._mark.passed()
+                    self._broken = was
+                elif self._items is None and isinstance(error, GpupipeError):
+                    self._broken = was
+            if not isinstance(error, Exception):
+                ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
             if self._done:
                 self.close()
                 if isinstance(error, Exception):  # what closing it has broken off is no error
