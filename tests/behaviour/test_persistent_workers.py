@@ -24,6 +24,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.flow import workers
+from gpupipe.flow.processes import SLOTS
 from tests.behaviour import test_process_functions as functions
 from tests.behaviour.test_process_map import _gone, _results, _same, _script
 
@@ -72,10 +73,10 @@ def test_no_segment_is_left_of_those_that_wait(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(workers, "SharedMemory", recorded)
     ds = Range(6).map(functions.large, 2, workers="process")
-    assert [x.size for x in ds] == [40_000 * (i + 1) for i in range(6)]
-    before = len(names)
-    assert [x.size for x in ds] == [40_000 * (i + 1) for i in range(6)]
-    assert len(names) <= before + 2  # the largest one may come to the other worker
+    for _ in range(4):
+        assert [x.size for x in ds] == [40_000 * (i + 1) for i in range(6)]
+    # Which worker gets which element may change: each segment of the two grows from 64 to 128 and 256 KiB, once.
+    assert len(names) <= 2 * SLOTS * 3
 
     del ds
     for name in names:
