@@ -556,3 +556,9 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
 def locate(error: DataError, stream: Stream, position: int, stage: str = "") -> DataError:
     """Say in an error where its element came from."""
     return error.at(stream.name, position, stage, stream.unit)
+
+
+def counts(element: Element) -> bool:
+    """Whether an item is an element: everything but a hole on its way to being raised."""
+    value = element[0]
+    return type(value) is not Hole or not value.raised

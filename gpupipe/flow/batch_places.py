@@ -12,12 +12,9 @@ from ..errors import DataError
 from ..op import Array
 from ..plan.indexed import ENDLESS
 from .base import BatchStream, Context, Element, Hole
-from .buffers import PaddedBatchFlow
 from .elements import Wrapped, close
-from .places import Access, Picked, access, opens
-from .stage import StageFlow
+from .places import Access, Picked, access
 from .state import State
-from .step_places import Through
 
 __all__ = ["Batches"]
 
@@ -77,13 +74,3 @@ def _lost(rows: list[Element]) -> Element:
     hole = Hole(error)
     hole.noted = True
     return hole, BatchStream.of(rows), rows[0][2]
-
-
-@opens(PaddedBatchFlow)
-def _padded(flow: PaddedBatchFlow, at: Context) -> Access:
-    return Batches(flow, at)
-
-
-@opens(StageFlow)
-def _staged(flow: StageFlow, at: Context) -> Access:
-    return Batches(flow, at) if flow.how == "batch" else Through(flow, at)

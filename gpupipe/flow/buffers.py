@@ -15,18 +15,21 @@ from ..errors import DataError, StateError
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import renew_lock
 from ..extract.waiting import LIMITS
+from ..op import Array
 from ..options import Settings
 from ..plan.order import Arrival
 from ..random import mix64
 from ..threads import Thread, join
-from .base import BatchStream, Context, Element, Flow, Hole
+from .base import BatchStream, Context, Element, Flow, Hole, Stream
+from .batch_places import Batches
 from .channel import Channel, Closed
 from .choices import Full
 from .elements import close
-from .filling import Filling, Rekey
+from .filling import Filling, Rekey, stream_in
 from .formed import INLINE, Forming
 from .forming import BatchFormer, Group, unstack
 from .memory import bytes_of_all
+from .places import Access, Made, access
 from .stack import pad_rows
 from .state import REPLAYING, Refused, State, below, drop, first_state, number, snapshot
 from .tape import SHARE, Tape
@@ -98,6 +101,11 @@ class CacheFlow:
             return FilledFlow(self.store).open(at, state)
         return _Filling(self, at, state)
 
+    def access(self, at: Context) -> Access:
+        if cache_key(at.run.settings) in self.store.filled:
+            return FilledFlow(self.store).access(at)
+        return _Rekeyed(self, at)
+
 
 @dataclass(frozen=True, slots=True)
 class FilledFlow:
@@ -108,6 +116,10 @@ class FilledFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         done = 0 if state is None else number(state, "n")
         return _Replaying(self.store.filled[cache_key(at.run.settings)], Rekey(at), done)
+
+    def access(self, at: Context) -> Access:
+        elements, rekey = self.store.filled[cache_key(at.run.settings)].elements, Rekey(at)
+        return Made(len(elements), lambda place: rekey(elements[place]))
 
 
 class _Replaying(Iterator[Element]):
@@ -216,6 +228,9 @@ class PrefetchFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Prefetching(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        return access(self.source, at)
 
 
 class _Prefetching:
@@ -423,6 +438,9 @@ class PaddedBatchFlow:
 
         return _Padded(self, Forming(self.source, at, state, former, INLINE))
 
+    def access(self, at: Context) -> Access:
+        return Batches(self, at)
+
 
 class _Padded:
     def __init__(self, flow: PaddedBatchFlow, forming: Forming) -> None:
@@ -457,3 +475,21 @@ class _Padded:
     def close(self) -> None:
         """Close the input."""
         close(self._forming.source)
+
+
+class _Rekeyed(Access):
+    """The elements that a cache would hold. It is not filled: only a full pass does that."""
+
+    def __init__(self, flow: CacheFlow, at: Context) -> None:
+        self._source = access(flow.source, at.neutral())
+        self._at = at
+        self.size = self._source.size
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        for value, stream, position in self._source.pick(blocks):
+            yield value, self._stream(stream), position
+
+    def _stream(self, stream: Stream) -> Stream:
+        if isinstance(stream, BatchStream):
+            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
+        return stream_in(self._at, stream.key, stream.name, stream.unit)

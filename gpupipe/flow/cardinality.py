@@ -13,8 +13,8 @@ from ..extract.element_json import Malformed, spec_from_json, spec_to_json
 from ..plan.node import INFINITE
 from ..ragged import Ragged, RaggedSpec
 from ..spec import TensorSpec, byte_array, own, spec_of
-from .base import Context, Element, Flow, Hole, Stream
-from .elements import Cell, Wrapped, close, counts
+from .base import Context, Element, Flow, Hole, Stream, counts
+from .elements import Cell, Wrapped, close
 from .gathering import sifted
 from .state import State, below, damaged, number, replayed_input, snapshot
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..errors import StateError
-from .base import Context, Element, Flow, Hole
+from ..op import Array
+from .base import Context, Element, Flow, Hole, counts
 from .choices import Begins
 from .closing import close
 from .empty_passes import EmptyPasses
+from .places import Access, Chosen, Picked, Through, access, in_turn, passes, strided
 from .state import State, below, number, parts_of, snapshot
 from .tape import Tape
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["ConcatenateFlow", "EnumerateFlow", "RepeatFlow", "ShardFlow", "SkipFlow", "TakeFlow", "ZipFlow", "close"]
-
-
-def counts(element: Element) -> bool:
-    """Whether an item is an element: everything but a hole on its way to being raised."""
-    value = element[0]
-    return type(value) is not Hole or not value.raised
 
 
 class Wrapped:
@@ -85,6 +81,11 @@ class TakeFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Taken(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        source = access(self.source, at)
+        size = source.size if self.count < 0 else min(self.count, source.size)
+        return Chosen(source, size, lambda places: places)
 
 
 class _Taken:
@@ -154,6 +155,9 @@ class SkipFlow:
         for element in inner:
             yield element
 
+    def access(self, at: Context) -> Access:
+        return strided(access(self.source, at), self.count, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class ShardFlow:
@@ -177,6 +181,9 @@ class ShardFlow:
                 yield element
             else:
                 place.n += 1
+
+    def access(self, at: Context) -> Access:
+        return strided(access(self.source, at), self.index, self.shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +210,9 @@ class EnumerateFlow:
             done.n = i + 1
             yield (np.int64(start + i), *value), stream, position
 
+    def access(self, at: Context) -> Access:
+        return _Enumerated(self, at)
+
 
 @dataclass(frozen=True, slots=True)
 class RepeatFlow:
@@ -215,6 +225,9 @@ class RepeatFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         passes = Passes(self, at, state)
         return Repeated(passes)
+
+    def access(self, at: Context) -> Access:
+        return passes(lambda index: access(self.source, at.in_pass(index, self.count)), self.count)
 
 
 class Repeated:
@@ -307,6 +320,10 @@ class ConcatenateFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Concatenated(self, at, state)
 
+    def access(self, at: Context) -> Access:
+        parts = zip(self.inputs, self.branches, strict=True)
+        return in_turn([access(source, at.in_branch(first)) for source, first in parts])
+
 
 class _Concatenated:
     def __init__(self, flow: ConcatenateFlow, at: Context, state: State) -> None:
@@ -376,6 +393,9 @@ class ZipFlow:
             ]
         )
 
+    def access(self, at: Context) -> Access:
+        return _ZippedAccess(self, at)
+
 
 class _Zipped:
     def __init__(self, tapes: list[Tape]) -> None:
@@ -436,3 +456,37 @@ class _Zipped:
         close(self._items)
         for tape in self._tapes:
             close(tape.inner)
+
+
+class _Enumerated(Through):
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        for block in blocks:
+            found = self._source.pick(iter([block]))
+            numbers = iter((block + self._flow.start).tolist())
+            for element in found:
+                if not counts(element):
+                    yield element
+                    continue
+                number = np.int64(next(numbers))
+                value, stream, position = element
+                yield element if type(value) is Hole else ((number, *value), stream, position)
+
+
+class _ZippedAccess(Access):
+    """Elements side by side."""
+
+    def __init__(self, flow: ZipFlow, at: Context) -> None:
+        self._flow = flow
+        self._at = at
+        self._parts = [access(source, at.in_zip(flow.number, i)) for i, source in enumerate(flow.inputs)]
+        self.size = min(part.size for part in self._parts)
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        for block in blocks:
+            picked = [Picked(part, iter([block])) for part in self._parts]
+            found = replace(self._flow, inputs=picked).open(self._at)
+            try:
+                for element in found:
+                    yield element
+            finally:
+                close(found)

@@ -12,9 +12,11 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StateError
-from .base import Context, Element, Flow, Hole
-from .elements import close, counts
+from ..plan.indexed import ENDLESS
+from .base import Context, Element, Flow, Hole, counts
+from .elements import close
 from .memory import bytes_of
+from .places import Access, Chosen, access
 from .state import REPLAYING, State, below, drop, number, snapshot
 from .tape import Tape
 
@@ -44,6 +46,12 @@ class EvenFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Wrapping(self, at, state) if self.wrap else _Dropping(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        source = access(self.source, at)
+        n = source.size
+        size = n if n == ENDLESS else even_size(n, self.shards, self.wrap)
+        return Chosen(source, size, lambda places: (self.index + places * self.shards) % n)
 
 
 class _Dropping(Iterator[Element]):

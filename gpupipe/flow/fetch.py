@@ -12,6 +12,7 @@ from ..extract.reference import Reference, read_many
 from ..threads import DaemonPool
 from .base import Context, Element, Flow, Hole
 from .elements import close
+from .places import Access, Through
 from .state import State, below
 from .tape import Tape
 
@@ -32,6 +33,9 @@ class FetchFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Fetching(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
 
 
 class _Fetching:

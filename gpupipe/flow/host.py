@@ -17,6 +17,7 @@ from ..extract.tfrecord import Reference
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from .base import Context, Element, Flow, Hole, element_keys
 from .elements import Wrapped
+from .places import Access, Through
 from .state import State, below
 from .watch import SOMEWHERE, Watch, Where
 
@@ -226,6 +227,9 @@ class HostFlow:
                 yield compute(value, stream, position), stream, position
             except DataError as error:
                 yield Hole(error.at(stream.name, position, "map", stream.unit)), stream, position
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,15 @@ from ..errors import PlanError
 from ..op import Array
 from ..plan.indexed import ENDLESS, Everything, Order, Part, Rows, Sliced
 from ..random import hash64, mix64
-from . import batch_places, step_places  # noqa: F401 : they register
-from .base import Context, Element, Flow, Hole
-from .elements import ShardFlow, SkipFlow, TakeFlow, close, counts
-from .even import EvenFlow, even_size
+from .base import Context, Element, Flow, Hole, counts
+from .elements import ShardFlow, SkipFlow, TakeFlow, close
+from .even import EvenFlow
 from .interleave import FlatMapFlow, inside, open_inner
 from .permutation import Permutation
-from .places import Access, Chosen, access, blocks_of, opens, strided
+from .places import Access, Chosen, access, blocks_of, strided
 from .prime import PrimedFlow
 from .python_map import PythonMapFlow
-from .source_places import ItemsFlow, records_of
-from .sources import RangeFlow, RecordsFlow, SlicesFlow
+from .sources import ItemsFlow, RangeFlow, RecordsFlow, SlicesFlow, records_of
 from .state import State, drop
 from .state import number as number_of
 from .watch import Where
@@ -37,6 +35,13 @@ class SelectFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _ByPlace(lambda given: _selected(self, at, given, 1), at, state)
+
+    def access(self, at: Context) -> Access:
+        source = access(self.source, at)
+        n = source.size
+        if n == ENDLESS and not isinstance(self.order, Sliced):
+            raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
+        return Chosen(source, self.order.size(n), _places(self.order, n, at))
 
 
 class _ByPlace(Iterator[Element]):
@@ -94,15 +99,6 @@ def _selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[
         close(found)
 
 
-@opens(SelectFlow)
-def _select(flow: SelectFlow, at: Context) -> Access:
-    source = access(flow.source, at)
-    n = source.size
-    if n == ENDLESS and not isinstance(flow.order, Sliced):
-        raise PlanError(f"{flow.order.describe()} needs a dataset that ends, got an infinite one")
-    return Chosen(source, flow.order.size(n), _places(flow.order, n, at))
-
-
 def _places(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
     """What an order makes of places, for an input of `n` elements opened in a context."""
     match order:
@@ -137,10 +133,8 @@ class StridedFlow:
 
         return _ByPlace(begin, at, state)
 
-
-@opens(StridedFlow)
-def _strided_access(flow: StridedFlow, at: Context) -> Access:
-    return strided(access(flow.source, at), flow.start, flow.step)
+    def access(self, at: Context) -> Access:
+        return strided(access(self.source, at), self.start, self.step)
 
 
 def skipping(flow: Flow, count: int, where: Where) -> Flow:
@@ -165,16 +159,11 @@ def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, plac
 
 
 @dataclass(frozen=True, slots=True)
-class EvenPlacesFlow:
+class EvenPlacesFlow(EvenFlow):
     """What `EvenFlow` gives, of a flow that can begin anywhere and can be counted: nothing is passed over one by one.
 
     Files are counted behind their last record, when all of them have an index; other flows tell their size.
     """
-
-    source: Flow
-    shards: int
-    index: int
-    wrap: bool
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _ByPlace(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
@@ -228,14 +217,6 @@ class EvenPlacesFlow:
 
     def _size(self, at: Context) -> int:
         return access(self, at).size
-
-
-@opens(EvenFlow, EvenPlacesFlow)
-def _even(flow: EvenFlow | EvenPlacesFlow, at: Context) -> Access:
-    source = access(flow.source, at)
-    n = source.size
-    size = n if n == ENDLESS else even_size(n, flow.shards, flow.wrap)
-    return Chosen(source, size, lambda places: (flow.index + places * flow.shards) % n)
 
 
 def _below(flow: Flow) -> Flow:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import DataError, StateError
+from ..errors import DataError, GpupipeError, StateError
+from ..plan.indexed import ENDLESS
 from ..threads import DaemonPool
-from .base import Context, Element, Flow, Hole
+from .base import Context, Element, Flow, Hole, counts
 from .choices import Begins, Choices
 from .elements import close
+from .places import Access, Parts, access, in_turn, kept
 from .read_ahead import ReadAhead
 from .state import Counted, State, as_number, below, drop, number, parts_of, snapshot
 from .tape import Tape, chosen
+from .turns import Turns
 from .watch import SOMEWHERE, Watch, Where
 
 __all__ = ["FlatMapFlow", "Inner", "InterleaveFlow"]
@@ -83,6 +86,9 @@ class FlatMapFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _FlatMapped(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        return in_turn(inner_accesses(self.source, self.inner, at))
 
 
 class _FlatMapped:
@@ -171,6 +177,12 @@ class InterleaveFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return Interleaved(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        parts = inner_accesses(self.source, self.inner, at)
+        sizes = [min(part.size, ENDLESS >> 20) for part in parts]
+        turns = Turns(sizes, self.cycle, self.block)
+        return Parts(ENDLESS if any(part.size == ENDLESS for part in parts) else turns.size, turns, parts.__getitem__)
 
 
 class Interleaved:
@@ -417,3 +429,20 @@ def standing(slot: Any) -> dict[str, State]:
 
 def _always() -> bool:
     return True
+
+
+def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[Access]:
+    """The inner datasets, in the order of the outer elements."""
+    outer = source.open(at)
+    try:
+        return [_inner_access(inner, at, element) for element in outer if counts(element)]
+    finally:
+        close(outer)
+
+
+def _inner_access(inner: Inner, at: Context, outer: Element) -> Access:
+    if type(outer[0]) is Hole:
+        return kept([outer])
+    if inner.flow is None:
+        raise GpupipeError("a dataset that a function makes of each element has no places; please report it")
+    return access(inner.flow, inside(at, outer))

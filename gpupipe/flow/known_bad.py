@@ -10,6 +10,7 @@ from ..random import mix64
 from .bad_records import KnownBad
 from .base import BatchStream, Context, Element, Flow, Hole, StandIn
 from .elements import Wrapped
+from .places import Access, Through
 from .state import State, snapshot
 
 __all__ = ["KnownBadFlow"]
@@ -28,6 +29,9 @@ class KnownBadFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         inner = self.source.open(at, state)
         return _Checked(_checked(inner, at.run.known), inner)
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
 
 
 class _Checked(Wrapped):

@@ -14,8 +14,8 @@ import numpy as np
 from ..errors import DataError, FunctionError
 from ..random import BatchRng, hash64, mix64
 from ..spec import spec_of
-from .base import Context, Element, Flow, Hole, locate
-from .elements import close, counts
+from .base import Context, Element, Flow, Hole, counts, locate
+from .elements import close
 from .state import Numbered, State, as_number, below, number, parts_of, snapshot
 from .watch import Watch, Where
 

@@ -4,14 +4,13 @@
 with the identities that iterating gives them. Nothing is read before an element is asked for, but for the headers of
 record files that have no index yet.
 
-What each kind of flow answers stands in `source_places`, `step_places`, `batch_places` and `indexed`, which is what to
-import.
+A flow that has them says so by a method `access(at)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -20,8 +19,8 @@ import numpy as np
 from ..errors import GpupipeError, StateError
 from ..op import Array
 from ..plan.indexed import ENDLESS
-from .base import Context, Element, Flow
-from .elements import close, counts
+from .base import Context, Element, Flow, counts
+from .closing import close
 from .state import Counted, State
 
 __all__ = [
@@ -30,11 +29,11 @@ __all__ = [
     "Made",
     "Parts",
     "Picked",
+    "Through",
     "access",
     "blocks_of",
     "in_turn",
     "kept",
-    "opens",
     "passes",
     "strided",
 ]
@@ -68,30 +67,16 @@ class Access:
         return (self.one(place) for block in blocks for place in block.tolist())
 
 
-Opener = Callable[[Any, Context], Access]
-_OPENERS: dict[type[Any], Opener] = {}
-
-
-def opens(*kinds: type[Any]) -> Callable[[Opener], Opener]:
-    """Say how the elements of some kinds of flows are had by place."""
-
-    def register(opener: Opener) -> Opener:
-        _OPENERS.update(dict.fromkeys(kinds, opener))
-        return opener
-
-    return register
-
-
 def access(flow: Flow, at: Context) -> Access:
     """The elements of a flow in a context by their places; headers of files without an index are read.
 
     Raises:
         GpupipeError: the flow has no places; `plan.indexed.blocker` says so of its plan.
     """
-    opener = _OPENERS.get(type(flow))
-    if opener is None:
+    opened: Callable[[Context], Access] | None = getattr(flow, "access", None)
+    if opened is None:
         raise GpupipeError(f"{type(flow).__name__} gives no elements by place; please report it")
-    return opener(flow, at)
+    return opened(at)
 
 
 def blocks_of(start: int, stop: int, step: int = 1) -> Iterator[Array]:
@@ -206,3 +191,17 @@ class Picked:
         if state is not None:
             raise StateError("places that were chosen have no state of their own; please report it")
         return Counted(self.source.pick(self.blocks))
+
+
+class Through(Access):
+    """A step that makes one element of each."""
+
+    def __init__(self, flow: Any, at: Context) -> None:
+        self._flow = flow
+        self._at = at
+        self._source = access(flow.source, at)
+        self.size = self._source.size
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        made: Iterator[Element] = replace(self._flow, source=Picked(self._source, blocks)).open(self._at)
+        return made

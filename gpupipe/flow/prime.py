@@ -12,6 +12,7 @@ from ..errors import DataError, GpupipeError
 from ..spec import TensorSpec, spec_of
 from .base import LOOKING, Context, Element, Flow, Hole, Looking
 from .elements import close
+from .places import Access, access
 from .state import State, drop, first_state, number, snapshot
 
 __all__ = ["PrimedFlow"]
@@ -108,6 +109,9 @@ class PrimedFlow:
     def _close(self) -> None:
         rest, self._rest, self._head = self._rest, None, []
         close(rest)
+
+    def access(self, at: Context) -> Access:
+        return access(self.flow, at)
 
 
 class _Primed(Iterator[Element]):

@@ -12,6 +12,7 @@ from .base import Context, Element, Flow, Hole
 from .elements import close
 from .in_work import InWork
 from .kept import Home
+from .places import Access, Through
 from .python_map import PythonFunction, SameSpecs
 from .sources import same_structure
 from .state import State
@@ -44,6 +45,9 @@ class ProcessMapFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return _Mapped(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
 
 
 class _Mapped:

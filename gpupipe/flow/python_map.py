@@ -21,6 +21,7 @@ from .base import Context, Element, Flow, Hole
 from .elements import close
 from .host import own_bytes, truth
 from .in_work import InWork
+from .places import Access, Through
 from .sources import conform, failed, same_structure
 from .state import State, below, damaged, snapshot
 from .tape import Ahead
@@ -186,6 +187,9 @@ class PythonMapFlow:
         if self.calls:
             return _Pool(self, at, state)
         return _Inline(self, self.source.open(at, below(state)), at, state)
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
 
 
 class _Inline:

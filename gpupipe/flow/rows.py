@@ -10,8 +10,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..ragged import stack_arrays
-from .base import BatchStream, Context, Element, Flow, Hole
-from .elements import counts
+from .base import BatchStream, Context, Element, Flow, Hole, counts
 from .forming import batch_of_holes
 from .gathering import Gathering, sifted
 from .stack import mismatch, one_dtype, stack_rows

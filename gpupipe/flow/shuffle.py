@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
@@ -23,6 +23,7 @@ from .elements import close
 from .empty_passes import EmptyPasses
 from .held import Held, held_json, is_record
 from .memory import bytes_of_all
+from .places import Access, kept, passes
 from .state import Late, State, below, integers_json, number, parts_of, these_integers
 from .tape import Place, Tape, chosen
 from .watch import SOMEWHERE, Where
@@ -63,6 +64,13 @@ class ShuffleFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return Shuffled(self, at, state)
 
+    def access(self, at: Context) -> Access:
+        """A shuffle of file names, which are few: the only buffer that has places."""
+        once = replace(self, repeat=1)
+        if self.repeat == 1:
+            return kept(list(once.open(at)))
+        return passes(lambda j: kept(list(once.open(at.in_pass(j, self.repeat)))), self.repeat)
+
 
 class Draws:
     """Numbers for one pass of a shuffle, drawn in blocks.
@@ -73,8 +81,8 @@ class Draws:
 
     __slots__ = ("_at", "_epoch", "_key", "_seed", "_words", "left")
 
-    def __init__(self, flow: ShuffleFlow, at: Context) -> None:
-        self._seed, self._epoch, self._key = at.draws(flow.seed, flow.reshuffle)
+    def __init__(self, at: Context, seed: int | None, reshuffle: bool) -> None:
+        self._seed, self._epoch, self._key = at.draws(seed, reshuffle)
         self._at = 0
         self._words: list[int] = []
         self.left: list[int] = []
@@ -127,7 +135,7 @@ class Pass:
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
         self.at = at
         self.stopped = at.run.stopped.is_set
-        self.draws = Draws(flow, at)
+        self.draws = Draws(at, flow.seed, flow.reshuffle)
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
         self.ring: list[Any] = []

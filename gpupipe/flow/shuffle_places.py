@@ -64,7 +64,7 @@ class _Pass:
     def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
         self.at = at
         self.placed: Placed = flow.source.placed(at)  # type: ignore[attr-defined]
-        self.draws = Draws(flow, at)
+        self.draws = Draws(at, flow.seed, flow.reshuffle)
         self.size = flow.size
         self.ring = array("q")
         self.start = self.count = self.taken = 0

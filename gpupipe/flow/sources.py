@@ -9,17 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ENDING, DataError, FunctionError, GpupipeError, StateError, text_of
+from ..errors import ENDING, DataError, FunctionError, GpupipeError, LengthError, PlanTypeError, StateError, text_of
+from ..extract.index import RecordIndex, find_index, record_index, version_of
 from ..extract.names import Names
 from ..extract.patterns import is_url
-from ..extract.tfrecord import BLOCK, HeaderWalker, RecordReader, Reference
+from ..extract.reference import Reference, indexed_elements
+from ..extract.storage import LOCAL
+from ..extract.tfrecord import BLOCK, HeaderWalker, RecordReader
 from ..op import Array
 from ..random import mix64_array
 from ..spec import Compound, Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
-from .base import Context, Element, Hole, Stream
+from .base import Context, Element, Hole, Run, Stream
 from .closing import close
 from .files import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
+from .places import Access, Made, blocks_of, kept
 from .state import Counted, Numbered, State, as_number, below, number, replayed, start_of
+from .state import number as number_of
 
 __all__ = ["FilesFlow", "GeneratorFlow", "ParamFlow", "Placed", "RangeFlow", "RecordsFlow", "SlicesFlow"]
 
@@ -92,6 +97,9 @@ class RangeFlow:
         whole = all(-(2**63) <= n < 2**63 for n in (numbers.start, numbers.stop, numbers.step))
         return whole and all(low <= end <= high for end in (*numbers[:1], *numbers[-1:]))
 
+    def access(self, at: Context) -> Access:
+        return FromPlaced(self.placed(at))
+
 
 @dataclass(frozen=True, slots=True)
 class SlicesFlow:
@@ -137,6 +145,10 @@ class SlicesFlow:
             return zip(rows(places), named_streams(at, names, places, shown), repeat(0))
 
         return Placed(len(names), named)
+
+    def access(self, at: Context) -> Access:
+        placed = self.placed(at)
+        return kept(list(self.open(at))) if placed is None else FromPlaced(placed)
 
 
 def chosen(leaves: Sequence[Any], places: list[int]) -> list[Iterable[Any]]:
@@ -197,6 +209,9 @@ class FilesFlow:
 
         return Placed(len(paths), make)
 
+    def access(self, at: Context) -> Access:
+        return FromPlaced(self.placed(at))
+
 
 @dataclass(frozen=True, slots=True)
 class ParamFlow:
@@ -204,6 +219,9 @@ class ParamFlow:
 
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element", alike=at.alike), 0)]), at, state)
+
+    def access(self, at: Context) -> Access:
+        return kept(list(self.open(at)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +445,10 @@ class RecordsFlow:
             return ReaderIterator(reader, stream, at, state)
         return Counted(iter(()))
 
+    def access(self, at: Context) -> Access:
+        found = records_of(self, at, build=True)
+        return kept([]) if found is None else found
+
 
 class _References(Iterator[Element]):
     """References to the records of a file. Its state is the offset of the last one, and how many were given."""
@@ -470,3 +492,112 @@ class _References(Iterator[Element]):
     def close(self) -> None:
         """End the walk."""
         close(self._items)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsFlow:
+    """The numbers of the items of an object: what `from_indexable` asks it for."""
+
+    count: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return self.chosen(at, range(self.count), state)
+
+    def chosen(self, at: Context, places: range, state: State = None) -> Iterator[Element]:
+        """The elements at some places."""
+        stream = at.stream("indexable", "from_indexable")
+        done = 0 if state is None else number_of(state, "n")
+        return Counted((((i,), stream, i) for i in places[done:]), done=done)
+
+    def access(self, at: Context) -> Access:
+        stream = at.stream("indexable", "from_indexable")
+        return Made(self.count, lambda i: ((i,), stream, i))
+
+
+class FromPlaced(Access):
+    """What a source holds by place, many elements at a time."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.size = placed.size
+        self._make = placed.make
+
+    def one(self, place: int) -> Element:
+        return next(self._make([place]))
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        return chain.from_iterable(self._make(block.tolist()) for block in blocks)
+
+
+class Records(Access):
+    """The records of one file."""
+
+    def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:
+        self.size = len(index) - (not index.lasting)  # the error of what could not be read is no record
+        self._index = index
+        self._path = path
+        self._stream = stream
+        self._references = flow.references
+
+    def one(self, place: int) -> Element:
+        offset, length = self._index.place(place)
+        stream = self._stream
+        error = self._index.faults.get(place)
+        if error is not None:
+            return Hole(error.at(stream.name, offset, "read", "offset")), stream, offset
+        reference = Reference(self._path, offset, length)
+        if self._references:
+            return (reference,), stream, offset
+        try:
+            return (reference.read(),), stream, offset
+        except DataError as failed:
+            return Hole(failed.at(stream.name, offset, "read", "offset")), stream, offset
+
+    def strided(self, start: int, step: int) -> Iterator[Element]:
+        """Every `step`-th record from place `start` on."""
+        if self._references and not self._index.faults and self._index.lasting:
+            return indexed_elements(self._index, self._path, self._stream, start, step)
+        return self.pick(blocks_of(start, self.size, step))
+
+
+def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
+    """The records of a file whose index is there, or is built now."""
+    for value, _, _ in flow.source.open(at):
+        path = value[flow.column].decode(errors="surrogateescape")
+        if is_url(path):
+            if build:
+                # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
+                raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
+            return None
+        try:
+            LOCAL.size(path)  # drops what is open of an earlier version of the file
+        except DataError:
+            if not build:
+                return None
+        index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
+        if index is None:
+            return None
+        stream = at.stream("records", path, "offset")
+        if index.failure is not None:
+            _uncounted(at.run, index.failure, stream)
+        return Records(flow, path, index, stream)
+    return None
+
+
+def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+    """A file could not be read to its end: only where that is allowed, the records in front of that place are all.
+
+    Raises:
+        DataError: it is not; a LengthError where somebody only asks for their number.
+    """
+    hole = Hole(failure)
+    hole.raised = True
+    element = hole, stream, failure.offset or 0
+    if run.settings.lost_files == "skip":
+        run.lose(element)
+    elif run.counting:
+        raise LengthError(
+            failure.reason, file=failure.file, offset=failure.offset, stage=failure.stage, unit=failure.unit
+        ) from failure
+    else:
+        run.note(element, "raised")
+        raise failure.again()

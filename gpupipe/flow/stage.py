@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .base import Context, Element
+from .batch_places import Batches
 from .channel import Channel, Closed
 from .elements import close
 from .formed import INLINE, Forming, Point
 from .forming import BatchFormer, Former, Group, RowFormer, UnstackFormer
 from .groups import Assembler, Stage
+from .places import Access, Through
 from .state import State, below, drop, number
 from .work import Finished, Work
 
@@ -43,6 +45,9 @@ class StageFlow(Stage):
             return RowFormer(source, self.size, at.run)
         assert self.host is not None
         return UnstackFormer(source, self.host.compile(at), at.run, self.aligned)
+
+    def access(self, at: Context) -> Access:
+        return Batches(self, at) if self.how == "batch" else Through(self, at)
 
 
 class _Inline:

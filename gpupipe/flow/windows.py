@@ -14,8 +14,7 @@ from ..plan.node import Node
 from ..plan.windows import Held
 from ..random import ROOT, mix64
 from ..spec import LEAF, read_only
-from .base import BatchStream, Context, Element, Flow, Hole, Stream
-from .elements import counts
+from .base import BatchStream, Context, Element, Flow, Hole, Stream, counts
 from .gathering import Gathering, place_of, sifted
 from .shuffle import keep
 from .state import State, number, replayed, replayed_input

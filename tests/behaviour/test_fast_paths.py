@@ -21,7 +21,7 @@ from gpupipe.flow.base import BatchStream, Context, Element, Hole, Run, StandIn,
 from gpupipe.flow.elements import ZipFlow
 from gpupipe.flow.forming import BatchFormer, Group
 from gpupipe.flow.python_map import kind_of, like, quick_leaf
-from gpupipe.flow.shuffle import Draws, ShuffleFlow
+from gpupipe.flow.shuffle import Draws
 from gpupipe.flow.sources import RangeFlow, fits
 from gpupipe.flow.stack import stack_rows
 from gpupipe.random import BatchRng, hash64, mix64
@@ -553,7 +553,7 @@ def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
 
 def test_words_drawn_in_many_blocks_are_those_drawn_block_by_block() -> None:
     at = context()
-    draws = Draws(ShuffleFlow(RangeFlow(range(3), np.dtype("int64")), 3, 9), at)
+    draws = Draws(at, 9, True)
     count = 1024 * 40
 
     got = [(draws.left or draws.more()).pop() for _ in range(count)]

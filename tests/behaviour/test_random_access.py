@@ -429,7 +429,7 @@ def test_skip_of_an_indexed_file_reads_no_header(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("gpupipe.extract.reference.walk_headers", lambda *a, **b: pytest.fail("headers were read"))
     made: list[int] = []
     monkeypatch.setattr(
-        "gpupipe.flow.source_places.indexed_elements",
+        "gpupipe.flow.sources.indexed_elements",
         lambda index, path, stream, start, step: iter(made.extend([start]) or []),  # type: ignore[func-returns-value]
     )
 
