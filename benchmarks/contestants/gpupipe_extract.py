@@ -56,7 +56,8 @@ def batches(job: Job, form: str) -> Iterator[tuple[Any, Any]]:
 
 def _stage(ds: Any) -> Iterator[Any]:
     """The columns that the extract stage of a chain hands to what stands behind it; its errors are raised."""
-    from gpupipe.flow.base import Context, Hole, Run
+    from gpupipe.flow.element import Hole
+    from gpupipe.flow.run import Context, Run
     from gpupipe.optimize.lower import lower
 
     settings = ds.options().resolve()

@@ -107,7 +107,7 @@ class Buffers(Chain):
             raise PlanError("cache needs a chain of its own, got one that depends on a traced element")
         path = os.fspath(filename)
         if not path:
-            from ..flow.buffers import CacheStore
+            from ..flow.cache.store import CacheStore
 
             return self._then(Cache(self.plan, CacheStore()))
         return self._kept_in_files("cache", path)
@@ -147,7 +147,7 @@ class Buffers(Chain):
         if any(isinstance(node, Param) for node in walk(self.plan)):  # as in `cache`
             raise PlanError(f"{who} needs a chain of its own, got one that depends on a traced element")
         from .. import __version__
-        from ..flow.disk import FileStore
+        from ..flow.cache.files import FileStore
 
         store = FileStore(os.path.abspath(path), self.plan, __version__, who, folder, compression)
         return self._then(FileCache(self.plan, store, path, who))

@@ -116,7 +116,7 @@ class Scanning(Chain):
         checked_function("reduce", reduce_func)
         state, structure = _state("reduce", initial_state)
         specs = tuple(map(spec_of, state))
-        from ..flow.scanning import next_state
+        from ..flow.maps.scan import next_state
         from ..load.host import HostIterator
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]

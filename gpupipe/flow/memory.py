@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from .base import Hole
+from .element import Hole
 
 __all__ = ["REFERENCE", "Buffer", "bytes_of", "bytes_of_all"]
 

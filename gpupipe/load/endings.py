@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..extract.forking import keep_for_ever
-from ..flow.base import Run
+from ..flow.run import Run
 from ..transform.pool import ENDINGS
 
 if TYPE_CHECKING:

@@ -29,10 +29,9 @@ from ..errors import (
 from ..extract.decode import MOST_PIXELS
 from ..extract.forking import keep_for_ever
 from ..extract.waiting import LIMITS
-from ..flow.base import BatchStream, Context, Hole, Run, Stream, stands_in
-from ..flow.elements import close
-from ..flow.host import own_bytes
-from ..flow.state import late_json, snapshot
+from ..flow.element import BatchStream, Hole, Stream, close, own_bytes, stands_in
+from ..flow.run import Context, Run
+from ..flow.state.snapshot import late_json, snapshot
 from ..optimize.lower import lower
 from ..options import Settings
 from ..plan.node import Element as ElementType

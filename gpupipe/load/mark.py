@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Any
 
 from ..errors import DataError, StateError
-from ..flow.base import Run
-from ..flow.closing import close
-from ..flow.state import REPLAYING, State, snapshot
+from ..flow.element import close
+from ..flow.run import REPLAYING, Run
+from ..flow.state.snapshot import State, snapshot
 
 __all__ = ["Mark", "pass_over"]
 

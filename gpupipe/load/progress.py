@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..errors import StateError
-from ..flow.state import State, as_number, damaged, late_json
+from ..flow.state.snapshot import State, as_number, damaged, late_json
 from ..plan.node import Element, Node
 from .reshard import begun, one_of, other_step, resharded, sharding
 from .state import Chain, keys_from_json, packed, sealed, types_from_json, types_to_json, unpacked

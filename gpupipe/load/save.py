@@ -23,11 +23,12 @@ from ..extract.element_json import Malformed
 from ..extract.elements_file import ElementsWriter
 from ..extract.storage import LocalStorage
 from ..extract.waiting import LIMITS
-from ..flow.base import Context, Hole, Run
-from ..flow.base import Element as FlowElement
-from ..flow.disk import element_from_json, element_to_json, remove_stale, temporary, write_to
-from ..flow.elements import close
-from ..flow.sources import failed
+from ..flow.cache.files import element_from_json, element_to_json, write_to
+from ..flow.cache.temporary import remove_stale, temporary
+from ..flow.check import failed
+from ..flow.element import Element as FlowElement
+from ..flow.element import Hole, close
+from ..flow.run import Context, Run
 from ..log import logger
 from ..optimize.lower import lower
 from ..options import Settings

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import DataError
-from ..flow.base import BatchStream, Context, Element, Flow, Hole, stand_in
-from ..flow.elements import close
-from ..flow.host import own_bytes
-from ..flow.state import REPLAYING, State, below, number
-from ..flow.tape import Tape
+from ..flow.element import BatchStream, Element, Hole, close, own_bytes, stand_in
+from ..flow.run import REPLAYING, Context, Flow
+from ..flow.state.checkpoints import Tape
+from ..flow.state.snapshot import State, below, number
 from ..ragged import Ragged
 from ..spec import Compound
 from ..transform.array import copied

@@ -16,8 +16,8 @@ from typing import Any
 from ..errors import DataError, GpupipeError, PlanError, StateError
 from ..extract.element_json import Malformed
 from ..extract.storage import storage_of
-from ..flow.disk import element_from_json, element_to_json
-from ..flow.state import MOST, State, damaged
+from ..flow.cache.files import element_from_json, element_to_json
+from ..flow.state.snapshot import MOST, State, damaged
 from ..log import logger
 from ..options import Settings
 from ..plan.node import Element, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..flow.memory import REFERENCE
-from ..flow.shuffle_places import PLACE
+from ..flow.order.shuffle_by_index import PLACE
 from ..plan.indexed import blocker
 from ..plan.mixing import Listed
 from ..plan.node import Node
@@ -42,7 +42,7 @@ def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
     if each is not None and count >= 0:
         cost = f" {each * count:,} bytes,"
     text = f"{node.name} holds {what} in memory,{cost} and reads them all before the first one leaves"
-    if isinstance(node.source, (Slices, Range)):  # see flow/shuffle_places.py
+    if isinstance(node.source, (Slices, Range)):  # see flow/order/shuffle_by_index.py
         text = f"{node.name} holds the places of {what}, {PLACE * count:,} bytes"
     if indexed:
         return f"{text}; shuffle(gp.ALL) gives a uniform order too, and holds nothing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..flow.put import PutFlow
+from ..flow.maps.to_gpu import PutFlow
 from ..graph import Input, Value
 from ..plan.indexed import Select
 from ..plan.joins import Concatenate, Zip

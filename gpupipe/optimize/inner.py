@@ -8,11 +8,11 @@ from typing import Any
 
 from ..candidate import name_of
 from ..errors import PlanTypeError
-from ..flow.base import Context, Flow
-from ..flow.base import Element as FlowElement
-from ..flow.read_ahead import calls_python
-from ..flow.sources import failed
-from ..flow.state import State
+from ..flow.check import failed
+from ..flow.combine.read_ahead import calls_python
+from ..flow.element import Element as FlowElement
+from ..flow.run import Context, Flow
+from ..flow.state.snapshot import State
 from ..plan.node import Element, Node
 from ..plan.steps import FlatMap, refuse_options
 from ..plan.windows import GroupByWindow

@@ -11,16 +11,27 @@ import numpy as np
 from ..errors import PlanError
 from ..evaluate import is_image
 from ..extract.names import Names
-from ..flow.base import Context, Flow
-from ..flow.buffers import CacheFlow, FilledFlow, PaddedBatchFlow, PrefetchFlow, UnbatchFlow, cache_key
-from ..flow.elements import ConcatenateFlow, EnumerateFlow, ZipFlow
-from ..flow.host import FilterFlow, HostProgram
-from ..flow.interleave import FlatMapFlow, Inner, InterleaveFlow
-from ..flow.prime import PrimedFlow
-from ..flow.process_map import ProcessMapFlow
-from ..flow.put import OneKindFlow
-from ..flow.python_map import PythonFilterFlow, PythonFunction, PythonMapFlow
-from ..flow.sources import FilesFlow, GeneratorFlow, ParamFlow, RangeFlow, RecordsFlow, SlicesFlow
+from ..flow.batching.padded import PaddedBatchFlow
+from ..flow.batching.unbatch import UnbatchFlow
+from ..flow.cache.memory import CacheFlow, FilledFlow
+from ..flow.cache.store import cache_key
+from ..flow.combine.flat_map import FlatMapFlow
+from ..flow.combine.inner import Inner
+from ..flow.combine.interleave import InterleaveFlow
+from ..flow.combine.join import ConcatenateFlow, ZipFlow
+from ..flow.maps.host_program import HostProgram
+from ..flow.maps.peek import PrimedFlow
+from ..flow.maps.python_function import PythonFunction
+from ..flow.maps.python_map import PythonFilterFlow, PythonMapFlow
+from ..flow.maps.to_gpu import OneKindFlow
+from ..flow.maps.traced import FilterFlow
+from ..flow.order.select import EnumerateFlow
+from ..flow.prefetch.prefetch import PrefetchFlow
+from ..flow.run import Context, Flow
+from ..flow.sources.arrays import FilesFlow, ParamFlow, RangeFlow, SlicesFlow
+from ..flow.sources.generator import GeneratorFlow
+from ..flow.sources.records import RecordsFlow
+from ..flow.workers.process_map import ProcessMapFlow
 from ..graph import Identity, Input, Value, substitute, topological
 from ..options import Settings
 from ..plan.indexed import Select

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..flow.disk import FileCacheFlow, FileStore, SavedFilesFlow, SavedFlow
-from ..flow.files import FixedRecordsFlow, LinesFlow
+from ..flow.cache.files import FileCacheFlow, FileStore
+from ..flow.cache.saved import SavedFilesFlow, SavedFlow
+from ..flow.sources.readers import FixedRecordsFlow, LinesFlow
 from ..plan.files import FileCache, FixedRecords, Lines, Saved, SavedFiles
 from ..plan.order import arrival
 from .pending import Pending

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..extract.waiting import LIMITS
-from ..flow.base import Context, Run
-from ..flow.indexed import ItemsFlow, SelectFlow, access
-from ..flow.python_map import PythonFunction, PythonMapFlow
+from ..flow.access import access
+from ..flow.maps.python_function import PythonFunction
+from ..flow.maps.python_map import PythonMapFlow
+from ..flow.order.by_index import SelectFlow
+from ..flow.run import Context, Run
+from ..flow.sources.arrays import ItemsFlow
 from ..options import Settings
 from ..plan.indexed import ENDLESS, Counted, FromIndexable, Select, blocker
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk

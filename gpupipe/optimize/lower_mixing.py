@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import PlanTypeError
-from ..flow.base import Flow
-from ..flow.mixing import ChooseFlow, CounterFlow, RandomFlow, SampleFlow
-from ..flow.sources import SlicesFlow
+from ..flow.combine.mixing import ChooseFlow, SampleFlow
+from ..flow.run import Flow
+from ..flow.sources.arrays import SlicesFlow
+from ..flow.sources.numbers import CounterFlow, RandomFlow
 from ..plan.mixing import ChooseFrom, Counter, Listed, Mixture, RandomNumbers, SampleFrom
 from ..plan.node import Element
 from .alike import common, unknown

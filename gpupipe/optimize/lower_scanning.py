@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
 from ..evaluate import is_image
-from ..flow.cardinality import AssertCardinalityFlow, PadToCardinalityFlow
-from ..flow.host import HostProgram
-from ..flow.python_map import PythonFunction
-from ..flow.resample import ResampleFlow
-from ..flow.scanning import IgnoreErrorsFlow, Question, ScanFlow, TakeWhileFlow
-from ..flow.unique import UniqueFlow
+from ..flow.maps.cardinality import AssertCardinalityFlow, PadToCardinalityFlow
+from ..flow.maps.host_program import HostProgram
+from ..flow.maps.ignore_errors import IgnoreErrorsFlow
+from ..flow.maps.python_function import PythonFunction
+from ..flow.maps.resample import ResampleFlow
+from ..flow.maps.scan import Question, ScanFlow, TakeWhileFlow
+from ..flow.maps.unique import UniqueFlow
 from ..graph import Input, substitute, topological
 from ..plan.joins import Zip
 from ..plan.node import Element, Node

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError
-from ..flow.buffers import UnbatchFlow
-from ..flow.grouping import Buckets, GroupFlow, Groups
-from ..flow.interleave import FlatMapFlow, Inner
-from ..flow.python_map import PythonFunction
-from ..flow.rows import RowsFlow
-from ..flow.windows import Datasets, HeldFlow, WindowFlow
+from ..flow.batching.group_by import Buckets, GroupFlow, Groups
+from ..flow.batching.rebatch import RowsFlow
+from ..flow.batching.unbatch import UnbatchFlow
+from ..flow.batching.windows import Datasets, HeldFlow, WindowFlow
+from ..flow.combine.flat_map import FlatMapFlow
+from ..flow.combine.inner import Inner
+from ..flow.maps.python_function import PythonFunction
 from ..plan.node import Element
 from ..plan.padding import given_padding, padded_shapes, padding_values
 from ..plan.windows import Bucketed, GroupByWindow, Held, RaggedBatch, Rebatch, Window, nested, ragged_ranks

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..evaluate import is_image
 from ..extract.index import INDEXES
-from ..flow.base import Run
 from ..flow.memory import REFERENCE, bytes_of_all
-from ..flow.shuffle_places import PLACE, can_place
-from ..flow.work import IN_FLIGHT, WAITING
+from ..flow.order.shuffle_by_index import PLACE, can_place
+from ..flow.run import Run
+from ..flow.stage.runner import IN_FLIGHT, WAITING
 from ..graph import Input, topological
 from ..options import Settings
 from ..plan.files import FileCache

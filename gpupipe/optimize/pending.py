@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..flow.base import Flow
+from ..flow.run import Flow
 from ..graph import Identity, Input, Value, rewrite_values
 from ..plan.node import Element
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from ..errors import GpupipeError, PlanError
 from ..evaluate import is_batchwise, is_image
-from ..flow.base import Flow
-from ..flow.fetch import FetchFlow
-from ..flow.host import HostFlow, HostProgram
-from ..flow.known_bad import KnownBadFlow
-from ..flow.stage import StageFlow
+from ..flow.maps.fetch import FetchFlow
+from ..flow.maps.host_program import HostProgram
+from ..flow.maps.known_bad import KnownBadFlow
+from ..flow.maps.traced import HostFlow
+from ..flow.run import Flow
+from ..flow.stage.flow import StageFlow
 from ..graph import Apply, Input, Item, Value, topological
 from ..options import DecoderOptions, Settings, parse_device
 from ..plan.node import Node

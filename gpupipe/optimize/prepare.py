@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..evaluate import is_image
-from ..flow.host import HeaderCheck
+from ..flow.maps.host_program import HeaderCheck
 from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..ops.dali_function import DaliFunction, known_size
 from ..plan.node import Element

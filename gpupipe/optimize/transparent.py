@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import PlanError
-from ..flow.base import Flow
-from ..flow.buffers import PrefetchFlow
-from ..flow.elements import RepeatFlow, TakeFlow
-from ..flow.indexed import shards_of, skipping
 from ..flow.memory import REFERENCE
-from ..flow.shuffle import ShuffleFlow
-from ..flow.shuffle_places import PLACE, ShufflePlacesFlow, can_place
+from ..flow.order.by_index import shards_of, skipping
+from ..flow.order.repeat import RepeatFlow
+from ..flow.order.select import TakeFlow
+from ..flow.order.shuffle import ShuffleFlow
+from ..flow.order.shuffle_by_index import PLACE, ShufflePlacesFlow, can_place
+from ..flow.prefetch.prefetch import PrefetchFlow
+from ..flow.run import Flow
 from ..plan.indexed import blocker
 from ..plan.node import Node
 from ..plan.steps import WHOLE, Prefetch, Repeat, Shard, Shuffle, Skip, Take

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..flow.watch import Watch, Where
-from ..flow.watched import GivenFlow, TakenFlow, Watched
+from ..flow.stall import GivenFlow, TakenFlow, Watch, Watched, Where
 from ..plan.node import Node
 from ..plan.scanning import IgnoreErrors, RejectionResample, Unique
 from ..plan.steps import Unbatch

@@ -12,8 +12,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.flow.channel import Channel, Closed
-from gpupipe.flow.work import IN_FLIGHT, WAITING
+from gpupipe.flow.prefetch.channel import Channel, Closed
+from gpupipe.flow.stage.runner import IN_FLIGHT, WAITING
 
 SPEC = gp.TensorSpec((4, 4, 3), "uint8")
 

@@ -301,7 +301,7 @@ def test_collected_in_a_thread_of_a_pipeline_it_is_told_to_stop_and_not_waited_f
 
 
 def test_a_closer_that_fails_keeps_no_other_from_being_called() -> None:
-    from gpupipe.flow.base import Run
+    from gpupipe.flow.run import Run
 
     run, called = Run(Options().resolve()), []
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe.errors import StateError
-from gpupipe.flow import even as module
+from gpupipe.flow.order import even as module
 from gpupipe.io import TFRecordWriter
 from tests.behaviour.model import outcomes, run
 from tests.behaviour.programs import Program, build, elements, model, programs

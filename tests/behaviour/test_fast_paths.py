@@ -17,13 +17,15 @@ from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.arithmetic import OPERATORS, Arithmetic
 from gpupipe.eager import run as run_op
 from gpupipe.errors import DataError, GpupipeError, PlanTypeError
-from gpupipe.flow.base import BatchStream, Context, Element, Hole, Run, StandIn, Stream
-from gpupipe.flow.elements import ZipFlow
-from gpupipe.flow.forming import BatchFormer, Group
-from gpupipe.flow.python_map import kind_of, like, quick_leaf
-from gpupipe.flow.shuffle import Draws
-from gpupipe.flow.sources import RangeFlow, fits
-from gpupipe.flow.stack import stack_rows
+from gpupipe.flow.batching.batcher import BatchFormer, Group
+from gpupipe.flow.batching.stack import stack_rows
+from gpupipe.flow.check import fits
+from gpupipe.flow.combine.join import ZipFlow
+from gpupipe.flow.element import BatchStream, Element, Hole, StandIn, Stream
+from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
+from gpupipe.flow.run import Context, Run
+from gpupipe.flow.sources.arrays import RangeFlow
+from gpupipe.flow.words import Draws
 from gpupipe.random import BatchRng, hash64, mix64
 from gpupipe.spec import LEAF, Compound, DatasetSpec, as_leaf, flatten, own, spec_of
 from tests.behaviour.model import outcomes, take_until_closed

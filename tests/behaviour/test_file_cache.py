@@ -18,7 +18,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.flow import disk
+from gpupipe.flow.cache import files as disk
+from gpupipe.flow.cache import temporary
 from tests.behaviour.model import outcomes, plain, run
 
 
@@ -417,7 +418,7 @@ def test_a_file_replaced_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> 
 def test_what_dead_processes_left_is_removed_and_what_live_ones_write_is_not(tmp_path: Path) -> None:
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    here = disk._here()
+    here = temporary._here()
     dead = f"c-0123456789abcdef.elements.{here}-{done.pid}-00000000.tmp"
     names = {
         dead: False,

@@ -12,7 +12,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset
-from gpupipe.flow import prime
+from gpupipe.flow.maps import peek as prime
 from tests.behaviour.model import run
 
 
@@ -113,7 +113,7 @@ def test_a_function_that_always_fails_is_reported_before_the_input_ends(on_error
 
 
 def test_a_slow_function_that_fails_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpupipe.flow import prime
+    from gpupipe.flow.maps import peek as prime
 
     monkeypatch.setattr(prime, "SECONDS", 0.0)
 

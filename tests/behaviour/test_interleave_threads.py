@@ -15,7 +15,7 @@ import pytest
 
 from gpupipe import Dataset, Options, TensorSpec
 from gpupipe.errors import ClosedError, PlanTypeError
-from gpupipe.flow import interleave
+from gpupipe.flow.combine import interleave
 from tests.behaviour.model import interleaved, outcomes, run
 from tests.reliability.resume import resumed_after, taken
 

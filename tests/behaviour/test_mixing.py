@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.flow.base import Context, Run, Stream
-from gpupipe.flow.mixing import ChooseFlow
-from gpupipe.flow.watch import Where
+from gpupipe.flow.combine.mixing import ChooseFlow
+from gpupipe.flow.element import Stream
+from gpupipe.flow.run import Context, Run
+from gpupipe.flow.stall import Where
 from tests.behaviour.model import outcomes, run
 from tests.chains.damage import jpeg
 

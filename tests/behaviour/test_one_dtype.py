@@ -11,8 +11,8 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, TensorSpec
 from gpupipe.errors import FunctionError, PlanTypeError, ShapeError
-from gpupipe.flow.base import Stream
-from gpupipe.flow.stack import pad_rows, stack_rows
+from gpupipe.flow.batching.stack import pad_rows, stack_rows
+from gpupipe.flow.element import Stream
 from gpupipe.spec import byte_array
 from tests.behaviour.model import outcomes
 

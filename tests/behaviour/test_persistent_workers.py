@@ -23,8 +23,8 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe.flow import workers
-from gpupipe.flow.processes import SLOTS
+from gpupipe.flow.workers import pool
+from gpupipe.flow.workers.processes import SLOTS
 from tests.behaviour import test_process_functions as functions
 from tests.behaviour.test_process_map import _gone, _results, _same, _script
 
@@ -71,7 +71,7 @@ def test_no_segment_is_left_of_those_that_wait(monkeypatch: pytest.MonkeyPatch) 
         names.append(made.name)
         return made
 
-    monkeypatch.setattr(workers, "SharedMemory", recorded)
+    monkeypatch.setattr(pool, "SharedMemory", recorded)
     ds = Range(6).map(functions.large, 2, workers="process")
     for _ in range(4):
         assert [x.size for x in ds] == [40_000 * (i + 1) for i in range(6)]
@@ -181,8 +181,8 @@ def test_one_that_died_while_it_waited_costs_no_element() -> None:
 
 
 def test_one_that_never_came_back_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(workers, "STUCK", 0.2)
-    monkeypatch.setattr(workers, "LOOK", 0.3)
+    monkeypatch.setattr(pool, "STUCK", 0.2)
+    monkeypatch.setattr(pool, "LOOK", 0.3)
     stays = tmp_path / "stuck"
     stays.touch()
     monkeypatch.setenv("GPUPIPE_TEST_STUCK", str(stays))
@@ -334,9 +334,9 @@ def test_those_that_wait_end_with_their_parent(tmp_path: Path, number: signal.Si
 
 
 def test_a_process_that_still_starts_is_not_stuck() -> None:
-    kept = workers.Workers.__new__(workers.Workers)
+    kept = pool.Workers.__new__(pool.Workers)
     kept._since = time.monotonic() - 100  # when the last pass left them
-    worker: Any = SimpleNamespace(tasks=deque([(workers._STALE, 0)]), ready=False)
+    worker: Any = SimpleNamespace(tasks=deque([(pool._STALE, 0)]), ready=False)
 
     assert not kept._is_stuck(worker)
     worker.ready = True

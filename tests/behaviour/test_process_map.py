@@ -23,8 +23,8 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.errors import FunctionError, ParseError
-from gpupipe.flow import workers
-from gpupipe.flow.packing import RemoteError
+from gpupipe.flow.workers import pool
+from gpupipe.flow.workers.packing import RemoteError
 from tests.behaviour import test_process_functions as functions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,7 +224,7 @@ def test_results_of_any_size_fit_and_no_segment_is_left(monkeypatch: pytest.Monk
         names.append(made.name)
         return made
 
-    monkeypatch.setattr(workers, "SharedMemory", recorded)
+    monkeypatch.setattr(pool, "SharedMemory", recorded)
 
     sizes = [(x.size, set(x.tolist())) for x in gp.Dataset.range(8).map(functions.large, 2, workers="process")]
     with iter(gp.Dataset.range(20).map(functions.large, 2, workers="process")) as items:
@@ -306,7 +306,7 @@ def test_shared_memory_that_is_full_is_an_error_and_not_a_crash(monkeypatch: pyt
 
 
 def test_a_daemonic_process_is_told_to_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "current_process", lambda: SimpleNamespace(daemon=True, name="DataLoader-3"))
+    monkeypatch.setattr(pool, "current_process", lambda: SimpleNamespace(daemon=True, name="DataLoader-3"))
 
     with pytest.raises(gp.GpupipeError, match=r"cannot start processes in a daemonic process \(DataLoader-3\); use th"):
         next(iter(gp.Dataset.range(4).map(functions.echo, 1, workers="process")))

@@ -400,6 +400,6 @@ def test_more_values_than_the_splits_can_count_are_an_error(monkeypatch: pytest.
     def too_many(*args: Any) -> Any:
         raise OverflowError("2147483648 values are more than row splits of dtype int32 can count")
 
-    monkeypatch.setattr("gpupipe.flow.rows.stack_arrays", too_many)
+    monkeypatch.setattr("gpupipe.flow.batching.rebatch.stack_arrays", too_many)
     with pytest.raises(gp.DataError, match="can count; use row_splits_dtype='int64'"):
         list(declared(ROWS, None).ragged_batch(3, row_splits_dtype="int32"))

@@ -19,7 +19,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.extract.index import INDEXES
-from gpupipe.flow.turns import Turns
+from gpupipe.flow.combine.interleave import Turns
 
 SIZES = [5, 0, 9, 1, 13, 3]
 Range = gp.Dataset.range
@@ -429,7 +429,7 @@ def test_skip_of_an_indexed_file_reads_no_header(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("gpupipe.extract.reference.walk_headers", lambda *a, **b: pytest.fail("headers were read"))
     made: list[int] = []
     monkeypatch.setattr(
-        "gpupipe.flow.sources.indexed_elements",
+        "gpupipe.flow.sources.records.indexed_elements",
         lambda index, path, stream, start, step: iter(made.extend([start]) or []),  # type: ignore[func-returns-value]
     )
 

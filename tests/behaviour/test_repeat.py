@@ -11,7 +11,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset
-from gpupipe.flow import watch
+from gpupipe.flow import stall as watch
 from tests.behaviour.model import run, take_until_closed
 
 FORMS: dict[str, Callable[[Dataset], Dataset]] = {

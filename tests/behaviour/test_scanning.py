@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.flow.base import Context, Run
-from gpupipe.flow.resample import _Draws
-from gpupipe.flow.unique import identity_of
+from gpupipe.flow.maps.unique import identity_of
+from gpupipe.flow.run import Context, Run
+from gpupipe.flow.words import _Draws
 from gpupipe.plan.scanning import acceptance
 from gpupipe.random import BatchRng, hash64
 from tests.behaviour.model import outcomes, run

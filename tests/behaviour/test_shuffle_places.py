@@ -15,12 +15,13 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.extract.names import Names
-from gpupipe.flow.base import Context, Element, Flow, Run
-from gpupipe.flow.indexed import access
-from gpupipe.flow.shuffle import ShuffleFlow
-from gpupipe.flow.shuffle_places import ShufflePlacesFlow, can_place
-from gpupipe.flow.sources import FilesFlow, RangeFlow, SlicesFlow
-from gpupipe.flow.state import Counted, State, late_json
+from gpupipe.flow.access import access
+from gpupipe.flow.element import Element
+from gpupipe.flow.order.shuffle import ShuffleFlow
+from gpupipe.flow.order.shuffle_by_index import ShufflePlacesFlow, can_place
+from gpupipe.flow.run import Context, Flow, Run
+from gpupipe.flow.sources.arrays import FilesFlow, RangeFlow, SlicesFlow
+from gpupipe.flow.state.snapshot import Counted, State, late_json
 from gpupipe.random import hash64, mix64
 from gpupipe.spec import byte_array
 from tests.behaviour.model import take_until_closed

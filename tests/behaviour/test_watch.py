@@ -13,7 +13,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset
-from gpupipe.flow import watch
+from gpupipe.flow import stall as watch
 from tests.behaviour.model import take_until_closed
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpupipe as gp
-from gpupipe.flow.base import Context, Run
+from gpupipe.flow.run import Context, Run
 from gpupipe.optimize.lower import lower
 from gpupipe.random import mix64
 

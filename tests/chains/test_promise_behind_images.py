@@ -10,7 +10,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.flow.work import Work
+from gpupipe.flow.stage.runner import Work
 from tests.chains import damage
 
 

@@ -361,7 +361,7 @@ def test_a_chain_that_gives_nothing_says_so_and_can_be_stopped(
 ) -> None:
     import threading
 
-    from gpupipe.flow import watch
+    from gpupipe.flow import stall as watch
 
     monkeypatch.setattr(watch, "SECONDS", 0.05)
     items = make().iterator()

@@ -14,7 +14,7 @@ import pytest
 from gpupipe.extract import retry
 from gpupipe.extract.index import INDEXES
 from gpupipe.extract.storage import LOCAL
-from gpupipe.flow import base
+from gpupipe.flow import run
 from tests.chains.data import Spy
 
 
@@ -43,7 +43,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 def afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is left of what other tests read, and nobody waits long before another try."""
     monkeypatch.setattr(retry, "PAUSE", 0.001)
-    forgotten = (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear, base.TOLD.clear)
+    forgotten = (LOCAL.close, INDEXES.clear, retry.GIVEN_UP.clear, run.TOLD.clear)
     for forget in forgotten:
         forget()
     yield

@@ -19,7 +19,7 @@ from gpupipe import ops
 from gpupipe.errors import BadRecord, TooManyBadError
 from gpupipe.extract.headers import has_adobe_marker
 from gpupipe.extract.scans import first_marker_in_scan
-from gpupipe.flow import bad_records as module
+from gpupipe.flow.bad import records as module
 from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.damage import decoded, events, segments
 from tests.chains.data import Spy, on

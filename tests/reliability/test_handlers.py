@@ -285,7 +285,7 @@ def test_a_handler_may_ask_when_the_manifest_cannot_be_written(
     options = Options(on_error="skip", error_manifest=str(tmp_path / "bad.jsonl"))
     items = iter(dataset.with_options(options))
     seen: list[int] = []
-    monkeypatch.setattr("gpupipe.flow.bad_records.os.write", _no_room)
+    monkeypatch.setattr("gpupipe.flow.bad.records.os.write", _no_room)
 
     def ask(record: logging.LogRecord) -> None:
         if record.levelno == logging.ERROR:

@@ -13,8 +13,8 @@ import pytest
 
 from gpupipe import Dataset, PlanError
 from gpupipe.extract import retry
-from gpupipe.flow import files as flow_files
-from gpupipe.flow import sources as flow_sources
+from gpupipe.flow.sources import readers as flow_readers
+from gpupipe.flow.sources import records as flow_records
 from tests.reliability.faulty import Faulty, every
 from tests.reliability.test_failed_reads import ALL, EACH, POLICIES, SIZE, chain, taken, tfrecords
 
@@ -31,8 +31,8 @@ pytestmark = [pytest.mark.usefixtures("afresh"), pytest.mark.parametrize("scheme
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small requests: some ten a file."""
-    monkeypatch.setattr(flow_files, "REMOTE_BLOCK", 32 << 10)
-    monkeypatch.setattr(flow_sources, "REMOTE_BLOCK", 32 << 10)
+    monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 32 << 10)
+    monkeypatch.setattr(flow_records, "REMOTE_BLOCK", 32 << 10)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.extract import retry
 from gpupipe.extract.index import INDEXES
-from gpupipe.flow import base
+from gpupipe.flow import run as flow_run
 from tests.reliability.faulty import Faulty
 from tests.reliability.lost import BROKEN, EACH, FIRST, RECORD, SECOND, SIZE, bad_sector, chain, dead, of_kind
 from tests.reliability.test_failed_reads import POLICIES, taken
@@ -34,7 +34,7 @@ UNCOUNTED = ["records", "gzip", "lines"]
 def test_a_read_that_fails_for_good_is_raised_under_every_policy(
     tmp_path: Path, on_error: str, kind: str, calls: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "cpu_count", lambda: 4)
+    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
     paths = of_kind(tmp_path, kind)
     bad_sector(paths[0], monkeypatch)
 
@@ -186,7 +186,7 @@ def test_a_header_that_can_be_read_says_where_the_next_record_begins(
     two: list[str], on_error: str, shuffled: bool, calls: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the bytes of a payload that cannot be read cost that record, with an index or without."""
-    monkeypatch.setattr(base, "cpu_count", lambda: 4)
+    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
     bad_sector(two[0], monkeypatch, 300 * RECORD + 50, 2000)
     ds = chain(two, calls=calls, on_error=on_error)
 
@@ -206,7 +206,7 @@ def test_a_header_that_can_be_read_says_where_the_next_record_begins(
 def test_where_records_of_one_length_begin_is_known(
     tmp_path: Path, calls: int | None, on_error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "cpu_count", lambda: 4)
+    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
     paths = of_kind(tmp_path, "fixed")
     bad_sector(paths[0], monkeypatch)
     hidden = range((BROKEN - 100) // SIZE, (BROKEN + 5000 - 100 - 1) // SIZE + 1)

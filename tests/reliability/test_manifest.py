@@ -16,8 +16,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import BadRecord
-from gpupipe.flow import bad_records as module
-from gpupipe.flow import formed
+from gpupipe.flow.bad import records as module
+from gpupipe.flow.batching import resumable as formed
 from gpupipe.ops.samples import encoded, picture
 from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on, parse
@@ -437,7 +437,7 @@ def test_a_full_disk_ends_no_training(
     ds = gp.Dataset.range(20).map(_fifths_fail).batch(4)
     ds = ds.prefetch(2) if prefetch else ds
     ds = ds.with_options(gp.Options(on_error="skip", error_manifest=str(tmp_path / "bad.jsonl")))
-    monkeypatch.setattr("gpupipe.flow.bad_records.os.write", _no_room)
+    monkeypatch.setattr("gpupipe.flow.bad.records.os.write", _no_room)
     with iter(ds) as items:
         assert sum(len(batch) for batch in items) == 16
         assert len(items.errors) == 4

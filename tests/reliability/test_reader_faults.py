@@ -25,7 +25,7 @@ from gpupipe.extract.index import INDEXES, record_index, version_of
 from gpupipe.extract.storage import LOCAL, LocalStorage
 from gpupipe.extract.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.extract.writer import TFRecordWriter
-from gpupipe.flow import base
+from gpupipe.flow import run as flow_run
 from tests.behaviour.model import take_until_closed
 
 PATIENCE = 20.0
@@ -108,7 +108,7 @@ class Files:
 
 @pytest.fixture(params=KINDS)
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.setattr(base, "cpu_count", lambda: 4)  # a reader thread also where too few CPUs make none
+    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)  # a reader thread also where too few CPUs make none
     made = Files(KINDS[request.param], [tmp_path / "first", tmp_path / "second"])
     for number, path in enumerate(made.paths):
         made.kind.write(path, number)

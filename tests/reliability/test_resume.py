@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.flow import choices
+from gpupipe.flow.state import arrivals as choices
 from gpupipe.load import mark
 from tests.reliability.resume import resumed_after, taken
 

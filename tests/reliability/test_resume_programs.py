@@ -24,7 +24,12 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.flow import buffers, fetch, files, formed, mixing, places, scanning, shuffle, sources, tape
+from gpupipe.flow import access, words
+from gpupipe.flow.batching import resumable
+from gpupipe.flow.maps import fetch, scan
+from gpupipe.flow.prefetch import prefetch
+from gpupipe.flow.sources import arrays, numbers, readers, records
+from gpupipe.flow.state import checkpoints
 from gpupipe.optimize import place
 from tests.reliability.resume import plain, through_json
 from tests.reliability.resume_programs import (
@@ -52,15 +57,16 @@ ACTIONS = ("go on", "go on", "lose caches", "look")
 POLICIES = ("always", "never", "sometimes")
 
 _SMALL = (
-    (shuffle, "_DRAWS", 8),
-    (shuffle, "_AT_ONCE", 3),
-    (shuffle, "_BLOCKS", 2),
-    (sources, "_BLOCK", 4),
-    (sources, "BLOCK", 256),
-    (files, "BLOCK", 64),
-    (mixing, "_BLOCK", 4),
-    (scanning, "LARGEST", 4),
-    (places, "AT_ONCE", 4),
+    (words, "_DRAWS", 8),
+    (words, "_AT_ONCE", 3),
+    (words, "_BLOCKS", 2),
+    (arrays, "_BLOCK", 4),
+    (records, "BLOCK", 256),
+    (readers, "BLOCK", 64),
+    (words, "_BLOCK", 4),
+    (numbers, "_BLOCK", 4),
+    (scan, "LARGEST", 4),
+    (access, "AT_ONCE", 4),
     (fetch, "AT_ONCE", 2),
     (place, "MICRO_BATCH", 3),
 )
@@ -80,7 +86,7 @@ def marked(policy: str, seed: int, small: bool) -> Iterator[None]:
         "sometimes": lambda self: draws.random() < 0.4,
     }[policy]
     with ExitStack() as stack:
-        for owner, name in ((tape.Tape, "due"), (buffers.Marks, "due"), (formed.Forming, "_due")):
+        for owner, name in ((checkpoints.Tape, "due"), (prefetch.Marks, "due"), (resumable.Forming, "_due")):
             stack.enter_context(mock.patch.object(owner, name, due))
         for module, name, value in _SMALL if small else ():
             stack.enter_context(mock.patch.object(module, name, value))
@@ -393,9 +399,9 @@ def test_nothing_is_lost_or_comes_twice_in_any_order() -> None:
 def test_a_wrong_snapshot_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these is off by one, where no mark is taken, or where one is."""
     for owner, name, wrong in (
-        (tape.Place, "state", lambda self, keep: tape.behind(self.marks, max(keep - 1, 0))),
-        (tape.Tape, "forget", lambda self, keep: self._marks.__delitem__(slice(0, len(self._marks) - 1))),
-        (formed.Forming, "point", lambda self: formed.Point(self._base, max(self._items - 1, 0), self._bad)),
+        (checkpoints.Place, "state", lambda self, keep: checkpoints.behind(self.marks, max(keep - 1, 0))),
+        (checkpoints.Tape, "forget", lambda self, keep: self._marks.__delitem__(slice(0, len(self._marks) - 1))),
+        (resumable.Forming, "point", lambda self: resumable.Point(self._base, max(self._items - 1, 0), self._bad)),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, wrong)

@@ -27,10 +27,9 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.extract.writer import TFRecordWriter
-from gpupipe.flow import base
-from gpupipe.flow.base import Stream
-from gpupipe.flow.closing import close
-from gpupipe.flow.state import Counted
+from gpupipe.flow import run as flow_run
+from gpupipe.flow.element import Stream, close
+from gpupipe.flow.state.snapshot import Counted
 from gpupipe.load import endings
 from gpupipe.transform.machine import has_dali
 
@@ -149,7 +148,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def chain(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """The same, with a reader thread also where there are too few CPUs for one to pay."""
-    monkeypatch.setattr(base, "cpu_count", lambda: 4)
+    monkeypatch.setattr(flow_run, "cpu_count", lambda: 4)
     return CHAINS[name](folder)
 
 

@@ -21,8 +21,7 @@ from gpupipe import Dataset, Options, ops
 from gpupipe.eager import ELEMENT
 from gpupipe.extract.decode import MOST_PIXELS
 from gpupipe.extract.waiting import LIMITS
-from gpupipe.flow.base import LOOKING
-from gpupipe.flow.state import REPLAYING
+from gpupipe.flow.run import LOOKING, REPLAYING
 from gpupipe.symbol import ACTIVE
 from gpupipe.trace import _CALLED_BEFORE
 from tests.behaviour.model import plain

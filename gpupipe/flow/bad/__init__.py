@@ -1,0 +1,1 @@
+"""bad: elements that could not be read, decoded or computed."""

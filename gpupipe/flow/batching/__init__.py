@@ -1,0 +1,1 @@
+"""batching: elements gathered into batches, windows and groups, and batches taken apart."""

@@ -1,0 +1,77 @@
+"""gather: what steps that gather elements share.
+
+Like a batch, all of them decide here by `on_error` what a hole does: "raise" passes its error on at once, "skip" leaves
+it out and fills up from what follows, "replace" lets the last good element stand in.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator
+
+from ..element import Element, close
+from ..run import Context, Flow
+from ..state.checkpoints import Tape
+from ..state.snapshot import State, below, drop, number
+
+__all__ = ["Gathering"]
+
+
+class Gathering(Iterator[Element]):
+    """A step that gathers elements. Its state begins in front of the oldest one that it holds.
+
+    What is held is read once more, and so are errors that were passed on since: those are passed over.
+
+    Args:
+        source: the input.
+        at: where it is opened.
+        state: what `snapshot` gave.
+
+    Attributes:
+        tape: the input.
+    """
+
+    def __init__(self, source: Flow, at: Context, state: State) -> None:
+        self.tape = Tape(source, at, below(state, "input"))
+        self._errors: deque[int] = deque()  # numbers of the errors that were passed on
+        self._items = self.run(at)
+        if state is not None:
+            drop(self._items, number(state, "errors"), at)
+
+    @abstractmethod
+    def run(self, at: Context) -> Iterator[Element]:
+        """The elements."""
+
+    @abstractmethod
+    def oldest(self) -> int:
+        """The number of the first element that is held; that of the next one if none is."""
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def passed(self) -> None:
+        """Note that what was taken last is an error that is passed on."""
+        self._errors.append(self.tape.count - 1)
+
+    def mark(self) -> None:
+        """Mark a place to begin again, if it is time."""
+        oldest = self.oldest()
+        while self._errors and self._errors[0] < oldest:
+            self._errors.popleft()
+        if self.tape.due():
+            self.tape.mark()
+            self.tape.forget(oldest)
+
+    def snapshot(self) -> State:
+        """Where the input stood before the oldest element that is held, and how many errors were passed on since."""
+        oldest = self.oldest()
+        return {"input": self.tape.state(oldest), "errors": sum(place >= oldest for place in self._errors)}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._items)
+        close(self.tape.inner)

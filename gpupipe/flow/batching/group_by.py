@@ -1,0 +1,258 @@
+"""group_by: elements gathered by a key, into datasets or into batches of about one length."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, FunctionError
+from ..element import BatchStream, Element, Hole, close, place_of
+from ..error_policy import sifted
+from ..maps.python_function import PythonFunction
+from ..run import Context, Flow
+from ..state.checkpoints import Ahead
+from ..state.snapshot import State, below, number, replayed_input
+from .stack import pad_rows, stack_rows
+from .windows import Datasets
+
+__all__ = ["Buckets", "GroupFlow", "Groups"]
+
+
+def int_of(who: str, what: str, element: Element) -> int:
+    """The one integer that a user's function returned.
+
+    Raises:
+        DataError: it failed, or returned anything else.
+    """
+    columns = element[0]
+    if type(columns) is Hole:
+        raise columns.error
+    value = columns[0]
+    if (
+        len(columns) == 1
+        and isinstance(value, (np.integer, np.ndarray))
+        and value.shape == ()
+        and value.dtype.kind in "iu"
+    ):
+        return int(value)
+    got = f"{len(columns)} values" if len(columns) > 1 else f"{type(value).__name__} {value!r}"
+    raise FunctionError(f"{who} needs a {what} that returns one integer, got {got}"[:200], stage=who)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups as (key, dataset), for the function that makes a dataset of each.
+
+    Attributes:
+        size: of a group; 0 where `size_fn` says it.
+        size_fn: gives the size for a key, asked when a group is begun.
+    """
+
+    key: PythonFunction
+    size: int
+    size_fn: PythonFunction | None
+    datasets: Datasets
+
+    def key_of(self, element: Element, at: Context) -> Any:
+        """The key of an element: int64, or uint64 where the function gives that.
+
+        Raises:
+            DataError: the function failed, or gave no integer.
+        """
+        made = self.key(element, at)
+        key = int_of(self.key.who, "key_func", made)
+        return np.uint64(key) if made[0][0].dtype == np.uint64 else np.int64(key)
+
+    def size_of(self, key: Any, element: Element, at: Context) -> int:
+        """How many elements the group has that this one begins.
+
+        Raises:
+            DataError: the function failed, or gave no integer >= 1.
+        """
+        if self.size_fn is None:
+            return self.size
+        size = int_of(self.key.who, "window_size_func", self.size_fn(((key,), *element[1:]), at))
+        if size < 1:
+            raise FunctionError(
+                f"{self.key.who} needs a window_size_func that returns sizes >= 1, got {size} for {key}"
+            )
+        return size
+
+    def give(self, key: Any, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+        """What a group becomes."""
+        return (key, self.datasets.whole(rows, at, number)), *place_of(rows[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Groups by length as batches.
+
+    Attributes:
+        shapes: per leaf the target shape, -1 for the largest of the batch; None pads every dimension to it.
+        values: per leaf what to fill with.
+        to_boundary: -1 stands for the bucket's boundary - 1.
+        pad: False stacks the elements as they are.
+        drop: leave out short batches.
+    """
+
+    length: PythonFunction
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    values: tuple[Any, ...]
+    names: tuple[str, ...]
+    to_boundary: bool = False
+    pad: bool = True
+    drop: bool = False
+
+    def key_of(self, element: Element, at: Context) -> int:
+        """The bucket of an element.
+
+        Raises:
+            DataError: the function failed, gave no integer, or one that no bucket holds.
+        """
+        who = self.length.who
+        length = int_of(who, "element_length_func", self.length(element, at))
+        bucket = bisect_right(self.boundaries, length)
+        if self.to_boundary and self.pad and bucket == len(self.boundaries):
+            raise FunctionError(
+                f"{who} needs lengths below the last boundary {self.boundaries[-1]} to pad to it, got {length}"
+            )
+        return bucket
+
+    def size_of(self, key: int, element: Element, at: Context) -> int:
+        """Rows of a batch of this bucket."""
+        return self.sizes[key]
+
+    def give(self, key: int, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+        """The batch, or a hole if it does not stack."""
+        if self.drop and not full:
+            return None
+        leaves = []
+        try:
+            for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
+                if not self.pad:
+                    leaves.append(stack_rows(column, rows, self.names[i], self.length.who))
+                    continue
+                shape = self.shapes[i]
+                if self.to_boundary:
+                    shape = (-1,) * np.ndim(column[0]) if shape is None else shape
+                    shape = tuple(self.boundaries[key] - 1 if n < 0 else n for n in shape)
+                leaves.append(pad_rows(column, rows, self.names[i], shape, self.values[i]))
+        except DataError as error:
+            error.stage = self.length.who
+            return Hole(error), BatchStream.of(rows), rows[0][2]
+        return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFlow:
+    """Elements gathered by key; a group leaves when it is full, what is left at the end by ascending key."""
+
+    source: Flow
+    groups: Groups | Buckets
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if at.run.settings.on_error == "replace":  # as in `WindowFlow`
+            return replayed_input(lambda begin: _Grouped(self, at, begin), at, state)
+        return _Grouped(self, at, state)
+
+    @property
+    def who(self) -> str:
+        """The method, for messages."""
+        return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
+
+
+class _Grouped(Iterator[Element]):
+    """The running grouping. Its state has the numbers of the elements that wait for their group to be full."""
+
+    def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._at = at
+        self._ahead = Ahead(flow.source, at, below(state, "ahead"))
+        self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
+        self._number = 0 if state is None else number(state, "groups")
+        items = sifted(self._keyed(self._ahead.tape.items), at.run)
+        for element, place in self._ahead.again:
+            for keyed in self._keyed(iter((element,))):
+                self._add(keyed, place)
+        self._items = self._groups(items)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Where the input stands, which elements wait, and how many groups there were."""
+        places = [place for _, rows in self._waiting.values() for _, place in rows]
+        return {"ahead": self._ahead.state(sorted(places)), "groups": self._number}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._items)
+        close(self._ahead.tape.inner)
+
+    def _keyed(self, items: Iterator[Element]) -> Iterator[Element]:
+        """Elements with their key as a last column; holes where there is none."""
+        groups, tape = self._flow.groups, self._ahead.tape
+        for element in items:
+            if tape.due():
+                tape.mark()
+                waiting = (rows[0][1] for _, rows in self._waiting.values() if rows)
+                tape.forget(min(waiting, default=tape.count - 1))
+            columns, stream, position = element
+            if type(columns) is Hole:
+                yield element
+                continue
+            try:
+                key = groups.key_of(element, self._at)
+            except DataError as error:
+                yield Hole(error.at(stream.name, position, self._flow.who, stream.unit)), stream, position
+            else:
+                yield (*columns, key), stream, position
+
+    def _add(self, element: Element, place: int) -> Any:
+        """Put an element to its group; the answer is the key of the group if it is full, or a hole in its place."""
+        columns, stream, position = element
+        key = columns[-1]
+        row = (columns[:-1], stream, position)
+        if key not in self._waiting:
+            try:
+                self._waiting[key] = self._flow.groups.size_of(key, row, self._at), []
+            except DataError as error:
+                return Hole(error.at(stream.name, position, self._flow.who, stream.unit))
+        size, rows = self._waiting[key]
+        rows.append((row, place))
+        return (key,) if len(rows) == size else None
+
+    def _groups(self, items: Iterator[Element]) -> Iterator[Element]:
+        for element in items:
+            columns, stream, position = element
+            if type(columns) is Hole:
+                yield element
+                continue
+            full = self._add(element, self._ahead.tape.count - 1)
+            if isinstance(full, Hole):
+                yield full, stream, position
+            elif full is not None:
+                for group in self._given(full[0], True):
+                    yield group
+        if self._at.run.stopped.is_set():
+            return
+        for key in sorted(self._waiting):
+            for group in self._given(key, False):
+                yield group
+
+    def _given(self, key: Any, full: bool) -> Iterator[Element]:
+        """What a group becomes."""
+        rows = [row for row, _ in self._waiting.pop(key)[1]]
+        made = self._flow.groups.give(key, rows, full, self._at, self._number)
+        self._number += 1
+        if made is not None:
+            yield made

@@ -1,0 +1,117 @@
+"""rebatch: batches whose sizes are cycled, and whose leaves may be ragged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ...ragged import stack_arrays
+from ..element import BatchStream, Element, Hole, counts
+from ..error_policy import sifted
+from ..run import Context, Flow
+from ..state.snapshot import State, number, replayed_input
+from .batcher import batch_of_holes
+from .gather import Gathering
+from .stack import mismatch, one_dtype, stack_rows
+
+__all__ = ["RowsFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFlow:
+    """Consecutive elements as batches, whose sizes are cycled and whose leaves may be ragged.
+
+    Attributes:
+        sizes: of the batches.
+        drop: leave out a short last batch.
+        ranks: per leaf how many dimensions of a row are ragged; 0 stacks.
+        splits: per leaf the dtype of row splits.
+        names: of the leaves, for messages.
+        who: the method, for messages.
+        aligned: something is zipped to these batches: one with a bad row is a hole in its place.
+    """
+
+    source: Flow
+    sizes: tuple[int, ...]
+    drop: bool
+    ranks: tuple[int, ...]
+    splits: tuple[Any, ...]
+    names: tuple[str, ...]
+    who: str
+    aligned: bool = False
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if at.run.settings.on_error == "replace":  # as in `WindowFlow`
+            return replayed_input(lambda begin: _Rows(self, at, begin), at, state)
+        return _Rows(self, at, state)
+
+    def batch(self, rows: list[Element]) -> Element:
+        """A batch of some elements."""
+        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
+        if bad is not None:
+            return batch_of_holes(rows, bad)
+        columns = zip(*(row[0] for row in rows), strict=True)
+        try:
+            leaves = tuple([self._stacked(i, column, rows) for i, column in enumerate(columns)])
+        except DataError as error:
+            return Hole(error), BatchStream.of(rows), rows[0][2]
+        return leaves, BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+
+    def _stacked(self, i: int, column: tuple[Any, ...], rows: list[Element]) -> Any:
+        rank = self.ranks[i]
+        if rank == 0:
+            return stack_rows(column, rows, self.names[i], self.who)
+        first = column[0]
+        one_dtype(column, rows, self.names[i], self.who)
+        for row, element in zip(column, rows, strict=True):
+            if np.ndim(row) != first.ndim or row.shape[rank:] != first.shape[rank:]:
+                raise mismatch(self.names[i], first.shape, np.shape(row), rows[0], element, self.who)
+        try:
+            return stack_arrays(column, rank, self.splits[i])
+        except OverflowError as error:
+            raise DataError(f"{error}; use row_splits_dtype='int64'", stage=self.who) from error
+
+
+class _Rows(Gathering):
+    def __init__(self, flow: RowsFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._rows: list[Element] = []
+        self._begin = 0  # number of the first of these rows
+        self._number = 0 if state is None else number(state, "batches")
+        super().__init__(flow.source, at, state)
+
+    def oldest(self) -> int:
+        return self._begin if self._rows else self.tape.count
+
+    def snapshot(self) -> State:
+        """The same, and how many batches there were."""
+        return {**super().snapshot(), "batches": self._number}
+
+    def run(self, at: Context) -> Iterator[Element]:
+        flow, tape = self._flow, self.tape
+        aligned = flow.aligned and at.run.settings.on_error != "replace"
+        sizes = flow.sizes
+        for element in tape.items if aligned else sifted(tape.items, at.run):
+            if at.run.stopped.is_set():
+                return
+            if not counts(element):
+                self.passed()
+                yield element
+                continue
+            if not self._rows:
+                self._begin = tape.count - 1
+            self._rows.append(element)
+            if len(self._rows) == sizes[self._number % len(sizes)]:
+                yield self._cut()
+                self.mark()
+        if self._rows and not flow.drop and not at.run.stopped.is_set():
+            yield self._cut()
+
+    def _cut(self) -> Element:
+        rows, self._rows = self._rows, []
+        self._number += 1
+        return self._flow.batch(rows)

@@ -1,0 +1,220 @@
+"""resumable: what a stage is made of in turn, and the state behind each of it.
+
+A former holds nothing between two groups, as a rule. Then the state is that of its input, taken now and then; what was
+formed since is formed again and forgotten: host work, nothing is decoded. It is the same while a repair has put
+elements back, and under "replace", where a group needs the last good element before it: the state begins further back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from time import perf_counter
+
+from ...errors import DataError, DecodeError, FunctionError, ParseError, RecordError, ShapeError
+from ..element import Element, Hole, locate
+from ..run import REPLAYING, Context, Flow
+from ..state.checkpoints import SHARE
+from ..state.snapshot import State, below, damaged, first_state, number, snapshot
+from .batcher import BatchFormer, Group, RowFormer
+from .unbatch import UnstackFormer
+
+__all__ = ["INLINE", "Former", "Forming", "Point"]
+
+Former = BatchFormer | RowFormer | UnstackFormer
+
+
+INLINE = 0.05
+"""Seconds between two states of the input where no thread takes them on its way: a state that is asked for is exact
+anyway, but for what lies between the groups of one batch and behind an error."""
+
+
+KNOWN = 10_000
+"""So many elements that a manifest says are bad are kept behind the base, about 0.5 KB each."""
+
+
+LONGEST = 300
+"""Letters of an error's reason that a state keeps."""
+
+
+Bad = dict[tuple[int, int], DataError]
+"""Errors of elements, by (stream key, position)."""
+
+
+_KINDS = {kind.__name__: kind for kind in (DataError, DecodeError, ShapeError, FunctionError, ParseError, RecordError)}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place between two items that a former gives.
+
+    Attributes:
+        base: the state of the input at an earlier place.
+        items: what the former gave since then.
+        bad: errors of elements since then that only an executor found to be bad, by (stream key, position).
+        known: elements that a manifest says are bad, in the order in which they came. Those from number `first` up to
+            `last` came since then: without the manifest nobody would leave them out where the items are formed again.
+        first: see `known`.
+        last: see `known`.
+    """
+
+    base: State
+    items: int
+    bad: Bad
+    known: Sequence[tuple[tuple[int, int], DataError]] = ()
+    first: int = 0
+    last: int = 0
+
+    def state(self) -> State:
+        """As a part of a state."""
+        bad = [
+            [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
+            for (key, position), error in sorted(
+                {**self.bad, **dict(self.known[self.first : self.last])}.items(), key=itemgetter(0)
+            )
+        ]
+        return {"base": self.base, "items": self.items, "bad": bad}
+
+
+class Forming:
+    """A former over an input, and where it stands.
+
+    Args:
+        flow: the input.
+        at: where it is opened.
+        state: of a `Point`.
+        make: makes the former.
+        pause: seconds between two states of the input at least.
+
+    Attributes:
+        former: makes groups of the input.
+        source: the input.
+    """
+
+    def __init__(
+        self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], Former], pause: float = 0.0
+    ) -> None:
+        self._base = below(state, "base")
+        self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
+        self._base = first_state(self.source, at) or self._base
+        self._bad: Bad = {} if state is None else errors_of(below(state, "bad"))
+        self._known = _Known(self.source, self._bad)
+        self.former = make(self._known if self._bad or at.run.known else self.source)
+        self._items = self._first = 0
+        self._pause = pause
+        self._cost = 0.0
+        self._time = perf_counter()
+        # Under "replace": the state of the input behind the last item, where there was one, and `Point.first` there.
+        self._before: tuple[State, int] | None = None
+        if state is not None:
+            self._replay(number(state, "items"), at)
+
+    def _replay(self, items: int, at: Context) -> None:
+        """Form what was formed since the base, and forget it."""
+        before = REPLAYING.get()
+        try:
+            REPLAYING.set(True)
+            while self._items < items and not at.run.stopped.is_set():
+                if self.former.next() is None:
+                    break
+                self._items += 1
+        finally:
+            REPLAYING.set(before)
+
+    def point(self) -> Point:
+        """The present place."""
+        holes = self._known.holes
+        return Point(self._base, self._items, self._bad, holes, self._first, len(holes) - len(self.former.known))
+
+    def exact(self) -> Point:
+        """The present place, begun at the input's own present place if that is possible."""
+        if self.former.clean and not self.former.lags:
+            self._begin(snapshot(self.source), len(self._known.holes))
+        return self.point()
+
+    def next(self) -> Group | Element | None:
+        """What the former gives next."""
+        item = self.former.next()
+        if item is None:
+            return None
+        self._items += 1
+        former = self.former
+        if former.lags:
+            if self._before is not None and isinstance(item, Group) and has_good(item):
+                self._begin(*self._before, 1)
+            self._before = (self._take(), len(self._known.holes)) if former.clean and self._due() else None
+        elif former.clean and self._due():
+            self._begin(self._take(), len(self._known.holes))
+        return item
+
+    def _begin(self, base: State, first: int, items: int = 0) -> None:
+        self._base, self._first, self._items, self._bad = base, first, items, dict(self._known.bad)
+        if first >= KNOWN:  # the points that there are keep the old list
+            self._known.holes, self._first = self._known.holes[first:], 0
+
+    def _due(self) -> bool:
+        return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
+
+    def _take(self) -> State:
+        begun = perf_counter()
+        state = snapshot(self.source)
+        self._time = perf_counter()
+        self._cost = self._time - begun
+        return state
+
+    def back(self, point: Point, bad: Iterable[tuple[Element, DataError]]) -> None:
+        """A repair has put everything behind a point back, with these elements as holes."""
+        found = {(stream.key, position): error for (_, stream, position), error in bad}
+        self._base, self._first, self._items, self._bad = point.base, point.first, point.items, {**point.bad, **found}
+        came = [((stream.key, position), hole.error) for hole, stream, position in self.former.known]
+        self._known.holes, self._first = [*point.known[point.first : point.last], *came], 0
+        self._before = None
+
+
+class _Known(Iterator[Element]):
+    """An input some of whose elements are known to be bad.
+
+    Attributes:
+        bad: those of a state that did not come yet.
+        holes: those of a manifest that came, which are holes already.
+    """
+
+    def __init__(self, inner: Iterator[Element], bad: Bad) -> None:
+        self._items = iter(inner)
+        self.bad = dict(bad)
+        self.holes: list[tuple[tuple[int, int], DataError]] = []
+
+    def __next__(self) -> Element:
+        element = next(self._items)
+        value, stream, position = element
+        if type(value) is Hole:
+            if value.known:
+                self.holes.append(((stream.key, position), value.error))
+            self.bad.pop((stream.key, position), None)
+            return element
+        error = self.bad.pop((stream.key, position), None) if self.bad else None
+        return element if error is None else (Hole(locate(error, stream, position)), stream, position)
+
+
+def errors_of(state: State) -> Bad:
+    """Errors of elements out of a state.
+
+    Raises:
+        StateError: there are none.
+    """
+    if not isinstance(state, list):
+        raise damaged()
+    found: Bad = {}
+    for entry in state:
+        match entry:
+            case [int(key), int(position), str(kind), str(stage), str(reason)]:
+                found[key, position] = _KINDS.get(kind, DecodeError)(reason[:LONGEST], stage=stage)
+            case _:
+                raise damaged()
+    return found
+
+
+def has_good(group: Group) -> bool:
+    """Whether a group was made of an element that is good, not of stand-ins alone."""
+    return any(type(element[0]) is not Hole for element in group.taken)

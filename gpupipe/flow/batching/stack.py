@@ -1,0 +1,169 @@
+"""stack: rows into one array, with errors that name the element that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import ShapeError
+from ...op import Array
+from ...ragged import Ragged, stack_ragged
+from ...spec import Compound, as_leaf, byte_array, spec_of
+from ..element import Element
+
+__all__ = ["one_dtype", "pad_rows", "stack_rows"]
+
+
+def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Any:
+    """Stack one leaf of some elements: array[B, ...]; byte strings become an object array, `Ragged` a `Ragged`.
+
+    Raises:
+        ShapeError: shapes or dtypes differ; names the leaf, what both are, and both elements.
+    """
+    first = column[0]
+    kinds = set(map(type, column))
+    if len(kinds) > 1 or not isinstance(first, (np.generic, bytes)):  # scalars of one type are of one dtype
+        one_dtype(column, elements, leaf, who)
+    if isinstance(first, (bytes, memoryview)):
+        return byte_array([bytes(row) for row in column])
+    if isinstance(first, Compound):
+        if not isinstance(first, Ragged):
+            raise no_array(first, leaf, elements[0], who)
+        for i, row in enumerate(column):
+            if not isinstance(row, Ragged) or row.shape[1:] != first.shape[1:] or row.ragged_rank != first.ragged_rank:
+                raise mismatch(leaf, first.shape, np.shape(row), elements[0], elements[i], who)
+        return stack_ragged(column)
+    if type(first) is np.ndarray:
+        if len(kinds) > 1 or len({row.shape for row in column}) > 1:
+            one_shape(column, elements, leaf, who)
+        if first.dtype == object:
+            return np.stack(column)
+    elif len(kinds) > 1:  # a number, and arrays behind it
+        one_shape(column, elements, leaf, who)
+    out = np.array(column)
+    if out.dtype == object:
+        one_shape(column, elements, leaf, who)
+    return out
+
+
+def one_shape(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str) -> None:
+    """Refuse rows of several shapes.
+
+    Raises:
+        ShapeError: naming the leaf, both shapes and both elements.
+    """
+    shape = np.shape(column[0])
+    for row, element in zip(column, elements, strict=True):
+        if np.shape(row) != shape:
+            raise mismatch(leaf, shape, np.shape(row), elements[0], element, who)
+
+
+def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str) -> None:
+    """Refuse rows of several dtypes: NumPy would make byte strings of numbers beside them, and floats of integers.
+
+    Raises:
+        ShapeError: naming the leaf, both dtypes and both elements.
+    """
+    dtype = getattr(column[0], "dtype", None)
+    # NumPy has one object for each dtype; a list costs half of what a generator does.
+    if not any([getattr(row, "dtype", None) is not dtype for row in column]):  # noqa: C419
+        return
+    specs = [spec_of(as_leaf(row)) for row in column]
+    i = next((i for i, spec in enumerate(specs) if spec.dtype != specs[0].dtype), 0)
+    if i:
+        one, other = elements[0], elements[i]
+        raise ShapeError(
+            f"needs elements of one dtype{f' for {leaf}' if leaf else ''}, got {specs[i]} after {specs[0]} "
+            f"({one[1].name} at {one[1].unit} {one[2]}); convert them to one dtype",
+            file=other[1].name,
+            offset=other[2],
+            stage=who,
+            unit=other[1].unit,
+        )
+
+
+def mismatch(
+    leaf: str, first: Any, other: Any, one: Element, another: Element, who: str, what: str = "shape"
+) -> ShapeError:
+    """The error of elements that do not stack."""
+    name = f" for {leaf}" if leaf else ""
+    hint = "resize or crop them to one size, or use padded_batch" if what == "shape" else "reshape them in a map before"
+    return ShapeError(
+        f"needs elements of one {what}{name}, got {tuple(other)} after {tuple(first)} "
+        f"({one[1].name} at {one[1].unit} {one[2]}); {hint}",
+        file=another[1].name,
+        offset=another[2],
+        stage=who,
+        unit=another[1].unit,
+    )
+
+
+def no_array(value: Compound, leaf: str, element: Element, who: str) -> ShapeError:
+    """The error of a leaf that does not stack at all."""
+    name = f" for {leaf}" if leaf else ""
+    reason = f"needs arrays, numbers or bytes{name}, got a {value.leaf_spec()}"
+    return ShapeError(reason, file=element[1].name, offset=element[2], stage=who, unit=element[1].unit)
+
+
+def pad_rows(
+    column: Sequence[Any], elements: Sequence[Element], leaf: str, shape: tuple[int, ...] | None, value: Any
+) -> Array:
+    """Stack one leaf of some elements, each padded at its end.
+
+    Args:
+        column: the leaf of each element.
+        elements: the elements, for messages.
+        leaf: its name, for messages.
+        shape: the target, -1 for the largest of these rows; None pads every dimension to the largest.
+        value: what to fill with.
+
+    Raises:
+        ShapeError: a row has another dtype or rank, or is larger than the target.
+    """
+    if isinstance(column[0], Compound):
+        raise no_array(column[0], leaf, elements[0], "padded_batch")
+    one_dtype(column, elements, leaf, "padded_batch")
+    rows = [byte_scalar(row) if isinstance(row, (bytes, memoryview)) else np.asarray(row) for row in column]
+    rank = rows[0].ndim
+    if shape is not None and len(shape) != rank:
+        wanted, hint = (
+            f"needs elements of rank {len(shape)}, as the padded shape {{}} has",
+            "give a shape of their rank",
+        )
+        raise unfit(wanted, hint, leaf, shape, rows[0], elements[0])
+    for row, element in zip(rows, elements, strict=True):
+        if row.ndim != rank:
+            raise mismatch(leaf, rows[0].shape, row.shape, elements[0], element, "padded_batch", "rank")
+    largest = [max(row.shape[i] for row in rows) for i in range(rank)]
+    target = largest if shape is None else [largest[i] if n < 0 else n for i, n in enumerate(shape)]
+    out = np.full((len(rows), *target), value, rows[0].dtype)
+    for i, (row, element) in enumerate(zip(rows, elements, strict=True)):
+        if shape is not None and any(n > m for n, m in zip(row.shape, target, strict=True)):
+            hint = "crop them, or give a larger shape, with None where the largest of a batch decides"
+            raise unfit("needs elements no larger than the padded shape {}", hint, leaf, shape, row, element)
+        inside: tuple[Any, ...] = (i, *(slice(n) for n in row.shape))
+        out[inside] = row[()]  # the byte string of an array of rank 0, else the array
+    return out
+
+
+def unfit(wanted: str, hint: str, leaf: str, shape: tuple[int, ...], row: Array, element: Element) -> ShapeError:
+    """The error of a row that cannot be padded to a shape, which stands in `wanted` for ``{}``."""
+    wanted = wanted.format([None if n < 0 else n for n in shape])
+    name = f" for {leaf}" if leaf else ""
+    _, stream, position = element
+    return ShapeError(
+        f"{wanted}{name}, got {row.shape}; {hint}",
+        file=stream.name,
+        offset=position,
+        stage="padded_batch",
+        unit=stream.unit,
+    )
+
+
+def byte_scalar(value: Any) -> Array:
+    """A 0-d object array of one byte string."""
+    out = np.empty((), object)
+    out[()] = bytes(value)
+    return out

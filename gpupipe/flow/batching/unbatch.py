@@ -1,0 +1,167 @@
+"""unbatch: the rows of batches, as elements again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import DataError, ShapeError
+from ...random import mix64
+from ..element import BatchStream, Element, Hole, Stream, close, stand_in
+from ..error_policy import raised
+from ..run import Context, Flow, Run
+from ..state.checkpoints import Tape
+from ..state.snapshot import State, below, drop, number
+from .batcher import Group
+
+__all__ = ["UnbatchFlow", "UnstackFormer"]
+
+
+class UnstackFormer:
+    """The rows of one batch as a group: what a graph on an existing batch runs on.
+
+    Args:
+        source: batches.
+        compute: host work on each row, as `HostProgram.compile` gives it.
+        run: its `on_error` says what a row that fails there does.
+        whole: a batch with a bad row is a hole in its place, whatever `on_error` says.
+    """
+
+    reforms = False
+    lags = False
+    known: Sequence[Element] = ()
+
+    def __init__(
+        self, source: Iterator[Element], compute: Callable[..., tuple[Any, ...]], run: Run, whole: bool = False
+    ) -> None:
+        self._whole = whole
+        self._source = source
+        self._compute = compute
+        self._run = run
+        self._on_error = run.settings.on_error
+        self._ready: deque[Group | Element] = deque()
+
+    def next(self) -> Group | Element | None:
+        """The next batch as a group; a hole as it is; None at the end."""
+        while not self._ready:
+            element = next(self._source, None)
+            if element is None or type(element[0]) is Hole:
+                return element
+            try:
+                self._ready.extend(self._group(element))
+            except ShapeError as error:
+                return Hole(error.at(element[1].name, element[2], "map", element[1].unit)), *element[1:]
+        return self._ready.popleft()
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything that a batch became was given."""
+        return not self._ready
+
+    def _group(self, element: Element) -> Iterator[Group | Element]:
+        rows: list[Element] = []
+        early: list[Element] = []
+        for columns, stream, position in unstack(element):
+            try:
+                made = self._compute(columns, stream, position)
+                rows.extend(stand_in(made, hole) for hole in early)
+                early.clear()
+                rows.append((made, stream, position))
+            except DataError as error:
+                hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
+                if self._whole:
+                    yield hole[0], *element[1:]
+                    return
+                if self._on_error == "raise":
+                    yield raised(hole)
+                    continue
+                self._run.leave_out(hole)
+                if self._on_error == "replace":
+                    if rows:
+                        rows.append(stand_in(rows[-1][0], hole))
+                    else:
+                        early.append(hole)
+        if rows:
+            yield Group(rows, whole=element)
+
+
+def unstack(element: Element) -> list[Element]:
+    """The rows of a batch, with the identities they had before they were batched."""
+    columns, stream, position = element
+    sizes = {len(column) for column in columns if type(column) is not tuple}
+    if len(sizes) != 1:
+        raise ShapeError(f"needs batches of one length, got {sorted(sizes)}", stage="map")
+    size = sizes.pop()
+    spread = [row_identities(c[0], c[1], size) if type(c) is tuple else c for c in columns]
+    return [
+        (row, *where)
+        for row, where in zip(zip(*spread, strict=True), row_identities(stream, position, size), strict=True)
+    ]
+
+
+def row_identities(stream: Stream, position: int, size: int) -> list[tuple[Stream, int]]:
+    """The identities of the rows of a batch."""
+    if isinstance(stream, BatchStream) and len(stream.rows) == size:
+        return stream.rows
+    inner = Stream(mix64(stream.key, position), stream.name, stream.unit, mix64(stream.alike, position))
+    return [(inner, i) for i in range(size)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnbatchFlow:
+    """The rows of each element, with the identities they had."""
+
+    source: Flow
+    names: tuple[str, ...]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Unbatched(self, at, state)
+
+
+class _Unbatched:
+    def __init__(self, flow: UnbatchFlow, at: Context, state: State) -> None:
+        self._names = flow.names
+        self._tape = Tape(flow.source, at, below(state))
+        self._rows: deque[Element] = deque()
+        self._given = 0  # of the rows of the last element
+        if state is not None:
+            drop(self, number(state, "given"), at)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        tape = self._tape
+        while not self._rows:
+            if tape.due():
+                tape.mark()
+                tape.forget(tape.count)
+            self._given = 0
+            element = next(tape.items)
+            if type(element[0]) is Hole:
+                if not isinstance(element[1], BatchStream) or element[0].raised:
+                    return element
+                self._rows.extend((element[0], *where) for where in element[1].rows)  # a hole for each row
+                continue
+            sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
+            if len(set(sizes)) != 1 or sizes[0] < 0:
+                error = DataError(
+                    f"unbatch needs leaves with one number of rows, got {dict(zip(self._names, sizes, strict=True))}"
+                )
+                return Hole(error.at(element[1].name, element[2], "unbatch", element[1].unit)), *element[1:]
+            if sizes[0]:
+                self._rows.extend(unstack(element))
+        self._given += 1
+        return self._rows.popleft()
+
+    def snapshot(self) -> State:
+        """Where the input stood before the element in hand, and how many of its rows were given."""
+        if not self._rows:
+            return {"source": self._tape.state(), "given": 0}
+        return {"source": self._tape.state(self._tape.count - 1), "given": self._given}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._tape.inner)

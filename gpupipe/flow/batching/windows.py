@@ -1,0 +1,178 @@
+"""windows: elements gathered into datasets, and the datasets that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...graph import digest_of
+from ...plan.node import Element as Type
+from ...plan.node import Node
+from ...plan.windows import Held
+from ...random import ROOT, mix64
+from ...spec import LEAF, read_only
+from ..element import BatchStream, Element, Hole, Stream, counts, keep, place_of
+from ..error_policy import sifted
+from ..run import Context, Flow
+from ..state.snapshot import State, number, replayed, replayed_input
+from .gather import Gathering
+
+__all__ = ["Datasets", "HeldFlow", "WindowFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Datasets:
+    """Makes datasets of elements that were gathered.
+
+    Attributes:
+        type: of the elements.
+        make: the dataset of a plan.
+        fingerprint: of the chain that gathers them.
+        line: where the user wrote it.
+    """
+
+    type: Type
+    make: Callable[[Node], Any]
+    fingerprint: bytes
+    line: str
+
+    def leaves(self, rows: Sequence[Element], at: Context, number: int) -> tuple[Any, ...]:
+        """One dataset for each leaf of the elements."""
+        wheres = [row[1:] for row in rows]
+        out = []
+        for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
+            elements = tuple([((leaf,), *where) for leaf, where in zip(column, wheres, strict=True)])
+            kind = Type(LEAF, self.type.specs[i : i + 1], self.type.batched)
+            out.append(self._held(elements, kind, at, number, i))
+        return tuple(out)
+
+    def whole(self, rows: Sequence[Element], at: Context, number: int) -> Any:
+        """One dataset of the elements as they are."""
+        return self._held(tuple(rows), self.type, at, number, -1)
+
+    def _held(self, elements: tuple[Element, ...], kind: Type, at: Context, number: int, leaf: int) -> Any:
+        _, stream, position = elements[0]
+        origin = digest_of(self.fingerprint, at.run.settings.seed, at.epoch, at.key, number, leaf)
+        return self.make(Held(elements, kind, mix64(stream.key, position), origin, line=self.line))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFlow:
+    """Elements that were gathered, any number of times. What is handed out cannot change what is kept.
+
+    Attributes:
+        elements: with their identities.
+        base: the context key in which they keep them; so does a dataset that is iterated over by itself.
+    """
+
+    elements: tuple[Element, ...]
+    base: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return replayed(lambda: self._elements(at), at, state)
+
+    def _elements(self, at: Context) -> Iterator[Element]:
+        own = at.key in (self.base, ROOT)
+        streams: dict[int, Stream] = {}
+
+        def rekeyed(stream: Stream) -> Stream:
+            if own:
+                return stream
+            found = streams.get(id(stream))  # the elements keep them alive: no id is used twice
+            if found is None:
+                if isinstance(stream, BatchStream):
+                    found = BatchStream([(rekeyed(row), position) for row, position in stream.rows])
+                else:
+                    alike = mix64(at.alike, stream.alike)
+                    found = Stream(mix64(at.key, stream.key), stream.name, stream.unit, alike)
+                streams[id(stream)] = found
+            return found
+
+        for columns, stream, position in self.elements:
+            shown = copied if isinstance(stream, BatchStream) else read_only
+            yield tuple([shown(column) for column in columns]), rekeyed(stream), position
+
+
+def copied(column: Any) -> Any:
+    """A batch's array as one that the user may change."""
+    return column.copy() if type(column) is np.ndarray else column
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFlow:
+    """Datasets of `size` elements, `stride` apart; each begins `shift` elements behind the one before.
+
+    Attributes:
+        aligned: something is zipped to these windows: one with a bad element is a hole in its place.
+    """
+
+    source: Flow
+    size: int
+    shift: int
+    stride: int
+    drop: bool
+    datasets: Datasets
+    aligned: bool = False
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # Under "replace" the last good element may be needed, which no state holds.
+        if at.run.settings.on_error == "replace":
+            return replayed_input(lambda begin: _Windows(self, at, begin), at, state)
+        return _Windows(self, at, state)
+
+    def window(self, rows: list[Element], at: Context, number: int) -> Element:
+        """The window of some elements."""
+        bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
+        return (self.datasets.leaves(rows, at, number) if bad is None else bad, *place_of(rows[0]))
+
+
+class _Windows(Gathering):
+    def __init__(self, flow: WindowFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._held: list[tuple[Element, int]] = []
+        # Input index of held[0], that of the window, how many windows there were.
+        names = ("first", "start", "windows")
+        self._first, self._start, self._number = (0 if state is None else number(state, name) for name in names)
+        super().__init__(flow.source, at, state)
+
+    def oldest(self) -> int:
+        return self._held[0][1] if self._held else self.tape.count
+
+    def snapshot(self) -> State:
+        """The same, and which window is next."""
+        places = {"first": self._first, "start": self._start, "windows": self._number}
+        return {**super().snapshot(), **places}
+
+    def run(self, at: Context) -> Iterator[Element]:
+        flow, held = self._flow, self._held
+        aligned = flow.aligned and at.run.settings.on_error != "replace"
+        items = map(keep, self.tape.items) if aligned else sifted(self.tape.items, at.run)
+        span = (flow.size - 1) * flow.stride + 1
+        more = True
+        while more or held:
+            while more and self._first + len(held) < self._start + span:
+                self.mark()
+                element = None if at.run.stopped.is_set() else next(items, None)
+                if element is None:
+                    more = False
+                elif not counts(element):
+                    self.passed()
+                    yield element
+                elif self._first < self._start and not held:  # between two windows
+                    self._first += 1
+                else:
+                    held.append((element, self.tape.count - 1))
+            begin = self._start - self._first
+            rows = [element for element, _ in held[begin : begin + span : flow.stride]]
+            if not rows or (flow.drop and self._first + len(held) < self._start + span) or at.run.stopped.is_set():
+                return
+            window = flow.window(rows, at, self._number)
+            self._number += 1
+            self._start += flow.shift
+            gone = min(flow.shift, len(held))
+            del held[:gone]
+            self._first += gone
+            yield window

@@ -1,0 +1,1 @@
+"""cache: elements that are kept, in memory and in files."""

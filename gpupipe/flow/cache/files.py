@@ -1,0 +1,399 @@
+"""files: elements in files: the file form of `cache`, and what `load` reads.
+
+A file of a cache is named by what its elements depend on: the chain by content, the settings, the data files with
+their sizes and times, the law of random numbers and the version of gpupipe. So it never serves elements of another
+chain. It is written under a name of its own and put in place, whole, at the end of a full pass: a pass that stops early
+leaves nothing, and of several writers each writes its own, the last one stays. A file that does not begin or end as it
+should is computed again; damage that shows in the middle of reading, when elements are on their way already, costs the
+elements that it hits, and the next iterator computes the file again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import DataError, GpupipeError, MissingFileError, StateError, shown_name
+from ...evaluate import is_image
+from ...extract.element_json import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
+from ...extract.elements_file import ElementsReader, ElementsWriter
+from ...extract.forking import renew_lock
+from ...extract.storage import storage_of
+from ...graph import topological
+from ...log import logger
+from ...options import Settings
+from ...plan.node import Element as ElementType
+from ...plan.node import Node, walk
+from ...plan.order import Arrival
+from ...plan.portable import Portable, portable
+from ...plan.steps import Map
+from ...random import LAW
+from ...spec import LEAF
+from ...transform.choose import resolve_device
+from ..element import BatchStream, Element, Hole
+from ..run import Context, Flow
+from ..state.arrivals import Full
+from ..state.snapshot import Counted, State, below, drop, number
+from .fill import Filling
+from .saved import read_elements
+from .store import cache_key
+from .temporary import _TEMPORARY, remove_stale, temporary
+
+__all__ = ["FileCacheFlow", "FileStore", "element_from_json", "element_to_json", "write_to"]
+
+
+def element_to_json(element: ElementType) -> dict[str, Any]:
+    """The type of an element as JSON.
+
+    Raises:
+        PlanError: elements of this type do not go into files.
+    """
+    structure = element.structure if element.structure is not None else LEAF
+    specs = [spec_to_json(spec) for spec in element.specs]
+    return {"structure": structure_to_json(structure), "specs": specs, "batched": element.batched}
+
+
+def element_from_json(given: Any) -> ElementType:
+    """Read it back.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if not isinstance(given, dict) or not isinstance(given.get("specs"), list):
+        raise Malformed("no type of elements")
+    structure = structure_from_json(given.get("structure"))
+    specs = tuple(spec_from_json(spec) for spec in given["specs"])
+    if structure.count != len(specs):
+        raise Malformed(f"{structure.count} leaves, {len(specs)} specs")
+    return ElementType(structure, specs, bool(given.get("batched")))
+
+
+@dataclass(eq=False)
+class FileStore:
+    """Where the elements of a `cache` with a file name are.
+
+    Attributes:
+        path: as the user gave it, absolute.
+        plan: the input of the cache as it was written.
+        version: of gpupipe.
+        method: the method that made it, for messages.
+        folder: each file stands in a folder of its own (`snapshot`).
+        compression: "" or "GZIP".
+    """
+
+    path: str
+    plan: Node
+    version: str
+    method: str = "cache"
+    folder: bool = False
+    compression: str = ""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _portable: Portable | None = None
+    _last: tuple[Settings, str] | None = None
+    _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
+    _private: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        renew_lock(self, "lock")
+
+    def full(self, settings: Settings) -> bool:
+        """Whether there is a whole file for these settings."""
+        return self.find(settings) is not None
+
+    def key(self, settings: Settings) -> str:
+        """What the elements depend on; looked up once for each iterator, which has settings of its own."""
+        with self.lock:
+            if self._last is None or self._last[0] is not settings:
+                self._last = settings, self._key(settings)
+            return self._last[1]
+
+    def _key(self, settings: Settings) -> str:
+        if self._portable is None:
+            self._portable = portable(self.plan)
+        chain = self._portable
+        parts = [self.version, str(LAW), chain.digest.hex(), repr(cache_key(settings)), self._executor(settings)]
+        for path in chain.files:
+            try:
+                size, tag = storage_of(path).size(path)
+                parts.append(f"{path} {size} {tag}")
+            except (
+                DataError,
+                GpupipeError,
+            ) as error:  # not there now: it will be an element's error, or no file at all
+                parts.append(f"{path} {type(error).__name__}")
+        return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+    def _executor(self, settings: Settings) -> str:
+        """Whose pixels these are: machines that share a folder may decode differently."""
+        if not any(isinstance(node, Map) and (node.traced is None or _draws(node)) for node in walk(self.plan)):
+            return ""
+        try:
+            return resolve_device(settings).executor
+        except GpupipeError:  # it cannot run here at all, which running it will say
+            return ""
+
+    def file(self, settings: Settings) -> str:
+        """The name of the file for these settings."""
+        key = self.key(settings)
+        if self._portable is not None and self._portable.private is not None:
+            with self.lock:
+                if key not in self._private:
+                    self._private[key] = temporary(self._named(key), "private")
+                    weakref.finalize(self, _remove, self._private[key], os.getpid())
+                return self._private[key]
+        return self._named(key)
+
+    def _named(self, key: str) -> str:
+        end = ".gz" if self.compression else ""
+        return os.path.join(self.path, key, f"elements{end}") if self.folder else f"{self.path}-{key}.elements{end}"
+
+    def find(self, settings: Settings) -> tuple[str, ElementType] | None:
+        """The file for these settings and the type of its elements; None where there is none that is whole."""
+        path = self.file(settings)
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        if _file_of(path, status) in self._bad:
+            return None
+        try:
+            reader = ElementsReader(path, self.compression)
+            try:
+                reader.check_end()
+                if reader.head.get("key") != self.key(settings):
+                    raise Malformed("it belongs to another chain")
+                return path, element_from_json(reader.head.get("element"))
+            finally:
+                reader.close()
+        except (DataError, Malformed) as error:
+            logger.warning("%s: %s is computed again: %s", self.method, shown_name(path), error)
+            self.spoil(path)
+            return None
+
+    def spoil(self, path: str) -> None:
+        """Remember that a file is damaged, until another one takes its place."""
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            self._bad.add(_file_of(path, status))
+
+    def begin(self, settings: Settings, element: ElementType) -> ElementsWriter:
+        """Begin a new file for these settings.
+
+        Raises:
+            MissingFileError: the folder does not exist.
+            OSError: the file cannot be written.
+        """
+        path = self.file(settings)
+        folder, base = os.path.split(self.path)
+        if self.folder:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        elif not os.path.isdir(folder):
+            raise MissingFileError(f"{self.method} needs a folder to write to; make it", file=folder, stage=self.method)
+        else:
+            remove_stale(folder, base)
+        if self.folder:
+            remove_stale(os.path.dirname(path), "elements")
+        self._tell(path, folder, base)
+        head = {"key": self.key(settings), "element": element_to_json(element)}
+        return ElementsWriter(temporary(path), head, self.compression)
+
+    def _tell(self, path: str, folder: str, base: str) -> None:
+        """Say once what a user may not expect of this file."""
+        if path in self._told:
+            return
+        self._told.add(path)
+        if self._portable is not None and self._portable.private is not None:
+            logger.warning(
+                "%s(%r): only this process can use the file, because the chain holds %s, which no other process can "
+                "compare; use functions and plain data instead",
+                self.method,
+                self.path,
+                self._portable.private,
+            )
+        if self.folder:
+            others = [name for name in os.listdir(self.path) if name != os.path.basename(os.path.dirname(path))]
+        else:
+            here = os.path.basename(path)
+            others = [n for n in os.listdir(folder) if n.startswith(f"{base}-") and ".elements" in n and n != here]
+        if [name for name in others if not _TEMPORARY.search(name)]:
+            logger.info(
+                "%s(%r): elements of another chain, of other settings or of older data are there; these get a file of "
+                "their own, %s",
+                self.method,
+                self.path,
+                path,
+            )
+
+
+def _file_of(path: str, status: os.stat_result) -> tuple[str, int, int, int]:
+    """What tells a file from one that takes its place, within one tick of the clock too."""
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _draws(node: Map) -> bool:
+    return node.traced is not None and any(map(is_image, topological(node.traced.outputs)))
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
+def write_to(writer: ElementsWriter, element: Element) -> None:
+    """Write one element with its identities.
+
+    Raises:
+        PlanTypeError: a leaf that files cannot hold.
+        OSError: the file cannot be written.
+    """
+    value, stream, position = element
+    rows = stream.rows if isinstance(stream, BatchStream) else None
+    writer.write(value.error if type(value) is Hole else value, stream, position, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCacheFlow:
+    """The elements of the first full pass, from a file from then on; see `CacheFlow` for identities.
+
+    Attributes:
+        source: the input; None where there is a file and the input was not lowered.
+        store: where the files are.
+        element: the type of the elements.
+        arrival: how those of the input come.
+    """
+
+    source: Flow | None
+    store: FileStore
+    element: ElementType
+    arrival: Arrival = Arrival.FIXED
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        path = self._whole(at.run.settings)
+        if path is None:
+            assert self.source is not None
+            return _Filling(self.source, self, at, state)
+        store, numbered = self.store, None if state is None else {"n": number(state, "n")}
+        fixed = self.arrival is Arrival.FIXED
+        return _Reading(
+            lambda: read_elements(path, store.compression, at, store.spoil, store.method), at, numbered, fixed
+        )
+
+    def _whole(self, settings: Settings) -> str | None:
+        """The file to read, None where it has to be written first."""
+        found = self.store.find(settings)
+        if found is not None:
+            return found[0]
+        if self.source is not None:
+            return None
+        path = self.store.file(settings)
+        if os.path.exists(path):  # a later pass over a file that the first has found damaged: most of it is there
+            return path
+        raise MissingFileError("the file was there a moment ago; start again", file=path, stage=self.store.method)
+
+
+class _Reading(Counted):
+    """The elements of a file, from a place on."""
+
+    def __init__(self, opened: Callable[[], Iterator[Element]], at: Context, state: State, fixed: bool) -> None:
+        super().__init__(opened())
+        self._fixed = fixed  # reading the input anew would give the same order
+        if state is not None:
+            drop(iter(self), number(state, "n"), at)
+
+    def snapshot(self) -> State:
+        """How many elements were given."""
+        return {**super().snapshot(), "source": None if self._fixed else Full()}
+
+
+class _Filling(Filling):
+    """A pass that writes the file; only one that reaches the end puts it in place."""
+
+    def __init__(self, source: Flow, flow: FileCacheFlow, at: Context, state: State = None) -> None:
+        self._store = flow.store
+        self._path = flow.store.file(at.run.settings)
+        self._arrival = flow.arrival
+        self._writer: ElementsWriter | None = None
+        try:
+            if below(state) is None:
+                self._writer = flow.store.begin(at.run.settings, flow.element)
+        except OSError as error:
+            if isinstance(error, DataError):
+                raise
+            self._give_up(error)
+        self._run = at.run
+        self._run.on_close(self._closed)
+        super().__init__(source, at, state)
+
+    def refill(self, given: int, at: Context) -> None:
+        """The same, unless the file that is not here any more has its own order."""
+        if self._arrival is not Arrival.FIXED:
+            raise StateError(
+                f"load_state_dict needs {shown_name(self._path)}, which {self._store.method} filled as elements were "
+                f"ready, got none: reading the input anew gives another order; copy the file here, or begin anew"
+            )
+        super().refill(given, at)
+
+    def add(self, element: Element) -> None:
+        if self._writer is not None:
+            self._write(self._writer, element)
+
+    def _write(self, writer: ElementsWriter, element: Element) -> None:
+        try:
+            write_to(writer, element)
+        except OSError as error:
+            if self._writer is writer:  # else another thread has closed this pass, and the file is gone
+                self._give_up(error)
+        except GpupipeError:
+            self.discard()
+            raise
+
+    def finish(self) -> None:
+        """Put the file in place; not if the pass ended because somebody stops the run."""
+        writer = self._writer
+        if writer is None:
+            return
+        if self._stopped.is_set():
+            self.discard()
+            return
+        try:
+            writer.finish()
+            os.replace(writer.path, self._path)
+            self._writer = None
+        except OSError as error:
+            self._give_up(error)
+        self._run.forget(self._closed)
+
+    def _give_up(self, error: OSError) -> None:
+        """A disk that is full ends no training: the pass goes on without the file."""
+        who, path = self._store.method, self._path
+        logger.warning("%s: %s cannot be written, this pass goes on without it: %s", who, shown_name(path), error)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the file that was begun."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.discard()
+
+    def _closed(self, wait: bool) -> None:
+        if self._writer is not None:
+            who, path = self._store.method, self._path
+            logger.info(
+                "%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, shown_name(path)
+            )
+        self.discard()
+
+    def close(self) -> None:
+        """Forget a partial pass."""
+        self._closed(True)
+        self._run.forget(self._closed)
+        super().close()

@@ -1,0 +1,121 @@
+"""saved: elements that `save` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import DataError
+from ...extract.elements_file import ElementsReader
+from ...plan.node import Node
+from ..combine.inner import Inner
+from ..combine.interleave import InterleaveFlow
+from ..element import BatchStream, Element, Hole, Stream
+from ..run import Context
+from ..state.snapshot import State, replayed
+from .fill import stream_in
+
+__all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
+
+
+def read_elements(
+    path: str, compression: str, at: Context, spoil: Callable[[str], None] | None, who: str
+) -> Iterator[Element]:
+    """The elements of a file, in the context they are opened in (see `key_in`).
+
+    An element that is damaged is a hole; damage behind which nothing can be counted is one, and then the end.
+
+    Args:
+        path: the file.
+        compression: "" or "GZIP".
+        at: where it is opened.
+        spoil: told of damage, and sees to it that the next iterator computes the file again; None where nobody can.
+        who: the method, for messages.
+    """
+    place = Stream(at.key, path, "offset", at.alike)
+    try:
+        reader = ElementsReader(path, compression, head_needed=spoil is not None)
+    except DataError as error:
+        hole = Hole(error.at(path, 0, who, "offset"))
+        hole.raised = error.lost
+        yield hole, place, 0
+        return
+
+    def stream(key: int, name: str, unit: str) -> Stream:
+        return stream_in(at, key, name, unit)
+
+    def damaged() -> None:
+        if spoil is not None:
+            spoil(path)
+
+    def lost(error: DataError) -> Hole:
+        if spoil is not None:
+            error.reason += "; the next iterator computes the file again"
+            error.args = (error.reason,)
+        hole = Hole(error.at(path, None, who, "offset"))
+        hole.raised = error.lost
+        return hole
+
+    try:
+        for value, where, position in reader.elements(stream, damaged):
+            if where is None:
+                assert isinstance(value, DataError)
+                yield lost(value), place, position
+                continue
+            element = Hole(value) if isinstance(value, DataError) else value
+            yield element, BatchStream(where) if isinstance(where, list) else where, position
+    except DataError as error:
+        damaged()
+        yield lost(error), place, error.offset or 0
+    finally:
+        reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFlow:
+    """The elements of the files that `save` wrote: those of one file, or of several in turn, one of each.
+
+    Attributes:
+        paths: of the files.
+        compression: "" or "GZIP".
+        cycle: files that are open at a time.
+    """
+
+    paths: tuple[str, ...]
+    compression: str = ""
+    cycle: int = 16
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if len(self.paths) == 1:
+            return self._one(self.paths[0], at, state)
+
+        def inner(_at: Context, outer: Element, state: State = None) -> Iterator[Element]:
+            # In the context of the whole, so that no key depends on which file an element was put into.
+            return self._one(outer[0][0], at, state)
+
+        return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at, state)
+
+    def _one(self, path: str, at: Context, state: State) -> Iterator[Element]:
+        return replayed(lambda: read_elements(path, self.compression, at, None, "load"), at, state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    paths: tuple[str, ...]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        stream = Stream(at.key, "load", alike=at.alike)
+        return replayed(lambda: (((path,), stream, i) for i, path in enumerate(self.paths)), at, state)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFilesFlow:
+    """Datasets, one for each file that `save` wrote."""
+
+    files: tuple[Node, ...]
+    make: Callable[[Node], Any]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        stream = at.stream("load", "load")
+        return replayed(lambda: (((self.make(file),), stream, i) for i, file in enumerate(self.files)), at, state)

@@ -1,0 +1,1 @@
+"""combine: steps that have several inputs, or datasets of elements."""

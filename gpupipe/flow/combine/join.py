@@ -1,0 +1,190 @@
+"""join: zip and concatenate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import StateError
+from ...op import Array
+from ..access import Access, Picked, access, in_turn
+from ..element import Element, Hole, close
+from ..run import Context, Flow
+from ..state.arrivals import Begins
+from ..state.checkpoints import Tape
+from ..state.snapshot import State, below, number, parts_of, snapshot
+
+__all__ = ["ConcatenateFlow", "ZipFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatenateFlow:
+    """One input after the other.
+
+    Attributes:
+        branches: in which of the node's branches each input begins.
+    """
+
+    inputs: Sequence[Flow]
+    branches: Sequence[int]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Concatenated(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        parts = zip(self.inputs, self.branches, strict=True)
+        return in_turn([access(source, at.in_branch(first)) for source, first in parts])
+
+
+class _Concatenated:
+    def __init__(self, flow: ConcatenateFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._at = at
+        self._number = 0 if state is None else number(state, "input")
+        self._begins = Begins(at, below(state, "begins"))
+        self._inner: Iterator[Element] | None = None
+        if state is not None and below(state, "open"):
+            if self._number >= len(flow.inputs):
+                raise StateError(
+                    f"load_state_dict needs a state of {len(flow.inputs)} inputs, got one in number {self._number}"
+                )
+            self._inner = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), below(state))
+        self._items = self._in_turn()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _in_turn(self) -> Iterator[Element]:
+        inputs = self._flow.inputs
+        while self._number < len(inputs):
+            inner = self._inner
+            if inner is None:
+                at = self._at.in_branch(self._flow.branches[self._number])
+                inner = self._inner = inputs[self._number].open(at, self._begins.next())
+                self._begins.opened(inner)
+            try:
+                for element in inner:
+                    yield element
+            finally:
+                close(inner)
+            self._inner = None
+            self._number += 1
+
+    def snapshot(self) -> State:
+        """Which input it is, and where that stands."""
+        opened = self._inner is not None
+        source = snapshot(self._inner) if opened else None
+        return {"input": self._number, "open": opened, "source": source, "begins": self._begins.snapshot()}
+
+    def close(self) -> None:
+        """Close the input at hand."""
+        close(self._inner)
+        close(self._items)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipFlow:
+    """The columns of several inputs side by side, and behind them the identities of all but the first.
+
+    A pair with a hole is a hole.
+    """
+
+    inputs: Sequence[Flow]
+    number: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        states = [None] * len(self.inputs) if state is None else parts_of(state, "inputs", len(self.inputs))
+        return _Zipped(
+            [
+                Tape(source, at.in_zip(self.number, i), part)
+                for i, (source, part) in enumerate(zip(self.inputs, states, strict=True))
+            ]
+        )
+
+    def access(self, at: Context) -> Access:
+        return _ZippedAccess(self, at)
+
+
+class _Zipped:
+    def __init__(self, tapes: list[Tape]) -> None:
+        self._tapes = tapes
+        self._held = 0  # inputs of which the element of an unfinished pair was taken
+        self._items = self._pairs()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _pairs(self) -> Iterator[Element]:
+        first, *others = [tape.items for tape in self._tapes]
+        try:
+            for element in first:
+                value, stream, position = element
+                hole: Hole | None = None
+                columns: list[Any] = []
+                if type(value) is not Hole:
+                    columns += value
+                elif value.raised:
+                    yield element
+                    continue
+                else:
+                    hole = value
+                identities = []
+                for other in others:
+                    while True:
+                        part = next(other, None)
+                        if part is None:
+                            return
+                        more = part[0]
+                        if type(more) is not Hole:
+                            columns += more
+                            identities.append(part[1:])
+                            break
+                        if not more.raised:
+                            hole = hole or more
+                            break
+                        self._held = others.index(other) + 1
+                        yield part
+                        self._held = 0
+                yield ((*columns, *identities) if hole is None else hole), stream, position
+        finally:
+            for tape in self._tapes:
+                close(tape.inner)
+
+    def snapshot(self) -> State:
+        """Where the inputs stand; behind an error in the middle of a pair, those in front of it one element back."""
+        return {
+            "inputs": [tape.state(tape.count - 1 if j < self._held else None) for j, tape in enumerate(self._tapes)]
+        }
+
+    def close(self) -> None:
+        """Close the inputs."""
+        close(self._items)
+        for tape in self._tapes:
+            close(tape.inner)
+
+
+class _ZippedAccess(Access):
+    """Elements side by side."""
+
+    def __init__(self, flow: ZipFlow, at: Context) -> None:
+        self._flow = flow
+        self._at = at
+        self._parts = [access(source, at.in_zip(flow.number, i)) for i, source in enumerate(flow.inputs)]
+        self.size = min(part.size for part in self._parts)
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        for block in blocks:
+            picked = [Picked(part, iter([block])) for part in self._parts]
+            found = replace(self._flow, inputs=picked).open(self._at)
+            try:
+                for element in found:
+                    yield element
+            finally:
+                close(found)

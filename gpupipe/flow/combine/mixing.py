@@ -1,0 +1,260 @@
+"""mixing: elements of several inputs, one at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, FunctionError
+from ...spec import spec_of
+from ..element import Element, Hole, close, counts, locate
+from ..run import Context, Flow
+from ..stall import Watch, Where
+from ..state.snapshot import State, as_number, below, parts_of, snapshot
+from ..words import Numbers
+
+__all__ = ["ChooseFlow", "SampleFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFlow:
+    """The next input is drawn by weight.
+
+    Attributes:
+        inputs: the datasets.
+        branches: in which of the node's branches each of them begins, and behind them `by`.
+        number: of the node: tells its draws from those of another that has no seed either.
+        stop: end where an empty one is drawn; else it is drawn no more.
+        weights: one per input, > 0; None where `by` gives them.
+        by: a flow of weights, an element of its own for each draw.
+        seed: of the node.
+        anew: other draws in every epoch and pass.
+        where: the step, for the log.
+    """
+
+    inputs: tuple[Flow, ...]
+    branches: tuple[int, ...]
+    number: int
+    stop: bool
+    weights: tuple[float, ...] | None
+    by: Flow | None
+    seed: int | None
+    anew: bool
+    where: Where
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # The number of the node depends on what is below, which may differ where a zip has two such nodes of one seed.
+        which = f"#{self.number}" if self.seed is None else f"@{at.mixtures}"
+        numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets{which}")
+        picks = below(state, "picks")
+        if picks is not None:
+            numbers.resume(below(picks, "numbers"))
+        if self.by is None:
+            assert self.weights is not None
+            return _Mixed(self, at, _ByWeight(self.weights, numbers), state)
+        by = self.by.open(at.in_mixture(self.branches[-1]), below(picks))
+        return _Mixed(self, at, _ByWeights(len(self.inputs), by, numbers), state)
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseFlow:
+    """A flow of numbers says which input is next.
+
+    Attributes:
+        inputs: the datasets.
+        branches: in which of the node's branches each of them begins, and behind them `choice`.
+        stop: end where an empty one is chosen; else the choice is passed over.
+        choice: gives the numbers.
+        where: the step, for the log.
+    """
+
+    inputs: tuple[Flow, ...]
+    branches: tuple[int, ...]
+    stop: bool
+    choice: Flow
+    where: Where
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        choice = self.choice.open(at.in_mixture(self.branches[-1]), below(below(state, "picks")))
+        return _Mixed(self, at, _ByChoice(len(self.inputs), choice), state)
+
+
+class _ByWeight:
+    """Draws among the inputs that are not empty, by constant weights."""
+
+    def __init__(self, weights: Sequence[float], numbers: Numbers) -> None:
+        self._weights = list(weights)
+        self._numbers = numbers
+        self._sums = list(accumulate(self._weights))
+
+    def next(self) -> int | Element | None:
+        """The input that is next."""
+        total = self._sums[-1]
+        if total <= 0:
+            return None
+        # Rounding may reach the sum: the last input that has a weight, then.
+        return min(bisect_right(self._sums, self._numbers.uniform() * total), bisect_left(self._sums, total))
+
+    def ended(self, index: int) -> None:
+        """An input is empty: drawing again until another one comes is drawing among the others."""
+        self._weights[index] = 0.0
+        self._sums = list(accumulate(self._weights))
+
+    def snapshot(self) -> State:
+        """Where the numbers stand."""
+        return {"numbers": self._numbers.snapshot()}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Picks(ABC):
+    """Picks by the elements of a flow, one for each."""
+
+    def __init__(self, count: int, inner: Iterator[Element]) -> None:
+        self._count = count
+        self._inner = inner
+
+    def next(self) -> int | Element | None:
+        """The input that is next; a hole where that is not known; None at the end."""
+        element = next(self._inner, None)
+        if element is None or type(element[0]) is Hole:
+            return element
+        try:
+            return self._pick(element[0])
+        except DataError as error:
+            return Hole(locate(error, element[1], element[2])), element[1], element[2]
+
+    @abstractmethod
+    def _pick(self, columns: tuple[Any, ...]) -> int:
+        """The input that an element of the flow picks."""
+
+    def ended(self, index: int) -> None:
+        """An input is empty; what picks it is told by whoever asks."""
+        return
+
+    def snapshot(self) -> State:
+        """Where the flow of picks stands."""
+        return {"source": snapshot(self._inner)}
+
+    def close(self) -> None:
+        """Close the flow of picks."""
+        close(self._inner)
+
+
+class _ByWeights(_Picks):
+    """Draws by new weights each time: a vector, or a tuple of numbers."""
+
+    def __init__(self, count: int, inner: Iterator[Element], numbers: Numbers) -> None:
+        super().__init__(count, inner)
+        self._numbers = numbers
+
+    def snapshot(self) -> State:
+        """The same, and where the numbers stand."""
+        return {**super().snapshot(), "numbers": self._numbers.snapshot()}
+
+    def _pick(self, columns: tuple[Any, ...]) -> int:
+        weights = np.asarray(columns[0] if len(columns) == 1 else columns)
+        if weights.dtype.kind not in "iuf" or weights.shape != (self._count,):
+            raise FunctionError(f"needs {self._count} weights, got {spec_of(weights)}", stage="sample_from_datasets")
+        weights = np.maximum(weights.astype(np.float64), 0)  # one below 0 is never drawn, like 0
+        if not np.isfinite(weights).all() or not weights.sum() > 0:
+            raise FunctionError(
+                f"needs weights that are finite and not all 0, got {weights.tolist()}", stage="sample_from_datasets"
+            )
+        sums = np.cumsum(weights)
+        # As above: rounding may reach the sum.
+        return min(int(np.searchsorted(sums, self._numbers.uniform() * sums[-1], "right")), int(np.argmax(sums)))
+
+
+class _ByChoice(_Picks):
+    """The numbers themselves."""
+
+    def _pick(self, columns: tuple[Any, ...]) -> int:
+        choice = columns[0]
+        kind = getattr(choice, "dtype", None)
+        if len(columns) != 1 or kind is None or kind.kind not in "iu" or choice.shape != ():
+            got = ", ".join(str(spec_of(column)) for column in columns)
+            raise FunctionError(f"needs choices that are one int64, got {got}", stage="choose_from_datasets")
+        if not 0 <= choice < self._count:
+            raise FunctionError(
+                f"needs choices from 0 to {self._count - 1}, got {choice}", stage="choose_from_datasets"
+            )
+        return int(choice)
+
+
+class _Mixed:
+    """The running mixture."""
+
+    def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks, state: State) -> None:
+        self._picks = picks
+        self._stop = flow.stop
+        self._stopped = at.run.stopped
+        self._inputs: list[Any] = []
+        self._picked: int | None = None  # an error that travels on from there used up no pick
+        self._ended = False
+        parts = [[None]] * len(flow.inputs) if state is None else parts_of(state, "inputs", len(flow.inputs))
+        for j, (source, part) in enumerate(zip(flow.inputs, parts, strict=True)):
+            if part is None:  # it was empty
+                self._inputs.append(None)
+                picks.ended(j)
+            else:
+                self._inputs.append(source.open(at.in_mixture(flow.branches[j]), part[0]))
+        self._left = sum(inner is not None for inner in self._inputs)
+        if state is not None:
+            picked = below(state, "picked")
+            self._picked = None if picked is None else as_number(picked, "picked") % len(flow.inputs)
+            if below(state, "ended"):
+                self.close()
+        self._watch = Watch(flow.where)
+        self._passed_over = 0
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        while self._left and not self._stopped.is_set():
+            index = self._picks.next() if self._picked is None else self._picked
+            if index is None:
+                break
+            if not isinstance(index, int):
+                return index
+            self._picked = None
+            inner = self._inputs[index]
+            element: Element | None = None if inner is None else next(inner, None)
+            if element is not None:
+                self._passed_over = 0
+                if not counts(element):
+                    self._picked = index
+                return element
+            if inner is not None:
+                close(inner)
+                self._inputs[index] = None
+                self._left -= 1
+                self._picks.ended(index)
+            if self._stop:
+                break
+            self._passed_over += 1
+            self._watch.nothing(self._passed_over)
+        self.close()
+        raise StopIteration
+
+    def snapshot(self) -> State:
+        """Where the inputs stand that are not empty, what picks among them, and what was picked already."""
+        inputs = [None if inner is None else [snapshot(inner)] for inner in self._inputs]
+        return {"inputs": inputs, "picks": self._picks.snapshot(), "picked": self._picked, "ended": self._ended}
+
+    def close(self) -> None:
+        """Close every input, and what picks them."""
+        self._left = 0
+        self._ended = True
+        for inner in self._inputs:
+            close(inner)
+        self._inputs = [None] * len(self._inputs)
+        self._picks.close()

@@ -1,0 +1,243 @@
+"""read_ahead: an iterator whose next elements threads of a pool make, a few at a time.
+
+For the datasets of an `interleave` that call Python: several of them work at once, and nothing else about them changes.
+One thread is in an iterator at a time, whoever that is. Elements that are made again behind a restored state are made
+by who asks for them, so that what they report counts as reported.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from time import perf_counter
+from typing import Any
+
+from ...graph import Apply
+from ...threads import DaemonPool, Room
+from ..element import Element, close
+from ..maps.host_program import HostProgram
+from ..maps.peek import PrimedFlow
+from ..maps.python_function import PythonFunction
+from ..memory import bytes_of_all
+from ..prefetch.prefetch import Marks, PrefetchFlow
+from ..run import REPLAYING, Context
+from ..sources.generator import GeneratorFlow
+from ..state.snapshot import State, drop, first_state
+
+__all__ = ["ReadAhead", "calls_python"]
+
+_MOST = 64
+"""Elements that wait at most, where they come fast."""
+
+
+_SECONDS = 0.001
+"""A thread that has worked for so long makes only as many as are sure to be asked for soon."""
+
+
+class ReadAhead:
+    """The elements of an iterator, made ahead.
+
+    Args:
+        open_: gives the iterator; a thread calls it.
+        at: where it is opened.
+        pool: its threads.
+        least: so many elements are made ahead, however slow they are.
+        skip: elements to be passed over, which were given before.
+    """
+
+    ahead = True
+    """Elements come without being asked for, once it has started."""
+
+    __slots__ = (
+        "_at", "_closed", "_count", "_ended", "_error", "_inner", "_items", "_least", "_marks", "_open", "_pool",
+        "_queued", "_ready", "_skip", "_waited_for", "_wake", "_working",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        open_: Callable[[], Iterator[Element]],
+        at: Context,
+        pool: DaemonPool,
+        least: int,
+        state: State = None,
+        skip: int = 0,
+    ) -> None:
+        self._open = open_
+        self._inner: Any = None
+        self._items: Iterator[Element] | None = None
+        self._at = at
+        self._pool = pool
+        self._least = least
+        self._skip = skip
+        self._marks = Marks({"input": state, "drop": skip})
+        self._count = 0  # elements that were made
+        self._ready: deque[Element] = deque()
+        self._wake = Room()
+        self._queued = self._working = self._ended = self._closed = self._waited_for = False
+        self._error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def start(self) -> None:
+        """Let a thread work for it, if none does and there is room."""
+        if REPLAYING.get():
+            return
+        with self._wake:
+            busy = self._queued or self._working or self._ended or self._closed or self._error is not None
+            if busy or len(self._ready) >= self._least:
+                return
+            self._queued = True
+        try:
+            self._pool.submit(self._work)
+        except RuntimeError:  # another thread closed the pool just now, and closes this too
+            self._queued = False
+
+    def ready(self) -> bool:
+        """Whether the next element, or the end, is there without waiting."""
+        self.start()
+        return bool(self._ready) or self._ended or self._error is not None
+
+    def __next__(self) -> Element:
+        try:
+            element = self._ready.popleft()
+        except IndexError:
+            element = self._awaited()
+        self._marks.given += 1
+        if len(self._ready) < self._least and not self._working:
+            self.start()
+        return element
+
+    def _awaited(self) -> Element:
+        """The next element, once it is there."""
+        while True:
+            with self._wake:
+                self._waited_for = True  # before the look: a thread looks at it behind each element
+                if self._ready:
+                    self._waited_for = False
+                    return self._ready.popleft()
+                if self._error is not None:
+                    error, self._error = self._error, None
+                    raise error
+                if self._ended or self._closed or self._at.run.stopped.is_set():
+                    raise StopIteration
+                if self._queued or self._working:
+                    self._wake.wait(0.1)  # whoever stops the run may not know of it
+                    continue
+                here = self._working = REPLAYING.get()
+            if here:
+                self._make(1)
+            else:
+                self.start()
+
+    def _work(self) -> None:
+        """What a thread does: make some elements."""
+        with self._wake:
+            self._queued = False
+            if self._closed or self._working:
+                return
+            self._working = True
+        self._make(_MOST)
+
+    def _make(self, most: int) -> None:
+        """Open it, and make at most so many elements; fewer where they come slowly. Nobody else works on it."""
+        begun = perf_counter()
+        ended, failure = False, None
+        try:
+            if self._items is None:
+                self._inner = self._open()
+                self._items = iter(self._inner)
+                self._marks.begin(first_state(self._inner, self._at))
+            if self._skip:
+                drop(self._items, self._skip, self._at)
+                self._skip = 0
+            for element in self._items if most else ():
+                self._count += 1
+                if self._marks.due():
+                    self._marks.mark(self._inner, self._count)
+                most -= 1
+                self._ready.append(element)
+                if self._waited_for:
+                    with self._wake:
+                        self._wake.notify_all()
+                count = len(self._ready)
+                slow = count >= self._least and perf_counter() - begun > _SECONDS
+                if most <= 0 or slow or count >= _MOST or self._closed:
+                    break
+            else:
+                ended = most > 0
+        except BaseException as error:
+            failure = error
+        finally:
+            with self._wake:
+                self._working = False
+                self._error = failure
+                self._ended = ended
+                over = ended or self._closed
+                self._wake.notify_all()
+            if over:
+                close(self._inner)
+
+    def where(self) -> tuple[State, int]:
+        """The state of the iterator at a mark, and how many elements were given behind it."""
+        state = self._marks.state()
+        return state["input"], state["drop"]
+
+    def snapshot(self) -> State:
+        """The state of the iterator, where nothing was given yet."""
+        while self._at.run.any_order and not self._marks.opened:  # what was chosen is known from then on
+            with self._wake:
+                if self._error is not None or self._closed or self._at.run.stopped.is_set():
+                    break
+                if self._queued or self._working:
+                    self._wake.wait(0.001)
+                    continue
+                self._working = True
+            self._make(0)
+        return self.where()[0]
+
+    def held(self) -> tuple[int, int]:
+        """Elements that wait, and their bytes."""
+        return bytes_of_all(list(self._ready))
+
+    def close(self) -> None:
+        """End it; a thread that works on it lets go of it when the element in hand is made."""
+        with self._wake:
+            if self._closed:
+                return
+            self._closed = True
+            self._ready.clear()
+            mine = not self._working and not self._ended
+            self._wake.notify_all()
+        if mine:
+            close(self._inner)
+
+
+def calls_python(flow: Any) -> bool:
+    """Whether some step of a flow calls a function of the user for each element: only these are worth a thread.
+
+    What ends with a prefetch has a thread of its own, and makes as many elements ahead as it says.
+    """
+    while isinstance(flow, PrimedFlow):
+        flow = flow.flow
+    if isinstance(flow, PrefetchFlow):
+        return False
+    seen: set[int] = set()
+    left = [flow]
+    while left:
+        part = left.pop()
+        if isinstance(part, (PythonFunction, GeneratorFlow)):
+            return True
+        if isinstance(part, HostProgram):
+            if any(isinstance(value, Apply) and value.op.name == "py_function" for value in part.values):
+                return True
+        elif isinstance(part, PrimedFlow):
+            left.append(part.flow)
+        elif isinstance(part, Sequence) and not isinstance(part, (str, bytes)):
+            if len(part) < 100:  # inputs of a step; not the columns of a source
+                left.extend(part)
+        elif is_dataclass(part) and id(part) not in seen:
+            seen.add(id(part))
+            left.extend(getattr(part, f.name) for f in fields(part))
+    return False

@@ -1,0 +1,195 @@
+"""element: what goes through a chain: columns, with the stream and the position that they come from; and holes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from ..op import Array
+from ..random import mix64_array
+
+__all__ = [
+    "BatchStream",
+    "Element",
+    "Hole",
+    "StandIn",
+    "Stream",
+    "close",
+    "element_keys",
+    "keep",
+    "locate",
+    "place_of",
+    "stand_in",
+    "stands_in",
+]
+
+
+class Stream:
+    """One opened source: a file, an array, a generator. Its key and a position are the identity of an element.
+
+    Attributes:
+        key: mixes in the place where it was opened.
+        name: for people.
+        unit: of positions.
+        alike: the key without the inputs of zips: what steps with a seed of their own go by.
+    """
+
+    __slots__ = ("alike", "key", "name", "unit")
+
+    def __init__(self, key: int, name: str, unit: str = "index", alike: int | None = None) -> None:
+        self.key = key
+        self.name = name
+        self.unit = unit
+        self.alike = key if alike is None else alike
+
+
+class BatchStream(Stream):
+    """The stream of a batch: remembers the identities of its rows, which `unbatch` gives back.
+
+    Attributes:
+        streams: of the rows.
+        positions: of the rows in their streams.
+    """
+
+    __slots__ = ("positions", "streams")
+
+    def __init__(self, rows: Sequence[tuple[Stream, int]]) -> None:
+        self._keep([stream for stream, _ in rows], [position for _, position in rows])
+
+    def _keep(self, streams: list[Stream], positions: list[int]) -> None:
+        first = streams[0]
+        super().__init__(first.key, first.name, first.unit, first.alike)
+        self.streams = streams
+        self.positions = positions
+
+    @classmethod
+    def of(cls, elements: Sequence[Element]) -> BatchStream:
+        """The stream of a batch of these elements.
+
+        Two lists, no pair for each row: few batches are ever taken apart again.
+        """
+        made = cls.__new__(cls)
+        made._keep([element[1] for element in elements], [element[2] for element in elements])
+        return made
+
+    @property
+    def rows(self) -> list[tuple[Stream, int]]:
+        """The identities of the rows: (stream, position)."""
+        return list(zip(self.streams, self.positions, strict=True))
+
+
+class StandIn(Stream):
+    """The stream of a row that `on_error="replace"` gave the contents of another: the identity is the bad row's."""
+
+    __slots__ = ()
+
+
+def stand_in(element: Any, hole: Element) -> Element:
+    """The columns of a good element in the place of a bad one, and under its identity."""
+    return element, _standing_in(hole[1]), hole[2]
+
+
+def _standing_in(stream: Stream) -> Stream:
+    if isinstance(stream, BatchStream):
+        return BatchStream([(_standing_in(row), position) for row, position in stream.rows])
+    return StandIn(stream.key, stream.name, stream.unit, stream.alike)
+
+
+def stands_in(stream: Stream) -> bool:
+    """Whether an element, or a row of a batch, is not what was read in its place."""
+    return any(map(stands_in, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is StandIn
+
+
+class Hole:
+    """Stands for an element that failed. It keeps the element's place and identity.
+
+    Attributes:
+        error: what failed.
+        noted: it is counted, and listed among the bad records.
+        known: a manifest said so before the run began.
+        raised: it is no element, only its error travels on: a batch was waiting for it and decided to raise, or it
+            hides the rest of a file, nobody knows how many elements (`DataError.lost`).
+        ignored: such a rest of a file is left out, as an `ignore_errors` says.
+    """
+
+    __slots__ = ("error", "ignored", "known", "noted", "raised")
+
+    def __init__(self, error: DataError, known: bool = False) -> None:
+        self.error = error
+        self.raised = False
+        self.ignored = False
+        self.noted = False
+        self.known = known
+
+
+Element = tuple[Any, Stream, int]
+"""(columns or `Hole`, stream, position)."""
+
+
+def element_keys(streams: list[Stream], positions: list[int]) -> Array:
+    """The keys of some elements, uint64[N], vectorised."""
+    n = len(streams)
+    keys = np.fromiter((stream.key for stream in streams), np.uint64, n)
+    return mix64_array(keys, np.fromiter(positions, np.uint64, n))
+
+
+def locate(error: DataError, stream: Stream, position: int, stage: str = "") -> DataError:
+    """Say in an error where its element came from."""
+    return error.at(stream.name, position, stage, stream.unit)
+
+
+def counts(element: Element) -> bool:
+    """Whether an item is an element: everything but a hole on its way to being raised."""
+    value = element[0]
+    return type(value) is not Hole or not value.raised
+
+
+def close(iterator: Any) -> None:
+    """Close an iterator that can be closed. A generator that runs in another thread ends when that lets go of it.
+
+    No generator of a step says ``yield from``: CPython marks one that is closed there as running and puts its mark back
+    afterwards. Where two threads close it at once, the later of them marks what the other has freed (3.11: the process
+    is brought down). One that a user wrote may, hence the look: a mark that says running is left alone.
+    """
+    closer = getattr(iterator, "close", None)
+    if closer is None or (isinstance(iterator, GeneratorType) and iterator.gi_running):
+        return
+    try:
+        closer()
+    except ValueError as error:
+        # A generator that another thread is in refuses before any of its code runs: no frame is below this one.
+        inner = None if error.__traceback__ is None else error.__traceback__.tb_next
+        if inner is not None or not isinstance(iterator, GeneratorType):
+            raise
+    except RecursionError:
+        # Closing nests twice as many calls as asking for an element. What is further down ends with the last reference
+        # to it, and what has a thread there is told by the run, too.
+        return
+
+
+def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
+    """Columns that can be kept: views of a block become bytes of their own."""
+    for column in columns:
+        if type(column) is memoryview:
+            return tuple([bytes(column) if type(column) is memoryview else column for column in columns])
+    return tuple(columns)
+
+
+def keep(element: Element) -> Element:
+    """An element that can be held for long: it owns its bytes instead of pinning the block they came in."""
+    value, stream, position = element
+    if type(value) is Hole or not any(type(column) is memoryview for column in value):
+        return element
+    return tuple([bytes(column) if type(column) is memoryview else column for column in value]), stream, position
+
+
+def place_of(element: Element) -> tuple[Stream, int]:
+    """The identity of what begins with this element: its own, without the rows of a batch."""
+    _, stream, position = element
+    if isinstance(stream, BatchStream):
+        return Stream(stream.key, stream.name, stream.unit, stream.alike), position
+    return stream, position

@@ -1,0 +1,1 @@
+"""maps: steps that look at one element after the other."""

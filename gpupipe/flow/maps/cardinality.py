@@ -1,0 +1,204 @@
+"""cardinality: a promised number of elements, checked or filled up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ...extract.element_json import Malformed, spec_from_json, spec_to_json
+from ...plan.node import INFINITE
+from ...ragged import Ragged, RaggedSpec
+from ...spec import TensorSpec, byte_array, own, spec_of
+from ..element import Element, Hole, Stream, close, counts
+from ..error_policy import sifted
+from ..run import Context, Flow
+from ..state.snapshot import State, below, damaged, number, replayed_input, snapshot
+from ..step import Cell, Wrapped
+
+__all__ = ["AssertCardinalityFlow", "PadToCardinalityFlow", "zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class AssertCardinalityFlow:
+    """The same elements, and behind them an error where there are not as many as were promised.
+
+    The error is raised whatever `on_error` says: it is the chain that is wrong, not an element. Bad elements that are
+    skipped leave here and do not count; one that is raised, and a stand-in, is one of those that were promised.
+    """
+
+    source: Flow
+    count: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        seen, told = Cell.of(state, "seen", 0), Cell.of(state, "told", 0)
+        if told.n:
+            return Wrapped(iter(()), None, lambda: {"seen": seen.n, "told": 1})
+        inner = self.source.open(at, below(state))
+        return Wrapped(self._checked(inner, at, seen, told), inner, lambda: {"seen": seen.n, "told": told.n})
+
+    def _checked(self, inner: Iterator[Element], at: Context, seen: Cell, told: Cell) -> Iterator[Element]:
+        for element in sifted(inner, at.run) if at.run.settings.on_error == "skip" else inner:
+            if counts(element):
+                if seen.n == self.count:
+                    close(inner)
+                    told.n = 1
+                    yield self._wrong(f"at least {seen.n + 1}", at)
+                    return
+                seen.n += 1
+            yield element
+        if seen.n != self.count and not at.run.stopped.is_set():
+            told.n = 1
+            yield self._wrong(f"only {seen.n}", at)
+
+    def _wrong(self, found: str, at: Context) -> Element:
+        wanted = "an infinite number of" if self.count == INFINITE else str(self.count)
+        stream = Stream(at.key, "assert_cardinality", alike=at.alike)
+        hole = Hole(DataError(f"was promised {wanted} elements, got {found}", stage="assert_cardinality"))
+        hole.raised = True
+        return hole, stream, 0
+
+
+@dataclass(frozen=True, slots=True)
+class PadToCardinalityFlow:
+    """Every element with a True behind its columns, then elements of zeros with a False, up to `count`.
+
+    As many as that leave here, so bad elements are settled here: one that is raised or skipped is not counted, and
+    zeros fill up for it; under "replace" the last good element stands in.
+
+    Attributes:
+        specs: of the input. A dimension that is unknown is as large as in the last good element, 0 if there was none.
+    """
+
+    source: Flow
+    count: int
+    specs: tuple[TensorSpec, ...]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # Under "replace" the last good element may be needed, which no state holds.
+        if at.run.settings.on_error == "replace":
+            return replayed_input(lambda begin: _Padded(self, at, begin), at, state)
+        return _Padded(self, at, state)
+
+
+class _Padded(Iterator[Element]):
+    def __init__(self, flow: PadToCardinalityFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._inner = flow.source.open(at, below(state))
+        self._seen = self._fakes = 0
+        self._told = False
+        self._last: tuple[TensorSpec, ...] | None = None
+        self._value: Any = None
+        if state is not None:
+            self._seen, self._fakes = number(state, "seen"), number(state, "fakes")
+            self._told = bool(below(state, "told"))
+            last = below(state, "last")
+            try:
+                self._last = None if last is None else tuple(map(spec_from_json, last))
+            except (Malformed, TypeError) as error:
+                raise damaged() from error
+        self._items = self._padded(self._inner, at)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Where the input stands, what was counted, and the type of the last good element."""
+        specs = self._specs()
+        last = None if specs is None else [spec_to_json(spec) for spec in specs]
+        return {
+            "source": snapshot(self._inner),
+            "seen": self._seen,
+            "fakes": self._fakes,
+            "told": self._told,
+            "last": last,
+        }
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
+
+    def _specs(self) -> tuple[TensorSpec, ...] | None:
+        """The type of the last good element."""
+        return self._last if self._value is None else tuple(map(spec_of, self._value))
+
+    def _padded(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
+        flow = self._flow
+        real, fake = np.True_, np.False_
+        stream = at.stream("pad_to_cardinality", "pad_to_cardinality")
+        last = None
+        for element in sifted(inner, at.run) if not self._fakes and not self._told else ():
+            value, source, position = element
+            if not counts(element):
+                yield element
+                continue
+            if self._seen == flow.count:
+                close(inner)
+                self._told = True
+                seen = self._seen
+                yield self._failed(f"needs at most {seen} elements, got at least {seen + 1}", stream)
+                return
+            self._seen += 1
+            shared, last = value is last, value
+            self._value = value
+            yield (*(map(own, value) if shared else value), real), source, position
+        if self._told or self._seen == flow.count or at.run.stopped.is_set():
+            return
+        try:
+            last = self._specs()
+            specs = flow.specs if last is None else last
+            zeros = tuple(map(zero, map(_filled, flow.specs, specs)))
+        except DataError as error:
+            self._told = True
+            yield self._failed(error.reason, stream)
+            return
+        while self._seen + self._fakes < flow.count:
+            self._fakes += 1
+            yield (*map(own, zeros), fake), stream, self._seen + self._fakes - 1
+
+    def _failed(self, text: str, stream: Stream) -> Element:
+        hole = Hole(DataError(text, stage="pad_to_cardinality"))
+        hole.raised = True
+        return hole, stream, 0
+
+
+def _filled(spec: TensorSpec, last: TensorSpec) -> TensorSpec:
+    """A spec with the gaps filled from that of an element."""
+    if type(last) is not TensorSpec:
+        return last
+    shape = last.shape if spec.shape is None or last.rank != spec.rank else spec.shape
+    if shape is not None and last.shape is not None:
+        shape = tuple(m if n is None else n for n, m in zip(shape, last.shape, strict=True))
+    return TensorSpec(shape, spec.dtype if spec.dtype is not None else last.dtype)
+
+
+def zero(spec: TensorSpec) -> Any:
+    """The zeros of a spec: 0, False or b"" in every place. A dimension that is not known has none.
+
+    Raises:
+        DataError: the dtype or the rank is not known.
+    """
+    if isinstance(spec, RaggedSpec) and spec.shape is not None and spec.dtype is not None:
+        return _no_values(spec, spec.shape, spec.dtype)
+    if spec.dtype is None or spec.shape is None or type(spec) is not TensorSpec:
+        raise DataError(f"needs elements whose dtype and rank are known to make zeros like them, got {spec}")
+    shape = tuple(n or 0 for n in spec.shape)
+    if spec.dtype is bytes:
+        return byte_array([b""] * int(np.prod(shape))).reshape(shape) if shape else b""
+    zeros = np.zeros(shape, spec.dtype)
+    return zeros if shape else zeros[()]
+
+
+def _no_values(spec: RaggedSpec, shape: Sequence[int | None], dtype: Any) -> Ragged:
+    """A `Ragged` of as many rows, all of them empty."""
+    rank, splits = spec.ragged_rank, spec.row_splits_dtype
+    values: Any = np.zeros((0, *(n or 0 for n in shape[1 + rank :])), object if dtype is bytes else dtype)
+    for _ in range(rank - 1):
+        values = Ragged(values, np.zeros(1, splits))
+    return Ragged(values, np.zeros((shape[0] or 0) + 1, splits))

@@ -1,0 +1,116 @@
+"""fetch: payloads behind a shuffle of references, read ahead by the reader threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from ...errors import DataError
+from ...extract.reference import Reference, read_many
+from ...threads import DaemonPool
+from ..access import Access, Through
+from ..element import Element, Hole, close
+from ..run import Context, Flow
+from ..state.checkpoints import Tape
+from ..state.snapshot import State, below
+
+__all__ = ["FetchFlow"]
+
+AT_ONCE = 8
+"""Records of one job: one hand-over of the GIL for many."""
+
+
+JOBS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFlow:
+    """Elements with the payloads of some columns in place of references."""
+
+    source: Flow
+    columns: tuple[int, ...]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Fetching(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
+
+
+class _Fetching:
+    def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
+        self._columns = flow.columns
+        self._tape = Tape(flow.source, at, below(state))
+        self._inner = self._tape.items
+        self._run = at.run
+        self._given = self._tape.count
+        self._jobs: deque[Future[list[Element]]] = deque()
+        self._ready: deque[Element] = deque()
+        self._more = True
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        while not self._ready:
+            readers = self._run.readers
+            if readers is None:
+                self._ready.extend(self._fetch(self._some()))
+            else:
+                self._ask(readers)
+                if self._jobs:
+                    self._ready.extend(self._jobs.popleft().result())
+                self._ask(readers)
+            if not self._ready and not self._jobs:
+                raise StopIteration
+        self._given += 1
+        return self._ready.popleft()
+
+    def snapshot(self) -> State:
+        """Where the input was when it gave what was given here last: the payloads behind it are not held."""
+        return {"source": self._tape.state(self._given)}
+
+    def _ask(self, readers: DaemonPool) -> None:
+        while len(self._jobs) < JOBS and (elements := self._some()):
+            self._jobs.append(readers.submit(self._fetch, elements))
+
+    def _some(self) -> list[Element]:
+        """The next elements, empty at the end."""
+        if self._tape.due():
+            self._tape.mark()
+            self._tape.forget(self._given)
+        elements: list[Element] = []
+        while self._more and len(elements) < AT_ONCE:
+            element = next(self._inner, None)
+            if element is None:
+                self._more = False
+            else:
+                elements.append(element)
+        return elements
+
+    def _fetch(self, elements: list[Element]) -> list[Element]:
+        """Read all payloads of some elements at once; what cannot be read makes its element a hole."""
+        for i in self._columns:
+            wanted = [
+                row
+                for row, (columns, _, _) in enumerate(elements)
+                if type(columns) is not Hole and type(columns[i]) is Reference
+            ]
+            payloads = read_many([elements[row][0][i] for row in wanted])
+            for row, payload in zip(wanted, payloads, strict=True):
+                columns, stream, position = elements[row]
+                if type(payload) is memoryview:
+                    elements[row] = (*columns[:i], payload, *columns[i + 1 :]), stream, position
+                elif isinstance(payload, DataError):
+                    elements[row] = Hole(payload.at(stream.name, position, "read", stream.unit)), stream, position
+        return elements
+
+    def close(self) -> None:
+        """Drop what was asked for and close the input."""
+        self._more = False
+        for job in self._jobs:
+            job.cancel()
+        self._jobs.clear()
+        close(self._tape.inner)

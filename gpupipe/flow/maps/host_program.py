@@ -1,0 +1,200 @@
+"""host_program: a traced function compiled for one element on the host. What fails becomes a hole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
+
+from ...errors import DataError, FunctionError, text_of
+from ...evaluate import BatchValues, header_size
+from ...extract.tfrecord import Reference
+from ...graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ..element import element_keys
+from ..run import Context
+
+__all__ = ["HeaderCheck", "HostProgram"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderCheck:
+    """The size of an encoded image as a column (height, width); a bad header is a hole.
+
+    Attributes:
+        data: the encoded bytes.
+        oriented: whether the decoder turns the image by its EXIF orientation.
+        stage: the decoder, for messages.
+    """
+
+    data: Value
+    oriented: bool
+    stage: str
+
+
+_Step = tuple[int, Callable[..., Any], int | None, list[int], list[tuple[int, int]], str]
+"""Slot of the result, what to call, slot of an only argument, slots of all, slots of single results and their numbers,
+a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """Host values of one element, compiled to a list of calls.
+
+    Attributes:
+        outputs: values and header checks, one column each.
+        keep: columns of the element that are passed on as they are, references unread.
+    """
+
+    outputs: tuple[Value | HeaderCheck, ...]
+    max_pixels: int = 1 << 62
+    _order: tuple[Value, ...] = field(init=False, compare=False)
+    _batched: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = [output.data if isinstance(output, HeaderCheck) else output for output in self.outputs]
+        order = tuple(topological(values))
+        object.__setattr__(self, "_order", order)
+        object.__setattr__(self, "_batched", any(isinstance(value, (Draw, Identity)) for value in order))
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All values, inputs first."""
+        return self._order
+
+    def compile(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+        """A function of (columns, stream, position) that computes the new columns.
+
+        It raises DataError with the stage that failed.
+        """
+        if self._batched:
+            return self._one_by_one(at)
+        indices = [output.index for output in self.outputs if isinstance(output, Input)]
+        if indices and len(indices) == len(self.outputs):
+            return picked(indices)
+        line = self._line()
+        if line is not None:
+            return line
+        steps, slots = self._steps()
+        picks = [slots[value.data if isinstance(value, HeaderCheck) else value] for value in self.outputs]
+        checks = [(k, output) for k, output in enumerate(self.outputs) if isinstance(output, HeaderCheck)]
+        blank: list[Any] = [value.value if isinstance(value, Const) else None for value in self._order]
+        columns = [(i, value.index) for i, value in enumerate(self._order) if isinstance(value, Input)]
+
+        def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            have = blank.copy()
+            for i, index in columns:
+                column = row[index]
+                have[i] = column.read() if type(column) is Reference else column
+            name = ""
+            try:
+                for i, call, lone, arguments, items, step in steps:
+                    name = step
+                    result = have[i] = call(*[have[j] for j in arguments]) if lone is None else call(have[lone])
+                    for j, index in items:
+                        have[j] = result[index]
+            except Exception as error:
+                raise blame(error, name) from error
+            out = [have[i] for i in picks]
+            for k, check in checks:
+                out[k] = self._header(out[k], check)
+            return tuple(out)
+
+        return compute
+
+    def _line(self) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]] | None:
+        """The program where it is one column and one call after the other, like ``x % 2 == 0``; else None."""
+        first = self._order[0] if self._order else None
+        if self.outputs != self._order[-1:] or not isinstance(first, Input):
+            return None
+        calls = []
+        for lower, value in pairwise(self._order):
+            if not isinstance(value, Apply) or tuple(value.inputs) != (lower,):
+                return None
+            calls.append((value.op.compiled(), value.op.name))
+        index = first.index
+
+        def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            value = row[index]
+            if type(value) is Reference:
+                value = value.read()
+            name = ""
+            try:
+                for call, step in calls:
+                    name = step
+                    value = call(value)
+            except Exception as error:
+                raise blame(error, name) from error
+            return (value,)
+
+        return compute
+
+    def _steps(self) -> tuple[list[_Step], dict[Value, int]]:
+        slots = {value: i for i, value in enumerate(self._order)}
+        steps: list[_Step] = []
+        for value in self._order:
+            if isinstance(value, Apply):
+                items = [
+                    (slots[item], item.index) for item in self._order if isinstance(item, Item) and item.value == value
+                ]
+                arguments = [slots[x] for x in value.inputs]
+                lone = arguments[0] if len(arguments) == 1 else None
+                steps.append((slots[value], value.op.compiled(), lone, arguments, items, value.op.name))
+        return steps, slots
+
+    def _header(self, data: Any, check: HeaderCheck) -> tuple[int, int]:
+        try:
+            return header_size(data, oriented=check.oriented, max_pixels=self.max_pixels)
+        except DataError as error:
+            error.stage = check.stage  # the user wrote a decoder; that its header is read first is our business
+            raise
+
+    def _one_by_one(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+        """The same where random numbers are drawn on the host: a batch of one."""
+        seed, epoch = at.run.settings.seed, at.epoch
+
+        def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+            row = tuple(column.read() if type(column) is Reference else column for column in row)
+
+            def keys(index: int) -> Any:
+                who = (stream, position) if index < 0 else row[index]
+                return element_keys([who[0]], [who[1]])
+
+            batch = BatchValues(1, lambda i: [row[i]], keys, seed, epoch)
+            out = []
+            for output in self.outputs:
+                try:
+                    if isinstance(output, HeaderCheck):
+                        out.append(self._header(batch.rows(output.data)[0], output))
+                    else:
+                        out.append(batch.rows(output)[0])
+                except Exception as error:
+                    raise blame(error, "map") from error
+            return tuple(out)
+
+        return compute
+
+
+def picked(indices: Sequence[int]) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
+    """A program that computes nothing: some of the columns, references read."""
+    first, lone = indices[0], len(indices) == 1
+    several = itemgetter(*indices)
+
+    def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
+        out = (row[first],) if lone else several(row)
+        for column in out:
+            if type(column) is Reference:
+                return tuple([column.read() if type(column) is Reference else column for column in out])
+        return out
+
+    return compute
+
+
+def blame(error: Exception, stage: str) -> DataError:
+    """Any exception of a host step as a data error."""
+    if isinstance(error, DataError):
+        return error.at(stage=stage)
+    wrapped = FunctionError(f"raised {text_of(error)}", stage=stage)
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,43 @@
+"""ignore_errors: bad elements are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..element import Element, Hole
+from ..run import Context, Flow
+from ..state.snapshot import State, below
+from ..step import Wrapped
+
+__all__ = ["IgnoreErrorsFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreErrorsFlow:
+    """The elements that are no holes. Those left out are counted and logged.
+
+    Of a file that is lost the error travels on, to be left out at the end: a cache on its way keeps no such pass.
+
+    Attributes:
+        log: log every one of them.
+    """
+
+    source: Flow
+    log: bool = False
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        return Wrapped(self._good(inner, at), inner)
+
+    def _good(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
+        for element in inner:
+            if at.run.stopped.is_set():
+                return
+            value = element[0]
+            if type(value) is Hole and not value.error.lost:
+                at.run.leave_out(element, "left out", self.log)
+                continue
+            if type(value) is Hole:
+                value.ignored = True
+            yield element

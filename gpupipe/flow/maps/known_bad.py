@@ -1,0 +1,67 @@
+"""known_bad: records that a manifest says are bad become holes before anything reads, parses or decodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...errors import BadRecord, DataError
+from ...random import mix64
+from ..access import Access, Through
+from ..bad.records import KnownBad
+from ..element import BatchStream, Element, Hole, StandIn
+from ..run import Context, Flow
+from ..state.snapshot import State, snapshot
+from ..step import Wrapped
+
+__all__ = ["KnownBadFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBadFlow:
+    """The same elements; those that `Options.bad_records` lists are holes.
+
+    A step that looks at values has one of these below it, so that a shuffle or a skip below never waits for it. Its
+    state is that of its input: one that was saved without the option can be loaded with it, and the other way round.
+    """
+
+    source: Flow
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, state)
+        return _Checked(_checked(inner, at.run.known), inner)
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
+
+
+class _Checked(Wrapped):
+    """Elements as they pass; nothing is counted here."""
+
+    __slots__ = ()
+
+    def snapshot(self) -> State:
+        """The state of the input."""
+        return snapshot(self._inner)
+
+
+def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
+    """The elements, each looked up: by offset in a file, else by key."""
+    of_key = known.of_key
+    of_file: dict[int, BadRecord] = {}
+    last = None
+    for element in inner:
+        value, stream, position = element
+        if stream is not last:
+            last, of_file = stream, known.of_file(stream.name) if stream.unit == "offset" else {}
+        record = of_file.get(position) if of_file else None
+        if record is None and of_key and stream.unit != "offset":
+            record = of_key.get(mix64(stream.key, position))
+        if record is None or isinstance(stream, (BatchStream, StandIn)):  # identified by a row, or by a hole
+            yield element
+        elif type(value) is Hole:  # reading it says so, too
+            value.known = True
+            yield element
+        else:
+            error = DataError(record.reason, file=stream.name, offset=position, stage=record.stage, unit=stream.unit)
+            yield Hole(error, known=True), stream, position

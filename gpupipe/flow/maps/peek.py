@@ -1,0 +1,152 @@
+"""peek: look at the first element of a flow and keep it, so that its type is known to what is built on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import chain
+from operator import length_hint
+from typing import Any
+
+from ...errors import DataError, GpupipeError
+from ...spec import TensorSpec, spec_of
+from ..access import Access, access
+from ..element import Element, Hole, close
+from ..run import LOOKING, Context, Flow, Looking
+from ..state.snapshot import State, drop, first_state, number, snapshot
+
+__all__ = ["PrimedFlow"]
+
+FAILED = 100
+"""Elements that may fail before the first good one, where errors are raised."""
+
+
+LEFT_OUT = 10_000
+"""The same where they are left out or replaced: each is kept until then, about 1 KB."""
+
+
+SECONDS = 5.0
+"""For so long a good element is looked for, once one has failed, where errors are raised."""
+
+
+class PrimedFlow:
+    """A flow whose first pass was opened early. The pass that was looked at is handed out once, then it opens anew."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._at: Context | None = None
+        self._head: list[Element] = []
+        self._rest: Any = None
+        self._first: State = None
+        self._looking: Looking | None = None
+
+    def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
+        """The specs of the first good element, dimensions left open; None if there is none.
+
+        Raises:
+            DataError: so many elements failed that there may never be a good one. It is the first of their errors.
+        """
+        self._at = at
+        looking = self._looking = Looking(at.run, LEFT_OUT)
+        before = LOOKING.get()
+        try:
+            try:
+                LOOKING.set(looking)
+                return self._first_good(at)
+            finally:
+                LOOKING.set(before)
+        except GpupipeError:
+            looking.tell()
+            raise
+
+    def _first_good(self, at: Context) -> tuple[TensorSpec, ...] | None:
+        self._rest = self.flow.open(at)
+        self._first = first_state(self._rest, at)
+        at.run.on_close(lambda wait: self._close() if wait else None)
+        raises = at.run.settings.on_error == "raise"
+        most, since = FAILED if raises else LEFT_OUT, None
+        for element in self._rest:
+            value = element[0]
+            if type(value) is not Hole:
+                self._head.append(element)
+                return tuple(loose(spec_of(column)) for column in value)
+            if at.run.stopped.is_set():
+                return None
+            self._head.append(element)
+            now = time.monotonic()
+            since = now if since is None else since  # workers that take long to start are no failure
+            if len(self._head) >= most or (raises and len(self._head) > 1 and now - since >= SECONDS):
+                raise self._nothing_good()
+        return None
+
+    def _nothing_good(self) -> DataError:
+        error: DataError = self._head[0][0].error.again()
+        count = len(self._head)
+        if self._at is not None:
+            for element in self._head:
+                self._at.run.note(element, "raised")
+        error.reason += (
+            f" (and so did the next {count - 1} elements; none says what the elements are, so this epoch ends here)"
+        )
+        error.args = (error.reason,)
+        self._close()
+        return error
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        """The pass that was looked at if it is the one asked for, else a new one."""
+        rest, head = self._rest, self._head
+        same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
+        if state is None and rest is not None and same:
+            self._rest, self._head = None, []
+            if self._looking is not None:
+                self._looking.tell()
+            return _Primed(head, rest, self._first)
+        self._close()
+        if isinstance(state, dict) and "looked_at" in state:
+            items = self.flow.open(at, state.get("first"))
+            drop(items, number(state, "looked_at"), at)
+            return items
+        return self.flow.open(at, state)
+
+    def _close(self) -> None:
+        rest, self._rest, self._head = self._rest, None, []
+        close(rest)
+
+    def access(self, at: Context) -> Access:
+        return access(self.flow, at)
+
+
+class _Primed(Iterator[Element]):
+    """The elements that were looked at, and the rest of their pass."""
+
+    def __init__(self, head: list[Element], rest: Iterator[Element], first: State) -> None:
+        self._first = first
+        self._head = iter(head)
+        self._looked_at = len(head)
+        self._rest = rest
+        self._items = chain(self._head, rest)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Where the rest stands; while there are elements in front of it, how many of them were given."""
+        left = length_hint(self._head)
+        if not left:
+            self._first = None  # nobody asks for it any more, and it keeps what was chosen since
+            return snapshot(self._rest)
+        if left == self._looked_at:
+            return self._first
+        return {"looked_at": self._looked_at - left, "first": self._first}
+
+    def close(self) -> None:
+        """Close the pass."""
+        close(self._rest)
+
+
+def loose(spec: TensorSpec) -> TensorSpec:
+    """The spec with every dimension unknown: the next element may have another size."""
+    return spec.loose()

@@ -1,0 +1,223 @@
+"""python_function: a user's function in ordinary Python, called with the columns of an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...eager import ELEMENT, ElementRng
+from ...errors import ENDING, DataError, FunctionError, PlanError, ResultError
+from ...extract.decode import MOST_PIXELS
+from ...extract.element_json import Malformed, spec_from_json, spec_to_json
+from ...random import hash64, mix64
+from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
+from ...trace import call_with
+from ..check import conform, failed, same_structure
+from ..element import Element, Hole, own_bytes
+from ..run import Context
+from ..state.snapshot import State, below, damaged
+
+__all__ = ["Calls", "PythonFunction", "SameSpecs"]
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A user's function between columns.
+
+    Attributes:
+        fn: called as tf.data calls it.
+        structure: of its argument.
+        who: the method, for messages.
+        result: structure and specs that its result must have; None takes what comes.
+        rng: hand in a generator, keyed like an op.
+        site: tells this function's numbers from those of another step.
+    """
+
+    fn: Callable[..., Any]
+    structure: Structure
+    who: str = "map"
+    result: tuple[Structure, tuple[TensorSpec, ...]] | None = None
+    rng: bool = False
+    site: str = ""
+    seen: list[Structure] = field(default_factory=list, compare=False)
+
+    def learned(self) -> Structure | None:
+        """The structure of the first result, once there was one."""
+        return self.seen[0] if self.seen else None
+
+    def __call__(self, element: Element, at: Context) -> Element:
+        """The element with its new columns, or a hole. For a thread of its own; see `Calls`."""
+        MOST_PIXELS.set(at.run.settings.max_pixels)
+        return Calls(self, at).run(element)
+
+
+class Calls:
+    """A user's function in one pass, in one thread: what is the same for every element is done already."""
+
+    __slots__ = ("_flat", "_fn", "_function", "_lone", "_result", "_rng", "_seen", "_who")
+
+    def __init__(self, function: PythonFunction, at: Context) -> None:
+        self._function = function
+        self._fn = function.fn
+        self._who = function.who
+        self._seen = function.seen
+        self._result = function.result
+        self._rng = ElementRng(at.run.settings.seed, at.epoch, hash64(function.site))
+        self._lone = function.structure.kind is None and not function.rng
+        self._flat = function.structure.flat and not function.rng
+
+    def run(self, element: Element) -> Element:
+        """The element with its new columns, or a hole."""
+        columns, stream, position = element
+        token = ELEMENT.set(self._rng.at(stream.key, position))
+        try:
+            if self._lone:
+                column = columns[0]
+                value = self._fn(bytes(column) if type(column) is memoryview else column)
+            elif self._flat:
+                value = self._fn(*own_bytes(columns))
+            else:
+                value = self._call(own_bytes(columns))
+            if type(value) in _READY and self._seen and self._seen[0].kind is None and self._result is None:
+                return (value,), stream, position
+            return self._columns(value), stream, position
+        except DataError as error:
+            return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+        except ENDING:
+            raise
+        except BaseException as error:  # asyncio.CancelledError and its like end a task, not the run
+            return Hole(failed(self._who, error, stream, position)), stream, position
+        finally:
+            ELEMENT.reset(token)
+
+    def _call(self, columns: Sequence[Any]) -> Any:
+        argument = self._function.structure.unflatten(columns)
+        if not self._function.rng:
+            return call_with(self._fn, argument)
+        at = self._rng
+        key = mix64(mix64(mix64(at.stream, at.position), at.epoch), at.site)
+        generator = np.random.Generator(np.random.Philox(key=np.array([at.seed, key], np.uint64)))
+        arguments = argument if type(argument) is tuple else (argument,)
+        return self._fn(*arguments, generator)
+
+    def _columns(self, value: Any) -> tuple[Any, ...]:
+        if self._result is not None or self._seen:
+            known = self._seen[0] if self._result is None else self._result[0]
+            columns = like(known, value)
+            if columns is not None:
+                return columns if self._result is None else conform(self._who, known, columns, *self._result)
+        if value is None:
+            raise ResultError(f"{self._who} needs a function that returns an element, got None")
+        try:
+            leaves, structure = flatten(tuple(value) if type(value) is list else value)
+            columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
+        except PlanError as error:
+            raise ResultError(f"{self._who} needs a function that returns an element, and {error}") from error
+        if self._result is not None:
+            return conform(self._who, structure, columns, *self._result)
+        same_structure(self._who, structure, self._seen)
+        return columns
+
+
+_READY = frozenset(kind for kind in np.sctypeDict.values() if np.dtype(kind).kind in "biuf") | {bytes}
+
+
+_MADE: dict[type, Any] = {str: str.encode, **{kind: np.asarray(kind()).dtype.type for kind in (bool, int, float)}}
+
+
+def like(structure: Structure, value: Any) -> tuple[Any, ...] | None:
+    """The columns of a value of this structure, where type and length alone tell that it has it; else None."""
+    if structure.kind is None:
+        leaf = quick_leaf(value)
+        return None if leaf is None else (leaf,)
+    if type(value) is tuple and structure.flat:
+        parts: Sequence[Any] = value
+    elif type(value) is dict and structure.kind is dict and tuple(value) == structure.keys:
+        parts = list(value.values())
+        if any(child.kind is not None for child in structure.children):
+            return None
+    else:
+        return None
+    columns = tuple(map(quick_leaf, parts))
+    for column in columns:
+        if column is None:
+            return None
+    return columns if len(columns) == structure.count else None
+
+
+def quick_leaf(value: Any) -> Any:
+    """What ``own(as_leaf(value))`` gives, for a value whose type alone says that; else None."""
+    kind = type(value)
+    if kind in _READY:
+        return value
+    if kind is np.ndarray:
+        return value.copy() if value.dtype.kind in "biuf" and value.dtype.isnative else None
+    make = _MADE.get(kind)
+    if make is None:
+        return None
+    try:
+        return make(value)
+    except OverflowError:  # an unsigned number of 64 bits, or too large
+        return None
+
+
+class SameSpecs:
+    """Checks results of a Python function against the first one: number of leaves, dtypes and ranks.
+
+    Args:
+        function: whose results they are.
+        state: of the step; its "first" is what `snapshot` gave.
+    """
+
+    def __init__(self, function: PythonFunction, state: State = None) -> None:
+        self._who = function.who
+        self._first: list[TensorSpec] | None = None
+        self._kinds: list[Any] = []
+        self._lone: Any = None  # the kind of an only leaf that is no array
+        first = below(state, "first")
+        if first is not None:
+            try:
+                self._first = [spec_from_json(spec) for spec in first]
+            except (Malformed, TypeError) as error:
+                raise damaged() from error
+
+    def snapshot(self) -> State:
+        """The specs of the first result; None where there was none, or they cannot be written down."""
+        try:
+            return None if self._first is None else [spec_to_json(spec) for spec in self._first]
+        except PlanError:
+            return None
+
+    def __call__(self, element: Element) -> Element:
+        """The element, or a hole if it is unlike the first."""
+        columns = element[0]
+        if type(columns) is Hole or (len(columns) == 1 and type(columns[0]) is self._lone):
+            return element
+        kinds = list(map(kind_of, columns))
+        if kinds == self._kinds:
+            return element
+        specs = [spec_of(column) for column in columns]
+        if self._first is None:
+            self._first, self._kinds = specs, kinds
+            self._lone = kinds[0] if len(kinds) == 1 and kinds[0] in _READY else None
+            return element
+        first = self._first
+        if len(first) == len(specs) and all(
+            a.dtype == b.dtype and a.rank == b.rank for a, b in zip(first, specs, strict=True)
+        ):
+            return element
+        _, stream, position = element
+        error = FunctionError(
+            f"needs a function whose results are all of one dtype and rank, got {describe(tuple(specs))} after "
+            f"{describe(tuple(first))}; convert them, or say what it returns with spec="
+        )
+        return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
+
+
+def kind_of(column: Any) -> Any:
+    """What tells dtype and rank of a leaf: leaves of one kind are of one dtype and rank. Others are of no kind."""
+    kind = type(column)
+    return kind if kind in _READY else (column.dtype, column.ndim) if kind is np.ndarray else object()

@@ -1,0 +1,96 @@
+"""resample: elements kept by the class they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import FunctionError
+from ...plan.scanning import acceptance
+from ...random import mix64
+from ...spec import spec_of
+from ..element import Element, Hole, Stream, locate
+from ..run import Context, Flow
+from ..state.snapshot import State, as_number, below, parts_of
+from ..step import Wrapped
+from ..words import _Draws
+from .scan import Question, asked
+
+__all__ = ["ResampleFlow"]
+
+SMOOTHING = 10
+"""Elements of each class that count as seen before the first, where a distribution is estimated (tf.data's number)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResampleFlow:
+    """Elements kept with a probability that depends on their class, the class in front.
+
+    Whether one is kept depends on (seed, epoch, identity), not on what came before, apart from an estimated
+    distribution.
+
+    Attributes:
+        source: the input.
+        classes: gives the class of an element.
+        target: how often each class is wanted.
+        initial: how often each one comes; None estimates it.
+        site: which step of the chain it is.
+        seeded: it has a seed of its own, which takes the place of the inputs of zips in an identity.
+    """
+
+    source: Flow
+    classes: Question
+    target: tuple[float, ...]
+    initial: tuple[float, ...] | None
+    site: str
+    seeded: bool = False
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        seen = [SMOOTHING] * len(self.target)
+        if state is not None:
+            counted = parts_of(state, "seen", len(seen))
+            seen = [as_number(count, "seen") for count in counted]
+        ask = asked(self.classes, at, "rejection_resample")
+        return Wrapped(self._kept(inner, ask, at, seen), inner, lambda: {"seen": seen.copy()})
+
+    def _kept(
+        self, inner: Iterator[Element], ask: Callable[[Element], Any], at: Context, seen: list[int]
+    ) -> Iterator[Element]:
+        chances = None if self.initial is None else acceptance(self.target, self.initial)
+        draws = _Draws(at, self.site)
+        seeded = self.seeded
+        for element in inner:
+            value, stream, position = element
+            if at.run.stopped.is_set():
+                return
+            if isinstance(value, Hole):
+                yield element
+                continue
+            answer = self._class(ask(element), stream, position)
+            if isinstance(answer, Hole):
+                yield answer, stream, position
+                continue
+            at_class = int(answer)
+            now = chances
+            if now is None:
+                seen[at_class] += 1
+                now = acceptance(self.target, seen)
+            key = stream.alike if seeded else stream.key
+            if now[at_class] >= 1 or draws.uniform(mix64(key, position)) < now[at_class]:
+                yield (answer, *value), stream, position
+
+    def _class(self, answer: Any, stream: Stream, position: int) -> Any:
+        """The class as a NumPy integer, or a hole."""
+        if isinstance(answer, Hole):
+            return answer
+        kind = getattr(answer, "dtype", None)
+        if kind is None or kind.kind not in "iu" or answer.shape != ():
+            got = spec_of(answer) if kind is not None else type(answer).__name__
+            error = FunctionError(f"needs a class that is one integer, got {got}")
+        elif not 0 <= answer < len(self.target):
+            error = FunctionError(f"needs a class from 0 to {len(self.target) - 1}, got {answer}")
+        else:
+            return answer[()]
+        return Hole(locate(error, stream, position, "rejection_resample"))

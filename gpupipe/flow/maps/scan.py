@@ -1,0 +1,234 @@
+"""scan: scan and take_while: steps that go through their input with a question or a running state."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, FunctionError, PlanError, PlanTypeError
+from ...extract.columns import Cursor, add_column, read_column
+from ...extract.element_json import Malformed
+from ...spec import Structure, TensorSpec, as_declared, as_leaf, flatten_like, own, spec_of
+from ..check import exact_cast, truth
+from ..element import Element, Hole, close, locate
+from ..run import Context, Flow
+from ..state.snapshot import State, below, damaged, drop, number, snapshot
+from ..step import Cell, Wrapped
+from .host_program import HostProgram
+from .python_function import Calls, PythonFunction, SameSpecs
+
+__all__ = ["Question", "ScanFlow", "TakeWhileFlow", "asked", "next_state"]
+
+Question = HostProgram | PythonFunction
+"""What is asked of each element: a traced function of its columns, or ordinary Python."""
+
+
+def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]:
+    """A function that answers for one element: the one value, or a hole where the function failed or gave several."""
+    if isinstance(question, PythonFunction):
+        call = Calls(question, at).run
+
+        def answer(element: Element) -> Any:
+            given = call(element)[0]
+            if isinstance(given, Hole):
+                return given
+            if len(given) != 1:
+                error = FunctionError(f"needs a function that returns one value, got {len(given)}")
+                return Hole(locate(error, element[1], element[2], who))
+            return given[0]
+
+        return answer
+    compute = question.compile(at)
+
+    def compiled(element: Element) -> Any:
+        try:
+            return compute(*element)[0]
+        except DataError as error:
+            return Hole(locate(error, element[1], element[2], who))
+
+    return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWhileFlow:
+    """The elements before the first whose predicate does not hold. Holes do not end it."""
+
+    source: Flow
+    predicate: Question
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        ended = Cell.of(state, "ended", 0)
+        if ended.n:
+            return Wrapped(iter(()), None, lambda: {"ended": 1})
+        inner = self.source.open(at, below(state))
+        items = self._taken(inner, asked(self.predicate, at, "take_while"), ended)
+        return Wrapped(items, inner, lambda: {"ended": ended.n})
+
+    def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Cell) -> Iterator[Element]:
+        for element in inner:
+            value, stream, position = element
+            answer = value if type(value) is Hole else ask(element)
+            if type(answer) is Hole:
+                yield element if answer is value else (answer, stream, position)
+                continue
+            try:
+                if not truth(answer, "take_while"):
+                    break
+            except DataError as error:
+                yield Hole(locate(error, stream, position, "take_while")), stream, position
+                continue
+            yield element
+        ended.n = 1
+        close(inner)  # what reads ahead stops now, not when the pipeline ends
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFlow:
+    """A function of a running state and each element. The state begins anew in every pass.
+
+    Attributes:
+        function: calls the user's function; its `fn` is (state, element) -> (new state, output).
+        leaves: of the initial state.
+        structure: of the state.
+        line: where the user wrote it.
+    """
+
+    source: Flow
+    function: PythonFunction
+    leaves: tuple[Any, ...]
+    structure: Structure
+    line: str
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        if isinstance(state, dict) and "n" in state:  # a state too large to be written down
+            items = _Scanned(self, at, None)
+            drop(items, number(state, "n"), at)
+            return items
+        return _Scanned(self, at, state)
+
+
+class _Scanned:
+    def __init__(self, flow: ScanFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._inner = flow.source.open(at, below(state))
+        self._given = 0 if state is None else number(state, "given")
+        self._state: Sequence[Any] = [own(leaf) for leaf in flow.leaves]
+        if state is not None:
+            self._state = leaves_from_json(below(state, "state"), len(flow.leaves))
+        self._specs = tuple(map(spec_of, flow.leaves))
+        self._call = Calls(replace(flow.function, fn=self._step), at).run
+        self._check = SameSpecs(flow.function, state)
+        self._misuse: PlanError | None = None
+
+    def __iter__(self) -> Iterator[Element]:
+        return self
+
+    def __next__(self) -> Element:
+        element = next(self._inner)
+        self._given += 1
+        if type(element[0]) is Hole:
+            return element
+        made = self._call(element)
+        if self._misuse is not None:
+            close(self._inner)
+            raise self._misuse
+        return self._check(made)
+
+    def _step(self, *arguments: Any) -> Any:
+        """What the element's function is: the user's, with the state and the element as it is, not unpacked."""
+        flow = self._flow
+        element = arguments if flow.function.structure.kind is tuple else arguments[0]
+        result = flow.function.fn(flow.structure.unflatten(self._state), element)
+        try:
+            if not isinstance(result, (tuple, list)) or len(result) != 2 or result[1] is None:
+                got = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__
+                got = "None as the output" if isinstance(result, (tuple, list)) and len(result) == 2 else got
+                raise PlanTypeError(f"scan needs a function that returns (new state, output), got {got}")
+            state = next_state("scan", result[0], flow.structure, self._specs)
+        except PlanError as error:
+            self._misuse = type(error)(f"{error} (in the scan at {flow.line})")
+            raise
+        output = as_leaf(result[1]) if type(result[1]) is list else result[1]
+        self._state = state
+        return output
+
+    def snapshot(self) -> State:
+        """Where the input stands, and the running state; a large one is made again by going through all elements."""
+        leaves = leaves_to_json(self._state)
+        if leaves is None:
+            return {"n": self._given}
+        first = self._check.snapshot()
+        return {"source": snapshot(self._inner), "given": self._given, "state": leaves, "first": first}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
+
+
+LARGEST = 4096
+"""Bytes of a running state that a `state_dict` holds."""
+
+
+def leaves_to_json(leaves: Sequence[Any]) -> State:
+    """Leaves as text; None where they are large, or nothing that files hold."""
+    out: list[Any] = []
+    try:
+        for leaf in leaves:
+            add_column(leaf, out)
+    except PlanError:
+        return None
+    if sum(memoryview(part).nbytes for part in out) > LARGEST:
+        return None
+    return base64.b64encode(b"".join(out)).decode()
+
+
+def leaves_from_json(state: State, count: int) -> list[Any]:
+    """Read them back.
+
+    Raises:
+        StateError: these are no leaves, or not as many.
+    """
+    if not isinstance(state, str) or len(state) > 2 * LARGEST:
+        raise damaged()
+    try:
+        cursor = Cursor(memoryview(base64.b64decode(state.encode("ascii"), validate=True)))
+        leaves = [read_column(cursor) for _ in range(count)]
+        if cursor.left:
+            raise damaged()
+    except (ValueError, Malformed) as error:
+        raise damaged() from error
+    return leaves
+
+
+def next_state(who: str, value: Any, structure: Structure, specs: Sequence[TensorSpec]) -> list[Any]:
+    """The leaves of a new state, checked against the first: structure and dtypes stay, shapes may change.
+
+    A Python integer takes the dtype of a state of numbers if it fits it exactly, a Python float that of one of floats.
+    That a float happens to be whole makes no integer of it: what works must not depend on the data.
+
+    Raises:
+        PlanError: another structure.
+        PlanTypeError: another dtype.
+    """
+    parts = flatten_like(value, structure)
+    if parts is None or any(isinstance(part, tuple) for part in parts):
+        raise PlanError(f"{who} needs a new state nested like the initial one, {structure}, got {value!r}"[:300])
+    leaves = []
+    for part, spec, name in zip(parts, specs, structure.leaf_names(), strict=True):
+        leaf = as_declared(part, spec)
+        found = spec_of(leaf)
+        if found.dtype != spec.dtype:
+            number = type(part) is int and isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iuf"
+            fitted = exact_cast(leaf, TensorSpec((), spec.dtype)) if number else None
+            if fitted is None:
+                raise PlanTypeError(
+                    f"{who} needs a new state of the initial dtype, {TensorSpec((), spec.dtype)}"
+                    f"{f' for {name}' if name else ''}, got {found}; convert it, or begin with that dtype"
+                )
+            leaf = fitted
+        leaves.append(leaf)
+    return leaves

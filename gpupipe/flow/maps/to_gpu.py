@@ -1,0 +1,77 @@
+"""to_gpu: a column of a stream is on one kind of device, whichever input or dataset an element comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...transform.array import goes_to_gpu, on_gpu, to_host
+from ..element import Element, Hole
+from ..run import Context, Flow
+from ..state.snapshot import State, snapshot
+from ..step import Wrapped
+
+__all__ = ["OneKindFlow", "PutFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class PutFlow:
+    """Some columns on a GPU, where they are arrays of numbers. Numbers without axes stay numbers.
+
+    States do not know it: one that was taken beside a GPU is good on a machine without, where nothing is put.
+
+    Attributes:
+        source: gives elements.
+        columns: which are put there.
+        put: an array of the host to the GPU.
+    """
+
+    source: Flow
+    columns: Collection[int]
+    put: Callable[[Any], Any]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, state)
+        return _Put(
+            map(partial(_moved, self._mover(at)), inner), inner
+        )  # no generator, which an error from below would end
+
+    def _mover(self, at: Context) -> Callable[[int, Any], Any]:
+        """What gives the leaf of a column where it is to be."""
+        return lambda i, leaf: self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf
+
+
+@dataclass(frozen=True, slots=True)
+class OneKindFlow(PutFlow):
+    """Every column where its first array is: for datasets made while running, of which nobody knows before.
+
+    The `columns` are on the GPU whatever comes first. It is the last step of a chain; all epochs of a run go by it.
+    """
+
+    def _mover(self, at: Context) -> Callable[[int, Any], Any]:
+        there = at.run.on_gpu
+        there.update(dict.fromkeys(self.columns, True))
+
+        def move(i: int, leaf: Any) -> Any:
+            if goes_to_gpu(leaf):
+                return self.put(leaf) if there.setdefault(i, False) else leaf
+            return to_host(leaf) if on_gpu(leaf) and not there.setdefault(i, True) else leaf
+
+        return move
+
+
+def _moved(move: Callable[[int, Any], Any], element: Element) -> Element:
+    value, stream, position = element
+    if type(value) is Hole:
+        return element
+    return tuple(move(i, leaf) for i, leaf in enumerate(value)), stream, position
+
+
+class _Put(Wrapped):
+    __slots__ = ()
+
+    def snapshot(self) -> State:
+        """The state of the input."""
+        return snapshot(self._inner)

@@ -1,0 +1,84 @@
+"""traced: map and filter with traced host work: parsing, labels, header checks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ..access import Access, Through
+from ..check import truth
+from ..element import Element, Hole
+from ..run import Context, Flow
+from ..stall import SOMEWHERE, Watch, Where
+from ..state.snapshot import State, below
+from ..step import Wrapped
+from .host_program import HostProgram
+
+__all__ = ["FilterFlow", "HostFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostFlow:
+    """New columns for every element."""
+
+    source: Flow
+    program: HostProgram
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        return Wrapped(self._computed(inner, self.program.compile(at)), inner)
+
+    def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
+        for element in inner:
+            value, stream, position = element
+            if type(value) is Hole:
+                yield element
+                continue
+            try:
+                yield compute(value, stream, position), stream, position
+            except DataError as error:
+                yield Hole(error.at(stream.name, position, "map", stream.unit)), stream, position
+
+    def access(self, at: Context) -> Access:
+        return Through(self, at)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFlow:
+    """The elements whose predicate holds; holes are passed on."""
+
+    source: Flow
+    program: HostProgram
+    where: Where = SOMEWHERE
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        return Wrapped(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
+
+    def _kept(
+        self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: threading.Event
+    ) -> Iterator[Element]:
+        watch, dropped = Watch(self.where), 0
+        for element in inner:
+            value, stream, position = element
+            if stopped.is_set():
+                return
+            if type(value) is Hole:
+                yield element
+                continue
+            try:
+                answer = compute(value, stream, position)[0]
+                if answer if type(answer) is np.bool_ else truth(answer):
+                    dropped = 0
+                    yield element
+                else:
+                    dropped += 1
+                    if dropped < 64 or not dropped & 1023:
+                        watch.nothing(dropped)
+            except DataError as error:
+                yield Hole(error.at(stream.name, position, "filter", stream.unit)), stream, position

@@ -1,0 +1,73 @@
+"""unique: the first occurrence of each value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ..element import Element, Hole, locate
+from ..run import Context, Flow
+from ..state.snapshot import State, below, replayed_input
+from ..step import Wrapped
+
+__all__ = ["UniqueFlow", "identity_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueFlow:
+    """The first occurrence of each value. Remembers 16 bytes, or the value itself, for each."""
+
+    source: Flow
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        # What was seen may be large: it is gathered again by going through the elements.
+        def items(begin: State) -> Iterator[Element]:
+            inner = self.source.open(at, below(begin))
+            return Wrapped(self._first(inner, at), inner)
+
+        return replayed_input(items, at, state)
+
+    def _first(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
+        seen: set[Any] = set()
+        for element in inner:
+            if at.run.stopped.is_set():
+                return
+            value, stream, position = element
+            if type(value) is not Hole:
+                try:
+                    known = identity_of(value[0])
+                except DataError as error:
+                    yield Hole(locate(error, stream, position, "unique")), stream, position
+                    continue
+                if known in seen:
+                    continue
+                seen.add(known)
+            yield element
+
+
+def identity_of(leaf: Any) -> Any:
+    """Something small and hashable, equal for leaves of equal dtype, shape and values. Every NaN equals every other."""
+    if isinstance(leaf, memoryview):
+        leaf = bytes(leaf)
+    if isinstance(leaf, bytes):
+        return leaf if len(leaf) <= 32 else (len(leaf), _digest(leaf))
+    if not isinstance(leaf, (np.ndarray, np.generic)):
+        raise DataError(f"needs numbers, arrays or bytes, got {type(leaf).__name__}")
+    array = np.asarray(leaf)
+    if array.dtype == object:
+        return array.shape, tuple(array.ravel().tolist())
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array + array.dtype.type(0))  # -0.0 is 0.0
+    if array.ndim == 0:
+        number = array.item()
+        return "nan" if number != number else number
+    return array.dtype.str, array.shape, _digest(np.ascontiguousarray(array).tobytes())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

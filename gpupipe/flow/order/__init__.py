@@ -1,0 +1,1 @@
+"""order: steps that choose, reorder and repeat elements."""

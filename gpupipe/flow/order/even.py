@@ -1,0 +1,187 @@
+"""even: shards of one size each, of inputs whose size is known at their end only.
+
+Every shard is to have as many elements as every other, so that ranks that train together make equally many steps.
+"drop" leaves out a last round that not every shard has an element of; "wrap" fills it up with the first elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from ...errors import StateError
+from ...plan.indexed import ENDLESS
+from ..access import Access, Chosen, access
+from ..element import Element, Hole, close, counts
+from ..memory import bytes_of
+from ..run import REPLAYING, Context, Flow
+from ..state.checkpoints import Tape
+from ..state.snapshot import State, below, drop, number, snapshot
+
+__all__ = ["EvenFlow", "even_size"]
+
+KEPT = 1 << 24
+"""Bytes of first elements that are kept for the end of a pass; larger ones are read again there."""
+
+
+def even_size(n: int, shards: int, wrap: bool) -> int:
+    """How many of `n` elements each shard has."""
+    return -(-n // shards) if wrap else n // shards
+
+
+@dataclass(frozen=True, slots=True)
+class EvenFlow:
+    """Every `shards`-th element, equally many for every `index`.
+
+    Attributes:
+        wrap: the last round is filled up with the first elements, which keep their identities; else it is left out.
+    """
+
+    source: Flow
+    shards: int
+    index: int
+    wrap: bool
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Wrapping(self, at, state) if self.wrap else _Dropping(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        source = access(self.source, at)
+        n = source.size
+        size = n if n == ENDLESS else even_size(n, self.shards, self.wrap)
+        return Chosen(source, size, lambda places: (self.index + places * self.shards) % n)
+
+
+class _Dropping(Iterator[Element]):
+    """An element is given once the last one of its round is there. An error is not held back."""
+
+    def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
+        self._tape = Tape(flow.source, at, below(state, "input"))
+        self._index = flow.index
+        self._place = 0 if state is None else number(state, "place")  # in the round
+        self._errors = 0  # that were given while an element was held back
+        self._begin: int | None = None  # elements of the tape before the one that is held back
+        self._items = self._whole_rounds(flow.shards)
+        if state is not None:
+            drop(self._items, number(state, "errors"), at)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _whole_rounds(self, shards: int) -> Iterator[Element]:
+        tape, index, place = self._tape, self._index, self._place
+        held: Element | None = None
+        for element in tape.items:
+            if type(element[0]) is Hole and not counts(element):
+                self._place = place
+                self._errors += held is not None
+                yield element
+                continue
+            if place == index:
+                held, self._begin = element, tape.count - 1
+            place += 1
+            if place < shards:
+                continue
+            place = self._place = self._errors = 0
+            self._begin = None
+            if tape.due():
+                tape.mark()
+                tape.forget(tape.count)
+            given, held = held, None
+            assert given is not None
+            yield given
+
+    def snapshot(self) -> State:
+        """Where the input stands and the place in the round; where an element is held back, those in front of it."""
+        if self._begin is None:
+            return {"input": self._tape.state(), "place": self._place, "errors": 0}
+        return {"input": self._tape.state(self._begin), "place": self._index, "errors": self._errors}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._tape.inner)
+
+
+class _Wrapping(Iterator[Element]):
+    """An element is given as it comes; where the last round lacks one, it is one of the first.
+
+    The first elements are kept for that, as long as they are small and this pass began at the begin. Otherwise the
+    input is opened once more at the end, as it was opened then.
+    """
+
+    def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
+        self._flow = flow
+        self._at = at
+        self._seen = 0 if state is None else number(state, "seen")
+        self._wrapped = state is not None and bool(below(state, "wrapped"))
+        self._first: list[Element] | None = [] if state is None else None
+        self._stopped = at.run.stopped.is_set
+        self._inner: Any = None if self._wrapped else flow.source.open(at, below(state))
+        self._items = self._given()
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _given(self) -> Iterator[Element]:
+        if self._wrapped:
+            return
+        shards, index = self._flow.shards, self._flow.index
+        left, room = (index - self._seen) % shards, KEPT
+        for element in self._inner:
+            if type(element[0]) is Hole and not counts(element):
+                yield element
+                continue
+            if self._seen < index and self._first is not None:
+                room -= bytes_of(element)
+                self._first = [*self._first, element] if room >= 0 else None
+            self._seen += 1
+            if not left:
+                left = shards
+                yield element
+            left -= 1
+        place = self._seen % shards
+        if 0 < place <= index and not self._stopped():
+            element = self._one_of_the_first((index - place) % self._seen)
+            if element is not None:
+                self._wrapped = True
+                yield element
+
+    def _one_of_the_first(self, place: int) -> Element | None:
+        """The element with a number; None if the run was stopped."""
+        if self._first is not None:
+            return self._first[place]
+        again = self._flow.source.open(self._at)
+        before = REPLAYING.get()
+        try:
+            try:
+                REPLAYING.set(True)
+                found = (element for element in again if type(element[0]) is not Hole or counts(element))
+                element = next(islice(found, place, None), None)
+            finally:
+                REPLAYING.set(before)
+        finally:
+            close(again)
+        if element is None and not self._stopped():
+            raise StateError(
+                f"shard({self._flow.shards}, {self._flow.index}, even='wrap') needs the first elements of its input "
+                f"again, got an input that ends before number {place}; give it one that can be gone through again, or "
+                f"use even='drop'"
+            )
+        return element
+
+    def snapshot(self) -> State:
+        """Where the input stands, and how many elements it gave."""
+        source = None if self._wrapped else snapshot(self._inner)
+        return {"source": source, "seen": self._seen, "wrapped": self._wrapped}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)

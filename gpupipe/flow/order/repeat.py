@@ -1,0 +1,146 @@
+"""repeat: repeat, and how it goes on where a pass gives nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from ...errors import StateError
+from ...log import logger
+from ..access import Access, access, passes
+from ..element import Element, close
+from ..run import Context, Flow
+from ..stall import SOMEWHERE, Watch, Where
+from ..state.arrivals import Begins
+from ..state.snapshot import State, below, number, snapshot
+
+__all__ = ["ENOUGH", "EmptyPasses", "RepeatFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatFlow:
+    """The input `count` times, endlessly for a negative count."""
+
+    source: Flow
+    count: int
+    where: Where = SOMEWHERE
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        passes = Passes(self, at, state)
+        return Repeated(passes)
+
+    def access(self, at: Context) -> Access:
+        return passes(lambda index: access(self.source, at.in_pass(index, self.count)), self.count)
+
+
+class Repeated:
+    """The running repeat."""
+
+    __slots__ = ("_items", "_passes")
+
+    def __init__(self, passes: Passes) -> None:
+        self._passes = passes
+        self._items = chain.from_iterable(passes)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def snapshot(self) -> State:
+        """Which pass it is, and where that stands."""
+        return self._passes.snapshot()
+
+    def close(self) -> None:
+        """End the pass at hand."""
+        self._passes.close()
+
+
+class Passes:
+    """The passes of a repeat, one iterator each."""
+
+    def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
+        self._flow = flow
+        self._at = at
+        self._done = 0 if state is None else number(state, "pass")
+        self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else number(state, "empty"))
+        if 0 <= flow.count < self._done:
+            raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
+        self._begins = Begins(at, below(state, "begins"))
+        self._inner: Iterator[Element] | None = None
+        self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
+        if self._again:
+            self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), below(state, "source"))
+
+    def __iter__(self) -> Iterator[Iterator[Element]]:
+        return self
+
+    def __next__(self) -> Iterator[Element]:
+        if self._again and self._inner is not None:
+            self._again = False
+            return self._noted(self._inner)
+        close(self._inner)
+        if self._done == self._flow.count or not self._empty.another():
+            raise StopIteration
+        self._empty.count += 1
+        at = self._at.in_pass(self._done, self._flow.count)
+        self._inner = self._flow.source.open(at, self._begins.next())
+        self._begins.opened(self._inner)
+        self._done += 1
+        return self._noted(self._inner)
+
+    def _noted(self, inner: Iterator[Element]) -> Iterator[Element]:
+        for element in inner:
+            self._empty.count = 0
+            yield element
+            break
+        for element in inner:
+            yield element
+
+    def snapshot(self) -> State:
+        """Which pass it is, how many in a row had no element, and where its input stands."""
+        inner = None if self._inner is None else snapshot(self._inner)
+        empty = self._empty.count
+        return {"pass": self._done, "empty": empty, "source": inner, "begins": self._begins.snapshot()}
+
+    def close(self) -> None:
+        """End the pass at hand."""
+        close(self._inner)
+
+
+ENOUGH = 10
+"""Passes in a row without an element after which an endless repeat ends."""
+
+
+class EmptyPasses:
+    """Passes of a repeat in a row without an element.
+
+    Args:
+        where: the step.
+        endless: it ends after `ENOUGH` of them.
+        at: it begins no pass once this run is stopped.
+        count: so many before, from a state.
+
+    Attributes:
+        count: how many there are; the pass at hand is one of them until it gives an element.
+    """
+
+    __slots__ = ("_endless", "_stopped", "_watch", "_where", "count")
+
+    def __init__(self, where: Where, endless: bool, at: Context, count: int = 0) -> None:
+        self._where = where
+        self._endless = endless
+        self._stopped = at.run.stopped
+        self._watch = Watch(where, what="passes")
+        self.count = count
+
+    def another(self) -> bool:
+        """Whether there is to be another pass, behind those that there were."""
+        if self.count:
+            if self._endless and self.count >= ENOUGH:
+                logger.warning("%s ends after %d passes in a row without an element", self._where, self.count)
+                return False
+            self._watch.nothing(self.count)
+        return not self._stopped.is_set()

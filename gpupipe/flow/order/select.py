@@ -1,0 +1,176 @@
+"""select: take, skip, shard and enumerate. They count holes like elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import StateError
+from ...op import Array
+from ..access import Access, Chosen, Through, access, strided
+from ..element import Element, Hole, close, counts
+from ..run import Context, Flow
+from ..stall import SOMEWHERE, Watch, Where
+from ..state.snapshot import State, below, number, snapshot
+from ..step import Cell, Wrapped
+
+__all__ = ["EnumerateFlow", "ShardFlow", "SkipFlow", "TakeFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFlow:
+    """The first `count` elements."""
+
+    source: Flow
+    count: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Taken(self, at, state)
+
+    def access(self, at: Context) -> Access:
+        source = access(self.source, at)
+        size = source.size if self.count < 0 else min(self.count, source.size)
+        return Chosen(source, size, lambda places: places)
+
+
+class _Taken:
+    def __init__(self, flow: TakeFlow, at: Context, state: State) -> None:
+        self._left = flow.count if state is None or flow.count < 0 else number(state, "left")
+        if self._left > flow.count >= 0:
+            raise StateError(f"load_state_dict needs a state of take({flow.count}), got one with {self._left} left")
+        self._inner: Any = None
+        if self._left:
+            self._inner = flow.source.open(at, below(state))
+            self._items = self._taken(self._inner)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items if self._inner is not None else iter(())
+
+    def __next__(self) -> Element:
+        if self._inner is None:
+            raise StopIteration
+        return next(self._items)
+
+    def _taken(self, inner: Iterator[Element]) -> Iterator[Element]:
+        for element in inner:
+            if type(element[0]) is not Hole or counts(element):
+                self._left -= 1
+            yield element
+            if not self._left:
+                break
+        close(inner)  # what reads ahead stops now, not when the pipeline ends
+
+    def snapshot(self) -> State:
+        """How many are left; behind the last one the input does not matter."""
+        if not self._left:
+            return {"left": 0, "source": None}
+        return {"left": max(self._left, 0), "source": snapshot(self._inner)}
+
+    def close(self) -> None:
+        """Close the input."""
+        close(self._inner)
+
+
+@dataclass(frozen=True, slots=True)
+class SkipFlow:
+    """All but the first `count` elements."""
+
+    source: Flow
+    count: int
+    where: Where = SOMEWHERE
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        left = Cell.of(state, "left", self.count)
+        return Wrapped(self._skipped(inner, at, left), inner, lambda: {"left": left.n})
+
+    def _skipped(self, inner: Iterator[Element], at: Context, left: Cell) -> Iterator[Element]:
+        watch, stopped = Watch(self.where), at.run.stopped
+        for element in inner:
+            if stopped.is_set():
+                return
+            if not left.n:
+                yield element
+                break
+            if counts(element):
+                left.n -= 1
+                watch.nothing(self.count - left.n)
+            else:
+                yield element
+        for element in inner:
+            yield element
+
+    def access(self, at: Context) -> Access:
+        return strided(access(self.source, at), self.count, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFlow:
+    """Every `shards`-th element."""
+
+    source: Flow
+    shards: int
+    index: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        place = Cell.of(state, "place", self.shards - self.index)
+        return Wrapped(self._chosen(inner, place), inner, lambda: {"place": place.n})
+
+    def _chosen(self, inner: Iterator[Element], place: Cell) -> Iterator[Element]:
+        for element in inner:
+            if type(element[0]) is Hole and not counts(element):
+                yield element
+            elif place.n == self.shards:
+                place.n = 1
+                yield element
+            else:
+                place.n += 1
+
+    def access(self, at: Context) -> Access:
+        return strided(access(self.source, at), self.index, self.shards)
+
+
+@dataclass(frozen=True, slots=True)
+class EnumerateFlow:
+    """A running number as a first column."""
+
+    source: Flow
+    start: int
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        inner = self.source.open(at, below(state))
+        done = Cell.of(state, "n", 0)
+        return Wrapped(self._numbered(inner, done), inner, lambda: {"n": done.n})
+
+    def _numbered(self, inner: Iterator[Element], done: Cell) -> Iterator[Element]:
+        start = self.start
+        for element in inner:
+            value, stream, position = element
+            if type(value) is Hole:
+                done.n += counts(element)
+                yield element
+                continue
+            i = done.n
+            done.n = i + 1
+            yield (np.int64(start + i), *value), stream, position
+
+    def access(self, at: Context) -> Access:
+        return _Enumerated(self, at)
+
+
+class _Enumerated(Through):
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        for block in blocks:
+            found = self._source.pick(iter([block]))
+            numbers = iter((block + self._flow.start).tolist())
+            for element in found:
+                if not counts(element):
+                    yield element
+                    continue
+                number = np.int64(next(numbers))
+                value, stream, position = element
+                yield element if type(value) is Hole else ((number, *value), stream, position)

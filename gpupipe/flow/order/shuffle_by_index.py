@@ -1,0 +1,241 @@
+"""shuffle_by_index: the shuffle of a source whose elements can be had by place: a range, arrays, a list of files.
+
+Such a buffer holds places, 8 bytes each, and fills as fast as they are counted; an element is made when it leaves.
+Which one leaves depends on how many there are and on the draws, never on what they are, so the order is that of
+`shuffle`. It is worked out for some elements at once, so that they can be made at once; a snapshot takes back those
+that were not given yet.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from operator import length_hint
+
+import numpy as np
+
+from ...errors import StateError
+from ...plan.steps import buffer_name
+from ..element import Element
+from ..run import Context, Flow
+from ..sources.arrays import FilesFlow, Placed, RangeFlow, SlicesFlow
+from ..state.snapshot import Late, State, below, integers_json, number, these_integers
+from ..words import Draws
+from .repeat import EmptyPasses
+from .shuffle import ShuffleFlow
+
+__all__ = ["PLACE", "ShufflePlacesFlow", "can_place"]
+
+PLACE = 8
+"""Bytes of a place in the buffer."""
+
+
+_FILL = 1 << 16
+"""Places that are taken at once; then somebody looks whether to stop."""
+
+
+def can_place(flow: Flow) -> bool:
+    """Whether the elements of a flow can be had by place at no cost."""
+    return isinstance(flow, RangeFlow | FilesFlow) or (isinstance(flow, SlicesFlow) and not flow.whole)
+
+
+@dataclass(frozen=True, slots=True)
+class ShufflePlacesFlow(ShuffleFlow):
+    """A shuffle whose source has places, see `can_place`."""
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return _Shuffled(self, at, state)
+
+
+class _Pass:
+    """The buffer of one pass.
+
+    Between two steps it has a free slot, the one in front of `start`, unless the source has come to its end: each place
+    that comes sends one away. The first slot of a step is where the last place came in, so a step can be taken back.
+
+    Attributes:
+        ring: the buffer; place i of it is at (start + i) % size.
+        count: how many places it holds.
+        taken: how many came from the source.
+        out: those that left in the last block, in their order.
+    """
+
+    __slots__ = ("_steady", "_words", "at", "count", "draws", "out", "placed", "ring", "size", "start", "taken")
+
+    def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
+        self.at = at
+        self.placed: Placed = flow.source.placed(at)  # type: ignore[attr-defined]
+        self.draws = Draws(at, flow.seed, flow.reshuffle)
+        self.size = flow.size
+        self.ring = array("q")
+        self.start = self.count = self.taken = 0
+        self.out: list[int] = []
+        self._words: list[int] = []
+        self._steady = 0  # of the last block: in so many steps a place came
+        if state is not None:
+            self._resume(state)
+
+    def _resume(self, state: State) -> None:
+        self.draws.resume(below(state, "draws"))
+        self.taken, begin = number(state, "taken"), number(state, "begin")
+        self.ring = array("q", [begin + place for place in these_integers(below(state, "places"))])
+        self.count = len(self.ring)
+        if self.taken > self.placed.size or any(place >= self.taken for place in self.ring):
+            raise StateError(
+                "load_state_dict needs the data that the state was taken over: the input has fewer elements"
+            )
+        full = self.size - 1 if self.taken < self.placed.size else self.size
+        if self.count > full or (self.taken and self.taken < self.placed.size and self.count < full):
+            raise StateError(f"load_state_dict needs a state of a buffer of {self.size}, got {self.count} elements")
+
+    def block(self) -> list[int]:
+        """The places that leave next, in their order; none at the end, or once the run is stopped."""
+        self.out = []
+        if not self._fill():
+            return self.out
+        self._words = words = self.draws.more()[::-1]
+        ring, size, start, count, taken = self.ring, self.size, self.start, self.count, self.taken
+        leave = self.out.append
+        self._steady = steady = min(len(words), self.placed.size - taken)
+        for word in words[:steady]:  # one comes, one leaves
+            ring[start - 1] = taken
+            taken += 1
+            slot = start + word % size
+            if slot >= size:
+                slot -= size
+            leave(ring[slot])
+            ring[slot] = ring[start]
+            start = start + 1 if start + 1 < size else 0
+        for word in words[steady : steady + count]:
+            slot = start + word % count
+            if slot >= size:
+                slot -= size
+            leave(ring[slot])
+            ring[slot] = ring[start]
+            start = start + 1 if start + 1 < size else 0
+            count -= 1
+        self.start, self.count, self.taken = start, count, taken
+        return self.out
+
+    def _fill(self) -> bool:
+        """Take places until one slot is left; whether there is anything to give."""
+        room, left = self.size - 1 - self.count, self.placed.size - self.taken
+        stopped = self.at.run.stopped
+        if len(self.ring) < self.size and left:
+            while room and left and not stopped.is_set():
+                some = min(room, left, _FILL)
+                self.ring.extend(range(self.taken, self.taken + some))
+                self.taken += some
+                self.count += some
+                room, left = room - some, left - some
+            if left:
+                self.ring.append(-1)
+        return not stopped.is_set() and (self.count > 0 or left > 0)
+
+    def snapshot(self, left: int) -> State:
+        """What the buffer holds.
+
+        Args:
+            left: so many places of the last block were not given yet: they are in it still.
+        """
+        ring, size, start, count, taken = self.ring[:], self.size, self.start, self.count, self.taken
+        words, steady = self._words, self._steady
+        for i in range(len(self.out) - 1, len(self.out) - 1 - left, -1):
+            start = start - 1 if start else size - 1
+            many = size if i < steady else count + 1
+            slot = (start + words[i] % many) % size
+            ring[start] = ring[slot]
+            ring[slot] = self.out[i]
+            if i < steady:
+                taken -= 1
+            else:
+                count += 1
+        draws = {**self.draws.snapshot()}
+        draws["left"] -= len(self.out) - left  # the words of a block are taken when it is given
+        return _Held(ring, start, count, taken, draws)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Late):
+    """A buffer as it was."""
+
+    ring: array[int]
+    start: int
+    count: int
+    taken: int
+    draws: State
+
+    def json(self) -> State:
+        ring = np.array(self.ring, np.int64)
+        places = np.concatenate([ring[self.start :], ring[: self.start]])[: self.count]
+        begin = int(places.min()) if self.count else self.taken
+        return {
+            "begin": begin,
+            "places": integers_json(places - begin),
+            "taken": self.taken,
+            "draws": self.draws,
+        }
+
+
+class _Shuffled:
+    """The running shuffle, one pass of a fused repeat after the other."""
+
+    def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
+        self._flow = flow
+        self._at = at
+        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 0 if state is None else number(state, "empty"))
+        self._opened = 0 if state is None else number(state, "opened")
+        self._pass: _Pass | None = None
+        self._closed = False
+        if state is not None and below(state, "pass") is not None:
+            self._pass = _Pass(flow, at.in_pass(max(self._opened - 1, 0), flow.repeat), below(state, "pass"))
+        self._left: Iterator[Element] = iter(())  # of the last block
+        self._items = chain.from_iterable(self._blocks())
+        at.run.holds(self, f"shuffle({buffer_name(flow.size)})")
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _blocks(self) -> Iterator[Iterator[Element]]:
+        flow, at = self._flow, self._at
+        while not self._closed:
+            now = self._pass
+            if now is None:
+                if self._opened == flow.repeat or not self._empty.another():
+                    return
+                now = self._pass = _Pass(flow, at.in_pass(self._opened, flow.repeat))
+                self._opened += 1
+                self._empty.count += 1
+            places = now.block()
+            if places:
+                self._empty.count = 0
+                self._left = iter(list(now.placed.make(places)))
+                yield self._left
+            elif at.run.stopped.is_set():
+                return
+            else:
+                self._pass = None
+
+    def snapshot(self) -> State:
+        """Which pass it is, how many in a row had no element, and what the buffer holds."""
+        now = None if self._pass is None else self._pass.snapshot(length_hint(self._left))
+        return {"opened": self._opened, "empty": self._empty.count, "pass": now}
+
+    def held(self) -> tuple[int, int]:
+        """Places in the buffer, and their bytes. What is worked out of the next elements counts as not given yet."""
+        now = self._pass
+        if now is None:
+            return 0, 0
+        given = now.taken - now.count - length_hint(self._left)
+        count = min(now.size - 1, now.placed.size - given) if given else now.count
+        return count, PLACE * count
+
+    def close(self) -> None:
+        """Let go of the buffer."""
+        self._closed = True
+        self._pass = None

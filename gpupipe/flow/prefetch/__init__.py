@@ -1,0 +1,1 @@
+"""prefetch: elements made ahead of the one who asks."""

@@ -1,0 +1,107 @@
+"""channel: a queue between two threads, bounded in items and in bytes, that can be closed from both sides."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from ...threads import Room
+
+__all__ = ["Channel", "Closed"]
+
+T = TypeVar("T")
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class Channel(Generic[T]):
+    """First in, first out.
+
+    Args:
+        items: how many may wait, >= 1.
+        limit: how many bytes may wait; one item always may, however large.
+    """
+
+    def __init__(self, items: int, limit: int = 1 << 62) -> None:
+        self._items: deque[tuple[T, int]] = deque()
+        self._room = Room()
+        self._most = items
+        self._limit = limit
+        self._bytes = 0
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    def put(self, item: T, size: int = 0) -> None:
+        """Wait for room, append, and wait for room for another: what that is made of is not touched before.
+
+        Raises:
+            Closed: nobody will take it.
+        """
+        with self._room:
+            while (
+                not self._closed
+                and self._items
+                and (len(self._items) >= self._most or self._bytes + size > self._limit)
+            ):
+                self._room.wait()
+            if self._closed:
+                raise Closed
+            self._items.append((item, size))
+            self._bytes += size
+            self._room.notify_all()
+            while not self._closed and len(self._items) >= self._most:
+                self._room.wait()
+            if self._closed:
+                raise Closed
+
+    def get(self) -> T:
+        """Wait for the oldest item and take it. What was put before the end is delivered first.
+
+        Raises:
+            Closed: there is nothing left and nothing will come.
+        """
+        with self._room:
+            while not self._items:
+                if self._failure is not None:
+                    failure, self._failure = self._failure, None
+                    raise failure
+                if self._closed:
+                    raise Closed
+                self._room.wait()
+            item, size = self._items.popleft()
+            self._bytes -= size
+            self._room.notify_all()
+            return item
+
+    def ready(self) -> bool:
+        """Whether `get` answers without waiting."""
+        with self._room:
+            return bool(self._items) or self._closed
+
+    def held(self) -> tuple[int, int]:
+        """Items that wait, and their bytes."""
+        with self._room:
+            return len(self._items), self._bytes
+
+    def fail(self, error: BaseException) -> None:
+        """End the channel with an exception, raised behind what was put before."""
+        with self._room:
+            self._failure = error
+            self._closed = True
+            self._room.notify_all()
+
+    def finish(self) -> None:
+        """End the channel: nothing more will be put."""
+        with self._room:
+            self._closed = True
+            self._room.notify_all()
+
+    def drop(self) -> None:
+        """Close the channel and forget what waits in it."""
+        with self._room:
+            self._closed = True
+            self._items.clear()
+            self._bytes = 0
+            self._room.notify_all()

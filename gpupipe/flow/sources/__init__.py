@@ -1,0 +1,1 @@
+"""sources: steps that make elements."""

@@ -1,0 +1,108 @@
+"""generator: elements that a Python generator yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import ENDING, DataError, FunctionError, GpupipeError
+from ...spec import Structure, TensorSpec, as_declared, as_leaf, describe, flatten, flatten_like, own, spec_of
+from ..check import conform, failed, fits, same_structure, shown
+from ..element import Element, Hole, Stream
+from ..run import Context
+from ..state.snapshot import State, replayed
+
+__all__ = ["GeneratorFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorFlow:
+    """What a Python generator yields, checked against its signature."""
+
+    generator: Callable[..., Any]
+    args: tuple[Any, ...]
+    structure: Structure | None
+    specs: tuple[TensorSpec, ...]
+    seen: list[Structure] = field(default_factory=list, compare=False)
+    first: list[tuple[TensorSpec, ...]] = field(default_factory=list, compare=False)
+
+    def learned(self) -> Structure | None:
+        """The structure of the first element, once there was one."""
+        return self.seen[0] if self.seen else None
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        return replayed(lambda: self._elements(at), at, state)  # nobody knows how to begin in the middle
+
+    def _elements(self, at: Context) -> Iterator[Element]:
+        stream = at.stream("generator", "from_generator")
+        try:
+            values = iter(self.generator(*self.args))
+        except ENDING:
+            raise
+        except BaseException as error:
+            yield Hole(failed("from_generator", error, stream, 0)), stream, 0
+            return
+        position = 0
+        try:
+            while True:
+                try:
+                    value = next(values)
+                except StopIteration:
+                    return
+                except ENDING:
+                    raise
+                except BaseException as error:
+                    yield Hole(failed("from_generator", error, stream, position)), stream, position
+                    return
+                yield self._checked(value, stream, position), stream, position
+                position += 1
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:
+                close()
+
+    def _checked(self, value: Any, stream: Stream, position: int) -> Any:
+        try:
+            if self.structure is not None:
+                parts = flatten_like(value, self.structure)
+                if parts is None:
+                    wanted = describe(self.structure.unflatten(list(self.specs)))
+                    raise FunctionError(f"from_generator needs elements like {wanted}, got {shown(value)}")
+                leaves = [own(as_declared(part, spec)) for part, spec in zip(parts, self.specs, strict=True)]
+                columns = conform("from_generator", self.structure, tuple(leaves), self.structure, self.specs)
+                if any(spec.dtype is None for spec in self.specs):
+                    self._like_the_first(columns)
+                return columns
+            leaves, structure = flatten(value)
+            columns = tuple([own(as_leaf(leaf)) for leaf in leaves])
+            same_structure("from_generator", structure, self.seen)
+            self._like_the_first(columns)
+            return columns
+        except DataError as error:
+            return Hole(error.at(stream.name, position, "from_generator", "index"))
+        except GpupipeError as error:
+            return Hole(failed("from_generator", error, stream, position))
+
+    def _like_the_first(self, columns: tuple[Any, ...]) -> None:
+        """Check dtypes, and ranks where there is no signature, against the first element's; remember the first.
+
+        Raises:
+            FunctionError: they differ.
+        """
+        if not self.first:
+            specs = [spec_of(column).loose() for column in columns]
+            if self.structure is not None:  # the signature leaves the rank open, or it was checked
+                specs = [TensorSpec(None, spec.dtype) if type(spec) is TensorSpec else spec for spec in specs]
+            self.first.append(tuple(specs))
+            return
+        first = self.first[0]
+        if all(map(fits, columns, first)):
+            return
+        found = tuple(map(spec_of, columns))
+        if not all(a.accepts(b) for a, b in zip(first, found, strict=True)):
+            structure = self.structure or self.seen[0]
+            raise FunctionError(
+                f"needs elements of one dtype and rank, got {describe(structure.unflatten(found))} after "
+                f"{describe(structure.unflatten(first))}; convert them, or say what they are with output_signature="
+            )

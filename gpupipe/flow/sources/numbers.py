@@ -1,0 +1,63 @@
+"""numbers: counter and random: sources that compute their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from ..element import Element
+from ..run import Context
+from ..state.snapshot import Numbered, State, number
+from ..words import _BLOCK, Numbers
+
+__all__ = ["CounterFlow", "RandomFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFlow:
+    """Numbers that each are the one before plus a step, in one dtype: integers wrap around, floats round."""
+
+    start: Any
+    step: Any
+    dtype: np.dtype[Any]
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        done = 0 if state is None else number(state, "n")
+        # Blocks of sums: a float is rounded in each, so those before are made again.
+        blocks = islice(self._blocks(), done // _BLOCK, None)
+        numbers = islice(zip(chain.from_iterable(blocks)), done % _BLOCK, None)
+        return Numbered(numbers, at.stream("counter", "counter"), done)
+
+    def _blocks(self) -> Iterator[Any]:
+        step = np.full(1, self.step, self.dtype)
+        following = np.full(1, self.start, self.dtype)
+        while True:
+            block = np.repeat(step, _BLOCK)
+            block[0] = following[0]
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = np.add.accumulate(block, dtype=self.dtype)
+                following = block[-1:] + step
+            yield block
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFlow:
+    """Numbers in [0, 2**32), int64."""
+
+    seed: int | None
+    anew: bool
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        done = 0 if state is None else number(state, "n")
+        words = Numbers(at, self.seed, self.anew, "random")
+        words.skip(done // _BLOCK)
+        numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % _BLOCK, None)
+        return Numbered(numbers, at.stream("random", "random"), done)
+
+    def _blocks(self, words: Numbers) -> Iterator[Any]:
+        while True:
+            yield words.block().astype(np.int64)

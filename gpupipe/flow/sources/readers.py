@@ -1,0 +1,172 @@
+"""readers: the elements of one file, identified by their byte offset: lines, records of fixed length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import length_hint
+from typing import Any
+
+from ...errors import DataError
+from ...extract.fixed import FixedReader
+from ...extract.lines import LineReader
+from ...extract.patterns import is_url
+from ...extract.reading import BLOCK, BlockReader, Pool
+from ..element import Element, Hole, Stream, close
+from ..run import Context
+from ..state.snapshot import Counted, State, drop, number, start_of
+
+__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "opened", "reader_pool"]
+
+REMOTE_BLOCK = 4 << 20
+"""Bytes of one request to a remote storage: at 50 ms each, 256 KB would be 5 MB/s of a file."""
+
+
+def reader_pool(at: Context, path: str, ahead: bool) -> Pool | None:
+    """The threads that read a file ahead, where that was asked for; a remote one has many: waiting needs no CPU."""
+    if not ahead:
+        return None
+    return at.run.remote_readers if is_url(path) else at.run.readers
+
+
+def opened(at: Context, source: Any, column: int, kind: str) -> Iterator[tuple[str, Stream]]:
+    """The path that the one outer element names, and the stream of what that file holds."""
+    for value, _, _ in source.open(at):
+        path = value[column].decode(errors="surrogateescape")
+        yield path, at.stream(kind, path, "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class LinesFlow:
+    """The lines of the text file that an outer element names.
+
+    Attributes:
+        source: gives the one outer element.
+        column: which of its columns is the path.
+        compression: "", "GZIP" or "ZLIB".
+        ahead: whether reader threads run ahead.
+    """
+
+    source: Any
+    column: int
+    compression: str = ""
+    ahead: bool = False
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        for path, stream in opened(at, self.source, self.column, "lines"):
+            readers = reader_pool(at, path, self.ahead)
+            block = REMOTE_BLOCK if is_url(path) else BLOCK
+            reader = LineReader(path, compression=self.compression, block=block, readers=readers, start=start_of(state))
+            return ReaderIterator(reader, stream, at, state)
+        return Counted(iter(()))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRecordsFlow:
+    """The records of the file that an outer element names, each of `record` bytes.
+
+    Attributes:
+        source: gives the one outer element.
+        column: which of its columns is the path.
+        record: bytes of a record.
+        header: bytes before the first.
+        footer: bytes behind the last.
+        compression: "", "GZIP" or "ZLIB".
+        ahead: whether reader threads run ahead.
+    """
+
+    source: Any
+    column: int
+    record: int
+    header: int = 0
+    footer: int = 0
+    compression: str = ""
+    ahead: bool = False
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        for path, stream in opened(at, self.source, self.column, "fixed"):
+            reader = FixedReader(
+                path,
+                record_bytes=self.record,
+                header_bytes=self.header,
+                footer_bytes=self.footer,
+                compression=self.compression,
+                block=REMOTE_BLOCK if is_url(path) else BLOCK,
+                readers=reader_pool(at, path, self.ahead),
+                start=start_of(state),
+            )
+            return ReaderIterator(reader, stream, at, state)
+        return Counted(iter(()))
+
+
+class ReaderIterator:
+    """What a file holds as elements, damage as holes; reads block by block.
+
+    Its state is the offset at which the present block begins, and how many items of it were given. Behind an error
+    that hid the rest of the file nothing follows, also where the file can be read again by then: what was counted
+    behind it would be other elements.
+
+    Args:
+        reader: begins at the offset of `state`.
+        stream: of the elements.
+        at: where it is opened.
+        state: where to go on.
+    """
+
+    __slots__ = ("_before", "_begin", "_blocks", "_items", "_lost", "_reader", "_size", "_stream")
+
+    def __init__(self, reader: BlockReader, stream: Stream, at: Context, state: State = None) -> None:
+        self._reader = reader
+        self._blocks = reader.blocks()
+        self._items: Iterator[tuple[int, Any]] = iter(())
+        self._stream = stream
+        self._begin = reader.start
+        self._before = 0 if state is None else number(state, "before")  # items in front of the block
+        self._size = 0
+        self._lost = state is not None and bool(state.get("lost"))
+        if self._lost:
+            self._blocks.close()
+            self._size = number(state, "given")
+        elif state is not None:
+            drop(self, number(state, "given"), at)
+
+    def __iter__(self) -> ReaderIterator:
+        return self
+
+    def __next__(self) -> Element:
+        item = next(self._items, None)
+        if item is None:
+            block = next(self._blocks)
+            self._before += self._size
+            self._begin, self._size = block[0][0], len(block)
+            self._items = iter(block)
+            item = next(self._items)
+        element = element_of(item, self._stream)
+        if type(element[0]) is Hole:
+            self._lost = element[0].error.lost
+        return element
+
+    def snapshot(self) -> State:
+        """The offset of the block, how many items are in front of it, and how many of it were given."""
+        given = self._size - length_hint(self._items)
+        state = {"block": self._begin, "before": self._before, "given": given}
+        return {**state, "lost": True} if self._lost else state
+
+    def ready(self) -> bool:
+        """Whether the next item is there without waiting."""
+        return length_hint(self._items) > 0 or self._reader.ready()
+
+    def close(self) -> None:
+        """End the reader."""
+        self._reader.close()
+        close(self._blocks)
+
+
+def element_of(item: tuple[int, Any], stream: Stream) -> Element:
+    """What a reader gives as an element, an error as a hole; one that hides the rest of a file is no element."""
+    offset, value = item
+    if isinstance(value, DataError):
+        hole = Hole(value.at(stream.name, offset, "read", "offset"))
+        hole.raised = value.lost
+        return hole, stream, offset
+    return (value,), stream, offset

@@ -1,0 +1,186 @@
+"""records: the records of one TFRecord file, as bytes or as references, in their order or by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import DataError, LengthError, PlanTypeError
+from ...extract.index import RecordIndex, find_index, record_index, version_of
+from ...extract.patterns import is_url
+from ...extract.reference import Reference, indexed_elements
+from ...extract.storage import LOCAL
+from ...extract.tfrecord import BLOCK, HeaderWalker, RecordReader
+from ..access import Access, blocks_of, kept
+from ..element import Element, Hole, Stream, close
+from ..run import Context, Run
+from ..state.snapshot import Counted, State, as_number, below, number, start_of
+from .readers import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
+
+__all__ = ["RecordsFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsFlow:
+    """The records of the TFRecord file that an outer element names.
+
+    Attributes:
+        source: gives the one outer element.
+        column: which of its columns is the path.
+        compression: "", "GZIP" or "ZLIB".
+        references: yield references (file, offset, length) instead of payloads, where the file allows it.
+        ahead: whether reader threads run ahead.
+        index: where indexes of files are kept, see `record_index`.
+    """
+
+    source: Any
+    column: int
+    compression: str = ""
+    references: bool = False
+    ahead: bool = False
+    index: str = "memory"
+
+    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+        for value, _, _ in self.source.open(at):
+            path = value[self.column].decode(errors="surrogateescape")
+            stream = at.stream("records", path, "offset")
+            remote = is_url(path)
+            if self.references and not self.compression and not remote:
+                return _References(path, stream, self.index, state)
+            readers = reader_pool(at, path, self.ahead)
+            block = REMOTE_BLOCK if remote else BLOCK
+            reader = RecordReader(
+                path,
+                compression=self.compression,
+                readers=readers,
+                block=block,
+                start=start_of(state),
+                first=None if state is None else number(state, "before"),
+                index=self.index,
+            )
+            return ReaderIterator(reader, stream, at, state)
+        return Counted(iter(()))
+
+    def access(self, at: Context) -> Access:
+        found = records_of(self, at, build=True)
+        return kept([]) if found is None else found
+
+
+class _References(Iterator[Element]):
+    """References to the records of a file. Its state is the offset of the last one, and how many were given."""
+
+    def __init__(self, path: str, stream: Stream, index: str, state: State) -> None:
+        last = below(state, "offset")
+        self._lost = state is not None and bool(state.get("lost"))
+        start, self._given = 0, 0
+        if last is not None:
+            start, self._given = as_number(last, "offset"), max(number(state, "given") - 1, 0)
+        self._last: Any = (None, None, last)
+        walker = HeaderWalker(path, start=start, first=self._given, where=index)
+        self._items = self._elements(walker.rows(stream), stream)
+        if self._lost:
+            self._items.close()
+            self._given = number(state, "given")
+        elif last is not None:
+            next(self._items, None)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def _elements(self, rows: Iterator[Any], stream: Stream) -> Generator[Element, None, None]:
+        for row in rows:
+            element = row
+            if type(row[0][0]) is not Reference:
+                element = element_of((row[2], row[0][0]), stream)
+                self._lost = element[0].error.lost
+            self._last = element
+            self._given += 1
+            yield element
+
+    def snapshot(self) -> State:
+        """The offset of the last record, and how many were given; whether the rest of the file was lost there."""
+        state = {"offset": self._last[2], "given": self._given}
+        return {**state, "lost": True} if self._lost else state
+
+    def close(self) -> None:
+        """End the walk."""
+        close(self._items)
+
+
+class Records(Access):
+    """The records of one file."""
+
+    def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:
+        self.size = len(index) - (not index.lasting)  # the error of what could not be read is no record
+        self._index = index
+        self._path = path
+        self._stream = stream
+        self._references = flow.references
+
+    def one(self, place: int) -> Element:
+        offset, length = self._index.place(place)
+        stream = self._stream
+        error = self._index.faults.get(place)
+        if error is not None:
+            return Hole(error.at(stream.name, offset, "read", "offset")), stream, offset
+        reference = Reference(self._path, offset, length)
+        if self._references:
+            return (reference,), stream, offset
+        try:
+            return (reference.read(),), stream, offset
+        except DataError as failed:
+            return Hole(failed.at(stream.name, offset, "read", "offset")), stream, offset
+
+    def strided(self, start: int, step: int) -> Iterator[Element]:
+        """Every `step`-th record from place `start` on."""
+        if self._references and not self._index.faults and self._index.lasting:
+            return indexed_elements(self._index, self._path, self._stream, start, step)
+        return self.pick(blocks_of(start, self.size, step))
+
+
+def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
+    """The records of a file whose index is there, or is built now."""
+    for value, _, _ in flow.source.open(at):
+        path = value[flow.column].decode(errors="surrogateescape")
+        if is_url(path):
+            if build:
+                # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
+                raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
+            return None
+        try:
+            LOCAL.size(path)  # drops what is open of an earlier version of the file
+        except DataError:
+            if not build:
+                return None
+        index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
+        if index is None:
+            return None
+        stream = at.stream("records", path, "offset")
+        if index.failure is not None:
+            _uncounted(at.run, index.failure, stream)
+        return Records(flow, path, index, stream)
+    return None
+
+
+def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
+    """A file could not be read to its end: only where that is allowed, the records in front of that place are all.
+
+    Raises:
+        DataError: it is not; a LengthError where somebody only asks for their number.
+    """
+    hole = Hole(failure)
+    hole.raised = True
+    element = hole, stream, failure.offset or 0
+    if run.settings.lost_files == "skip":
+        run.lose(element)
+    elif run.counting:
+        raise LengthError(
+            failure.reason, file=failure.file, offset=failure.offset, stage=failure.stage, unit=failure.unit
+        ) from failure
+    else:
+        run.note(element, "raised")
+        raise failure.again()

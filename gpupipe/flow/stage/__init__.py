@@ -1,0 +1,1 @@
+"""stage: the transform stage: one graph over groups of elements."""

@@ -1,0 +1,205 @@
+"""assemble: what a transform stage is, and how a group of elements and its results become elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, GpupipeError
+from ...evaluate import BatchValues, is_batchwise
+from ...graph import Apply, Item, Value
+from ...transform.array import copied, goes_to_gpu, run_array
+from ...transform.program import Executor, Program
+from ..batching.batcher import Group
+from ..batching.stack import mismatch, stack_rows
+from ..element import BatchStream, Element, Hole, StandIn, element_keys, locate
+from ..maps.host_program import HostProgram
+from ..run import Context, Flow
+
+__all__ = ["Assembler", "Stage", "failed_batch"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A graph on groups of elements.
+
+    Attributes:
+        source: elements whose columns the graph reads.
+        outputs: what to deliver, one value per leaf: image values come from the executor, others from the host.
+        names: of the leaves, for messages.
+        how: "batch" stacks `size` elements, "rows" gives elements again, "unstack" works on the rows of batches.
+        size: rows of a group.
+        drop: leave out a short last batch.
+        aligned: something is zipped to these batches, see `BatchFormer`.
+        ignores: elements that fail do not come into a batch, see `BatchFormer`.
+        executor: makes an executor for a program and a batch size; None where no output is an image value.
+        headers: for each decoder the column that holds its image sizes.
+        ready: how many finished groups may wait.
+        label: of the stage, for messages and counters.
+        to_device: puts a host array where the images are; None leaves it on the host.
+        to_host: whether results are copied to the host, for the host node that follows.
+        program: the graph; None where nothing is an image.
+        host: host work on the rows, where they are taken from batches.
+    """
+
+    source: Flow
+    outputs: tuple[Value, ...]
+    names: tuple[str, ...]
+    how: str
+    size: int
+    drop: bool = False
+    aligned: bool = False
+    ignores: bool | None = None
+    executor: Callable[[Program, int], Executor] | None = None
+    headers: tuple[tuple[tuple[Value, bool], int], ...] = ()
+    ready: int = 1
+    label: str = "batch"
+    to_device: Callable[[Any], Any] | None = None
+    to_host: bool = False
+    program: Program | None = None
+    host: HostProgram | None = None
+
+
+class Assembler:
+    """Turns a group and the executor's results into elements."""
+
+    def __init__(self, flow: Stage, at: Context) -> None:
+        self.flow = flow
+        self._seed = at.run.settings.seed
+        self._epoch = at.epoch
+        self._headers = dict(flow.headers)
+        self._images = {value: i for i, value in enumerate(flow.program.outputs)} if flow.program else {}
+        self._checked = [
+            (image, name)
+            for value, name in zip(flow.outputs, flow.names, strict=True)
+            for image in _images_of(value)
+            if image in self._images and None in (image.spec.shape or (None,))
+        ]
+
+    def values(self, rows: Sequence[Element]) -> BatchValues:
+        """The host values of some elements."""
+        columns = list(zip(*[row[0] for row in rows], strict=True))
+
+        def keys(index: int) -> Any:
+            if index < 0:
+                return element_keys([row[1] for row in rows], [row[2] for row in rows])
+            return element_keys([where[0] for where in columns[index]], [where[1] for where in columns[index]])
+
+        def headers(decode: Value) -> Any:
+            if not isinstance(decode, Apply):
+                return None
+            oriented = bool(getattr(decode.op, "exif_orientation", False))
+            column = self._headers.get((decode.x[0], oriented))
+            return None if column is None else np.array(columns[column], np.int32)
+
+        return BatchValues(len(rows), columns.__getitem__, keys, self._seed, self._epoch, headers)
+
+    def check_shapes(self, values: BatchValues, rows: Sequence[Element]) -> None:
+        """Refuse a batch of images of several sizes before anything runs.
+
+        Raises:
+            ShapeError: naming two elements whose sizes differ.
+        """
+        for value, name in self._checked:
+            sizes = values.sizes(value)
+            odd = np.flatnonzero((sizes != sizes[0]).any(axis=1))
+            if len(odd):
+                raise mismatch(name, sizes[0].tolist(), sizes[odd[0]].tolist(), rows[0], rows[odd[0]], "batch")
+
+    def batch(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> Element:
+        """One element: every leaf stacked."""
+        rows = group.rows
+        values = values or self.values(rows)
+        leaves = []
+        given: set[Value] = set()  # one value as two leaves is two arrays: the user may change one of them
+        calls: dict[Apply, tuple[Any, ...]] = {}
+        for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
+            leaf = self._column(value, name, rows, values, results, calls)
+            if value in self._images or is_batchwise(value):
+                if value in given and hasattr(leaf, "copy"):
+                    leaf = copied(leaf)
+                given.add(value)
+            if self.flow.to_device is not None and goes_to_gpu(leaf):
+                leaf = self.flow.to_device(leaf)
+            leaves.append(leaf)
+        replaced = any(type(row[1]) is StandIn for row in rows)
+        if group.whole is not None and len(rows) == len(group.whole[0][0]) and not replaced:
+            return tuple(leaves), group.whole[1], group.whole[2]
+        return tuple(leaves), BatchStream.of(rows), rows[0][2]
+
+    def _column(
+        self,
+        value: Value,
+        name: str,
+        rows: Sequence[Element],
+        values: BatchValues,
+        results: Sequence[Any],
+        calls: dict[Apply, tuple[Any, ...]],
+    ) -> Any:
+        """A value of all rows as one array: of the executor, of the host, or array code on such arrays."""
+        image = self._images.get(value)
+        if image is not None:
+            leaf = results[image]
+            if isinstance(leaf, list):
+                shapes = [np.shape(row) for row in leaf]
+                odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+                if odd is None:
+                    raise GpupipeError(
+                        f"the executor gave {len(leaf)} rows of shape {list(shapes[0])}, and not as one batch"
+                    )
+                raise mismatch(name, shapes[0], shapes[odd], rows[0], rows[odd], "batch")
+            return leaf
+        if not is_batchwise(value):
+            return stack_rows(values.rows(value), rows, name)
+        call, index = (value.value, value.index) if isinstance(value, Item) else (value, 0)
+        assert isinstance(call, Apply)
+        if call not in calls:
+            xs = [self._column(x, name, rows, values, results, calls) for x in call.x]
+            calls[call] = run_array(call.op, xs, [values.rows(param)[0] for param in call.params])
+        return calls[call][index]
+
+    def elements(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
+        """The rows as elements again, holes in their places."""
+        rows, order = group.rows, group.order or []
+        made: list[Element] = []
+        if rows:
+            values = values or self.values(rows)
+            columns = []
+            for value in self.flow.outputs:
+                image = self._images.get(value)
+                columns.append(values.rows(value) if image is None else [self._own(row) for row in results[image]])
+            made = [(row, *rows[i][1:]) for i, row in enumerate(zip(*columns, strict=True))]
+        return [made[item] if isinstance(item, int) else item for item in order]
+
+    @staticmethod
+    def _own(row: Any) -> Any:
+        """A row that does not keep its whole batch in memory."""
+        return row.copy() if getattr(row, "base", None) is not None else row
+
+    def deliver(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
+        """What a group becomes."""
+        if group.order is not None:
+            return self.elements(group, values, results)
+        try:
+            return [self.batch(group, values, results)]
+        except DataError as error:
+            return [failed_batch(group, error)]
+
+
+def _images_of(value: Value) -> list[Value]:
+    """What an executor gives for a leaf: the value itself, or what array code makes it of."""
+    if not is_batchwise(value):
+        return [value]
+    call = value.value if isinstance(value, Item) else value
+    assert isinstance(call, Apply)
+    return [image for x in call.x for image in _images_of(x)]
+
+
+def failed_batch(group: Group, error: DataError) -> Element:
+    """A batch that could not be made: a hole in its place."""
+    first = group.whole or group.rows[0]
+    hole = Hole(locate(error, first[1], first[2], "batch"))
+    return hole, first[1] if group.whole else BatchStream.of(group.rows), first[2]

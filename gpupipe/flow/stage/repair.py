@@ -1,0 +1,46 @@
+"""repair: what a failed batch is cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import DataError
+from ..batching.batcher import Group
+from ..element import Hole
+
+__all__ = ["_before", "_joined", "host_copy", "make_holes"]
+
+
+def _before(good: list[int], i: int) -> int:
+    """The last good row before row i, else the first one after it."""
+    return max((row for row in good if row < i), default=good[0])
+
+
+def make_holes(group: Group, bad: dict[int, DataError]) -> None:
+    """Turn bad rows of a group that keeps its places into holes."""
+    rows = group.rows
+    holes = {i: (Hole(error), rows[i][1], rows[i][2]) for i, error in bad.items()}
+    kept = [i for i in range(len(rows)) if i not in holes]
+    if group.order is not None:
+        moved = {old: new for new, old in enumerate(kept)}
+        group.order = [
+            item if not isinstance(item, int) else moved.get(item, holes.get(item, 0)) for item in group.order
+        ]
+    group.rows = [rows[i] for i in kept]
+
+
+def host_copy(result: Any) -> Any:
+    """A result of a GPU stage as NumPy arrays."""
+    from ...transform.array import to_host
+
+    return [to_host(row) for row in result] if isinstance(result, list) else to_host(result)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """The same output of several parts of a batch, as one."""
+    from ...transform.array import concatenate
+
+    if not any(isinstance(part, list) for part in parts) and len({tuple(part.shape[1:]) for part in parts}) == 1:
+        return concatenate(parts)
+    return [row for part in parts for row in part]

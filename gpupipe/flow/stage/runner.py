@@ -1,0 +1,408 @@
+"""runner: the transform stage of a chain: groups of elements through a graph, as batches or as elements again.
+
+Two threads and a channel. The feeder runs the host iterators below, forms groups and draws their parameters; the
+runner owns the executor: it starts groups as they come (two or three are in flight) and delivers the oldest. A group
+that fails is repaired: the bad rows are found by halving in the same executor and become holes; under batching every
+other element, later groups included, goes back in front of the former. So what is delivered is what a stream would
+have given whose holes were known from the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, DecodeError, DeviceError, PixelError, Place
+from ...evaluate import BatchValues
+from ...extract.decode import MOST_PIXELS
+from ...extract.waiting import LIMITS
+from ...graph import Apply
+from ...log import logger
+from ...threads import Room, Thread, join
+from ...transform.program import BatchFailed, Executor, Feed, WrongPixels
+from ..batching.batcher import BatchFormer, Group, batch_of_holes
+from ..batching.resumable import Forming
+from ..element import Element, Hole, close, locate, stand_in
+from ..error_policy import raised
+from ..prefetch.channel import Channel, Closed
+from ..run import Context
+from .assemble import Assembler, Stage, failed_batch
+from .job import Finished, Job, Turn, in_parts
+from .repair import _before, _joined, host_copy, make_holes
+
+__all__ = ["IN_FLIGHT", "Work"]
+
+IN_FLIGHT = 2
+"""Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
+
+
+WAITING = 1
+"""Formed groups that wait for the executor. Two gave 3 % fewer images/s on two CPUs: what is read longer before it is
+decoded has left the CPU's cache by then."""
+
+
+class Work:
+    """The two threads of a stage. They know the run and the channel, never the iterator that the user holds."""
+
+    def __init__(self, flow: Stage, at: Context, forming: Forming, out: Channel[Finished]) -> None:
+        self._flow = flow
+        self._forming = forming
+        self._former = forming.former
+        self._source = forming.source
+        self._out = out
+        self._assembler = Assembler(flow, at)
+        self._run = at.run
+        self._settings = at.run.settings
+        self._counters = at.run.count(flow.label)
+        self._lock = threading.Lock()  # held by whoever works with the former
+        self._changed = Room()
+        self._jobs: deque[Turn] = deque()
+        self._finished = False
+        self._stopped = False
+        self._failure: BaseException | None = None
+        # The last good element that was delivered; behind a state that of what was formed again.
+        self._last: Any = self._former.last if isinstance(self._former, BatchFormer) else None
+        self._room = 0  # rows that the executor takes at a time; the first group says how many there are in a batch
+        self._threads = [
+            Thread(self._feed, name=f"gpupipe-flow-{flow.label}"),
+            Thread(self._execute, name=f"gpupipe-transform-{flow.label}"),
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, wait: bool = True) -> None:
+        """Stop the threads and wait for them; their inputs are closed by whoever ends last."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if wait:
+            join(self._threads)
+            if self._threads[0].ident is None:
+                close(self._source)
+
+    # ---- feeder
+
+    def _feed(self) -> None:
+        MOST_PIXELS.set(self._settings.max_pixels)
+        LIMITS.set(self._run.limits)
+        try:
+            while self._wait_for_room():
+                with self._lock:
+                    before = self._forming.point()
+                    item = self._forming.next()
+                    job = self._prepare(item) if isinstance(item, Group) else item
+                    with self._changed:
+                        if job is None:
+                            self._finished = True
+                        else:
+                            self._jobs.append(Turn(job, before, self._forming.point()))
+                        self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._finished = True
+                self._changed.notify_all()
+        finally:
+            close(self._source)
+
+    def _wait_for_room(self) -> bool:
+        """Whether to form more: false once stopped or broken. At the end of the input it waits, for a repair."""
+        with self._changed:
+            while not self._stopped and self._failure is None and (len(self._jobs) >= WAITING or self._finished):
+                self._changed.wait()
+            return not self._stopped and self._failure is None
+
+    def _prepare(self, group: Group) -> Job:
+        """Compute what the graph reads; nothing here touches the executor."""
+        program = self._flow.program
+        assert program is not None
+        started = time.perf_counter()
+        while True:
+            values = self._assembler.values(group.rows)
+            try:
+                if group.order is None:
+                    self._assembler.check_shapes(values, group.rows)
+                feed = Feed.of(program, values, self._settings.verify) if group.rows else None
+                feeds = [] if feed is None else self._split(feed, values)
+                self._counters.busy += time.perf_counter() - started
+                return Job(group, values, feeds)
+            except DataError as error:
+                bad = {row: error.of_row(row) for row in error.rows}
+                if not bad or group.order is None:
+                    return Job(group, values, [], error, bad)
+                make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
+
+    def _split(self, feed: Feed, values: BatchValues) -> list[Feed]:
+        """A batch that the executor has no room for, or whose images would not fit the device budget, runs in parts."""
+        program = self._flow.program
+        assert program is not None
+        self._room = self._room or max(self._flow.size, feed.size)
+        pixels = np.zeros(feed.size, np.int64)
+        for value in program.values:
+            if isinstance(value, Apply) and value.op.decodes:
+                height, width = values.encoded_sizes(value).T.astype(np.int64)
+                pixels += height * width * 3
+        parts, start, room = [], 0, self._settings.device_memory
+        for i, size in enumerate(pixels.tolist()):
+            if (size > room or i - start == self._room) and i > start:
+                parts.append(feed.part(start, i))
+                start, room = i, self._settings.device_memory
+            room -= size
+        return [feed] if start == 0 else [*parts, feed.part(start, feed.size)]
+
+    # ---- runner
+
+    def _execute(self) -> None:
+        LIMITS.set(self._run.limits)
+        executor: Executor | None = None
+        flight: deque[Turn] = deque()
+        try:
+            while True:
+                # A batch in parts runs alone, one part after the other: nothing is started behind it.
+                alone = bool(flight) and in_parts(flight[-1].item)
+                turn = None if alone else self._take(wait=not flight)
+                if turn is not None:
+                    job = turn.item
+                    if isinstance(job, Job):
+                        if executor is None:
+                            assert self._flow.executor is not None and self._flow.program is not None
+                            executor = self._flow.executor(self._flow.program, self._room or self._flow.size)
+                        if len(job.feeds) == 1:
+                            executor.submit(job.feeds[0])
+                    flight.append(turn)
+                    if len(flight) < IN_FLIGHT and not in_parts(job):
+                        continue
+                if not flight:
+                    break
+                self._deliver(flight.popleft(), flight, executor)
+            self._out.finish()
+        except Closed:
+            pass
+        except BaseException as error:
+            self._out.fail(error)
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+            if executor is not None:
+                executor.close()
+
+    def _take(self, wait: bool) -> Turn | None:
+        """The next job. Without `wait` only one that is there; None then, or at the end of the input."""
+        with self._changed:
+            while True:
+                if self._stopped:
+                    raise Closed
+                if self._jobs:
+                    job = self._jobs.popleft()
+                    self._changed.notify_all()
+                    return job
+                if self._failure is not None and wait:
+                    raise self._failure
+                if not wait or self._finished:
+                    return None
+                self._changed.wait()
+
+    def _deliver(self, turn: Turn, flight: deque[Turn], executor: Executor | None) -> None:
+        job = turn.item
+        if not isinstance(job, Job):
+            self._out.put(Finished([job], turn.before, turn.after))
+            return
+        if job.bad:
+            self._repair(turn, job, BatchFailed("", job.bad), flight, executor)
+            return
+        if job.error is not None:
+            self._out.put(Finished([failed_batch(job.group, job.error)], turn.before, turn.after))
+            return
+        try:
+            results = self._collect(job, executor)
+        except BatchFailed as failure:
+            assert executor is not None
+            self._repair(turn, job, failure, flight, executor)
+            return
+        elements = self._assembler.deliver(job.group, job.values, results)
+        if job.group.rows:
+            self._last = job.group.rows[-1][0]
+        size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is not Hole for leaf in value)
+        self._counters.elements += len(job.group.rows)
+        self._counters.bytes += size
+        self._out.put(Finished(elements, turn.before, turn.after), size)
+
+    def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
+        """The results of a job. All its parts run even if one fails, so that every bad row is known."""
+        parts: list[list[Any]] = []
+        causes: dict[int, DataError] = {}
+        text, start = None, 0
+        for feed in job.feeds:
+            assert executor is not None
+            try:
+                if len(job.feeds) > 1:
+                    executor.submit(feed)
+                results = self._answer(executor, job.group.rows[start : start + feed.size])
+                parts.append([host_copy(result) for result in results] if self._flow.to_host else results)
+            except BatchFailed as failure:
+                text = text or failure.text
+                causes.update({start + row: error for row, error in failure.causes.items()})
+            start += feed.size
+        if text is not None:
+            raise BatchFailed(text, causes)
+        if len(parts) <= 1:
+            return parts[0] if parts else []
+        return [_joined(column) for column in zip(*parts, strict=True)]
+
+    def _answer(self, executor: Executor, rows: Sequence[Element], delivered: bool = True) -> list[Any]:
+        """The results of the oldest batch in flight.
+
+        Args:
+            executor: that runs it.
+            rows: its elements.
+            delivered: whether anybody gets them; of wrong pixels that nobody gets no warning is needed.
+
+        Raises:
+            BatchFailed: some rows are bad.
+            PixelError: some are decoded wrongly, and `Options.wrong_pixels` is "raise".
+        """
+        try:
+            return executor.collect()
+        except WrongPixels as found:
+            texts = []
+            for row, text in found.rows.items():
+                _, stream, position = rows[row]
+                texts.append(f"{Place(stream.name, position, stream.unit)}: {text} ({found.where})")
+            if self._settings.wrong_pixels == "raise":
+                more = f"; {len(texts) - 1} more of its batch are wrong, too" if len(texts) > 1 else ""
+                raise PixelError(
+                    f"{texts[0]}: this is not the image that the host decodes{more}. The data is not bad: what was "
+                    "trained on before may be wrong as well. Look at the driver and the card, run with "
+                    "Options(device='cpu'), or go on with Options(wrong_pixels='warn')"
+                ) from None
+            for text in texts if delivered else ():
+                logger.warning("%s: this is not the image that the host decodes, and is delivered as it is", text)
+            return found.results
+
+    def _repair(
+        self, turn: Turn, job: Job, failure: BatchFailed, flight: deque[Turn], executor: Executor | None
+    ) -> None:
+        """Find the bad rows of a failed group, make them holes, and put everything that was not delivered back."""
+        later = [self._dropped(other, executor) for other in flight]
+        flight.clear()
+        bad = failure.causes or self._find(job, 0, job.group.rows, executor)
+        if not bad:  # a run that fails and then works: nothing says which row it was
+            assert executor is not None
+            raise DeviceError(
+                f"{executor.label} failed once and ran on the same batch again, so it is not the data: {failure.text}; "
+                "start the process again, or run with Options(device='cpu')"
+            )
+        with self._lock, self._changed:
+            if not self._former.reforms:
+                again = self._without(job.group, bad)
+                last = len(again) - 1
+                parts = [Turn(item, turn.before, turn.after if i == last else None) for i, item in enumerate(again)]
+                self._jobs.extendleft(reversed([*parts, *later]))
+                self._changed.notify_all()
+                return
+            assert isinstance(self._former, BatchFormer)
+            waiting = [other.item for other in later] + [other.item for other in self._jobs]
+            back, found = self._returned(job, bad, waiting, self._former.take_back())
+            self._jobs.clear()
+            self._former.put_back(back, self._last)
+            self._forming.back(turn.before, found)
+            self._finished = False
+            self._changed.notify_all()
+
+    def _returned(
+        self, job: Job, bad: dict[int, DataError], later: Sequence[Job | Element], rest: Sequence[Element]
+    ) -> tuple[list[Element], list[tuple[Element, DataError]]]:
+        """Everything that was not delivered, as it came, with new holes, and the elements that these were with errors.
+
+        The first goes back in front of the former.
+        """
+        jobs = [job, *(other for other in later if isinstance(other, Job))]
+        waiting = {id(other) for other in later}
+        taken = [element for other in jobs for element in other.group.taken] + list(rest)
+        # Bad is what a row was made of: a stand-in's own hole is known, what it stood in with is not.
+        causes = {id(job.group.rows[i][0]): error for i, error in bad.items()}
+        back: list[Element] = []
+        found: list[tuple[Element, DataError]] = []
+        for element in taken:
+            value, stream, position = element
+            if type(value) is not Hole:
+                error = causes.get(id(value))
+                if error is None:
+                    back.append(element)
+                    continue
+                blamed = self._blamed(element, error)
+                found.append((element, blamed))
+                back.append((Hole(blamed), stream, position))
+            elif not value.raised or id(element) in waiting:  # the others were raised already
+                back.append(element)
+        return back, found
+
+    def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
+        """A group that keeps its places, to be run again without its bad rows."""
+        if group.order is not None:
+            make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
+            return [self._prepare(group)]
+        # The rows of a batch that the user made, or that something is zipped to: nothing fills it up from behind.
+        rows = group.rows
+        if group.whole is None or self._flow.aligned:
+            first = min(bad)
+            return [batch_of_holes(rows, Hole(self._blamed(rows[first], bad[first])))]
+        holes = [(Hole(self._blamed(rows[i], error)), rows[i][1], rows[i][2]) for i, error in sorted(bad.items())]
+        good = [i for i in range(len(rows)) if i not in bad]
+        if self._settings.on_error == "replace" and good:
+            group.rows = [
+                rows[i] if i not in bad else stand_in(rows[_before(good, i)][0], rows[i]) for i in range(len(rows))
+            ]
+        else:
+            group.rows = [rows[i] for i in good]
+        loud: list[Job | Element] = [raised(hole) for hole in holes] if self._settings.on_error == "raise" else []
+        for hole in holes if not loud else []:
+            self._run.leave_out(hole)
+        return [*loud, self._prepare(group)] if group.rows else loud
+
+    def _dropped(self, turn: Turn, executor: Executor | None) -> Turn:
+        """A job whose results are thrown away; it has to be run again."""
+        job = turn.item
+        if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:
+            with contextlib.suppress(BatchFailed):  # it will fail again when its turn comes
+                self._answer(executor, job.group.rows, delivered=False)
+        return turn
+
+    def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
+        """The bad rows among rows[start...], by halving in the same executor; nothing else is in flight."""
+        program = self._flow.program
+        assert program is not None and executor is not None
+        feed = Feed.of(program, job.values)
+        found: dict[int, DataError] = {}
+        stop = start + len(rows)
+        spans = [(low, min(low + self._room, stop)) for low in reversed(range(start, stop, self._room))]
+        while spans:
+            low, high = spans.pop()
+            executor.submit(feed.part(low, high))
+            try:
+                self._answer(executor, rows[low - start : high - start], delivered=False)
+            except BatchFailed as failure:
+                if high - low == 1:
+                    found[low] = failure.causes.get(0) or DecodeError(failure.text)
+                else:
+                    middle = (low + high) // 2
+                    spans += [(middle, high), (low, middle)]
+        return found
+
+    def _blamed(self, row: Element, error: DataError) -> DataError:
+        program = self._flow.program
+        assert program is not None
+        stage = next(
+            (value.op.stage for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform"
+        )
+        return locate(error, row[1], row[2], stage)

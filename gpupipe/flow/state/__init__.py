@@ -1,0 +1,1 @@
+"""state: where a running chain stands, as data."""

@@ -1,0 +1,325 @@
+"""snapshot: where a running chain stands, as data, and how it goes on from there.
+
+Every flow's iterator answers `snapshot()`, and its flow's `open(at, state)` goes on behind such a snapshot. A snapshot
+holds places, never payloads: how many elements were taken, which byte comes next, which pass it is. It is a tree of
+what JSON knows, and of `Late` leaves that become it when somebody asks for the text.
+
+What a step holds (a shuffle buffer, an open window, elements in work) it gets again from its input, see `tape`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from operator import itemgetter, length_hint
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ...errors import StateError
+from ...op import Array
+from ..element import Element, Stream, close
+from ..run import REPLAYING, Context
+
+__all__ = [
+    "ENDLESS",
+    "Counted",
+    "Late",
+    "Numbered",
+    "Numbers",
+    "Refused",
+    "State",
+    "as_number",
+    "below",
+    "damaged",
+    "drop",
+    "first_state",
+    "integers_json",
+    "late_json",
+    "number",
+    "parts_of",
+    "replayed",
+    "replayed_input",
+    "snapshot",
+    "start_of",
+    "these_integers",
+]
+
+State = Any
+"""A snapshot: None (from the start), numbers, text, lists and dicts of them, and `Late` leaves."""
+
+
+ENDLESS = 1 << 62
+
+
+_T = TypeVar("_T")
+
+
+_first = itemgetter(0)
+
+
+class Late(ABC):
+    """A part of a snapshot that costs more to write down than to take."""
+
+    @abstractmethod
+    def json(self) -> Any:
+        """What JSON gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Late):
+    """A part that cannot be written down: whoever asks for the text is told why."""
+
+    why: str
+
+    def json(self) -> Any:
+        raise StateError(self.why)
+
+
+def late_json(state: State) -> Any:
+    """A snapshot as JSON: every `Late` leaf written down."""
+    if isinstance(state, Late):
+        return late_json(state.json())
+    if isinstance(state, dict):
+        return {key: late_json(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return [late_json(value) for value in state]
+    return state
+
+
+def snapshot(iterator: Any) -> State:
+    """Where an iterator of a flow stands. Nobody may be inside its `__next__`.
+
+    Raises:
+        StateError: it cannot say.
+    """
+    take = getattr(iterator, "snapshot", None)
+    if take is None:
+        raise StateError(f"state_dict needs steps that can say where they are, got {type(iterator).__name__}")
+    return take()
+
+
+def below(state: State, name: str = "source") -> State:
+    """The part of a state that belongs to an input.
+
+    Raises:
+        StateError: it has none.
+    """
+    if state is None:
+        return None
+    if not isinstance(state, dict) or name not in state:
+        raise StateError("load_state_dict needs a state of this chain, got one of other steps")
+    return state[name]
+
+
+def number(state: State, name: str) -> int:
+    """A number >= 0 of a state.
+
+    Raises:
+        StateError: there is none.
+    """
+    return as_number(below(state, name), name)
+
+
+def as_number(value: Any, name: str) -> int:
+    """The same of a value.
+
+    Raises:
+        StateError: it is none.
+    """
+    if type(value) is not int or not 0 <= value <= ENDLESS:
+        raise StateError(f"load_state_dict needs a number >= 0 for {name}, got {value!r}"[:200])
+    return value
+
+
+def start_of(state: State) -> int:
+    """The byte offset at which a reader begins: that of the block of a state, else 0."""
+    return 0 if state is None else number(state, "block")
+
+
+def parts_of(state: State, name: str, count: int) -> list[State]:
+    """The parts of a state that belong to so many inputs.
+
+    Raises:
+        StateError: there are not as many.
+    """
+    parts: Any = below(state, name)
+    if not isinstance(parts, list) or len(parts) != count:
+        raise StateError(f"load_state_dict needs a state of {count} parts in {name}, got one of other steps")
+    return parts
+
+
+def drop(items: Iterator[Any], count: int, at: Context) -> None:
+    """Take elements that were delivered before and forget them."""
+    if not count:
+        return
+    before = REPLAYING.get()
+    try:
+        REPLAYING.set(True)
+        stopped = at.run.stopped
+        while count > 0 and not stopped.is_set():
+            some = min(count, 4096)
+            taken = sum(1 for _ in islice(items, some))
+            if taken < some and not stopped.is_set():
+                raise StateError(
+                    f"load_state_dict needs the data that the state was taken over: the input ends {count - taken} "
+                    f"elements before it"
+                )
+            count -= taken
+    finally:
+        REPLAYING.set(before)
+
+
+class Numbers(Generic[_T]):
+    """Counts what passes, in C: 50 ns an item.
+
+    Attributes:
+        pairs: the items with their numbers.
+        items: the items themselves.
+    """
+
+    __slots__ = ("_left", "items", "pairs")
+
+    def __init__(self, items: Iterable[_T], done: int = 0) -> None:
+        self._left = iter(range(done, ENDLESS))
+        self.pairs: Iterator[tuple[_T, int]] = zip(items, self._left, strict=False)
+        self.items: Iterator[_T] = map(_first, self.pairs)
+
+    @property
+    def count(self) -> int:
+        """How many have passed."""
+        return ENDLESS - length_hint(self._left)
+
+
+class Counted(Iterator[Element]):
+    """An iterator whose state is how many elements it gave: to come back there, it gives them again.
+
+    Args:
+        items: the elements.
+        inner: what to close.
+        done: elements that were given before.
+        begin: the state of the items before the first one, where that says more than nothing.
+    """
+
+    __slots__ = ("_begin", "_inner", "_numbers")
+
+    def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0, begin: State = None) -> None:
+        self._begin = begin
+        self._numbers = Numbers(items, done)
+        self._inner = items if inner is None else inner
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._numbers.items
+
+    def __next__(self) -> Element:
+        return next(self._numbers.items)
+
+    def snapshot(self) -> State:
+        """How many elements were given."""
+        n = self._numbers.count
+        return {"n": n} if self._begin is None else {"n": n, "begin": self._begin}
+
+    def close(self) -> None:
+        """Close what is below."""
+        close(self._inner)
+
+
+class Numbered(Iterator[Element]):
+    """Rows of one stream as elements, their positions counted in C.
+
+    Args:
+        rows: the columns of each element.
+        stream: of all of them.
+        done: the first position.
+    """
+
+    __slots__ = ("_items", "_positions")
+
+    def __init__(self, rows: Iterable[Any], stream: Stream, done: int = 0) -> None:
+        self._positions = iter(range(done, ENDLESS))
+        self._items: Iterator[Element] = zip(rows, repeat(stream), self._positions)
+
+    def __iter__(self) -> Iterator[Element]:
+        return self._items
+
+    def __next__(self) -> Element:
+        return next(self._items)
+
+    def position(self) -> int:
+        """The next position: how many elements were given, from the first one on."""
+        return ENDLESS - length_hint(self._positions)
+
+    def snapshot(self) -> State:
+        """The next position."""
+        return {"n": self.position()}
+
+
+def replayed_input(open_: Callable[[State], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:
+    """The same where the elements are made of others, which may come in any order: then their state is kept too.
+
+    Args:
+        open_: opens the elements, from the begin or behind the state that they had there.
+        at: where.
+        state: where to go on.
+    """
+    inner = open_(state.get("begin") if isinstance(state, dict) else None)
+    items = Counted(inner, begin=first_state(inner, at))
+    if state is not None:
+        drop(iter(items), number(state, "n"), at)
+    return items
+
+
+def first_state(inner: Any, at: Context) -> State:
+    """The state of an input that was just opened: where elements come in any order it tells which came."""
+    return snapshot(inner) if at.run.any_order else None
+
+
+def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:
+    """An iterator that comes back to a place by giving everything before it again."""
+    items = Counted(open_())
+    if state is not None:
+        drop(iter(items), number(state, "n"), at)
+    return items
+
+
+MOST = 1 << 27
+"""Bytes of the text of one buffer: a state is read from a file that may be anything."""
+
+
+def integers_json(numbers: Sequence[int] | Array) -> State:
+    """Integers >= 0 as text: of 1 to 8 bytes each, little-endian, base64."""
+    array = np.array(numbers, np.uint64)
+    width = max(1, -(-int(array.max()).bit_length() // 8)) if len(array) else 1
+    data = array.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+    return [width, base64.b64encode(data.tobytes()).decode()]
+
+
+def these_integers(state: State) -> list[int]:
+    """The integers of such a text.
+
+    Raises:
+        StateError: it is none.
+    """
+    match state:
+        case [int(width), str(text)] if type(width) is int and 1 <= width <= 8 and len(text) <= MOST:
+            try:
+                data = base64.b64decode(text.encode("ascii"), validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise damaged() from error
+            if len(data) % width:
+                raise damaged()
+            full = np.zeros((len(data) // width, 8), np.uint8)
+            full[:, :width] = np.frombuffer(data, np.uint8).reshape(-1, width)
+            numbers: list[int] = full.view("<u8").ravel().tolist()
+            return numbers
+        case _:
+            raise damaged()
+
+
+def damaged() -> StateError:
+    """The error of a text that no state is written in."""
+    return StateError("load_state_dict needs a state as state_dict made it, got one whose numbers are damaged")

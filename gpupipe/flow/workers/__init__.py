@@ -1,0 +1,1 @@
+"""workers: maps in worker processes."""

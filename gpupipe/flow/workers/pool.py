@@ -1,0 +1,445 @@
+"""pool: the processes of `map(workers="process")`: who has them, what they are given, and how they end.
+
+Workers are spawned, never forked. Each has a pipe for small messages and two slots of shared memory, in which elements
+and results lie; the parent makes and unlinks every segment, so none is left behind however a worker ends. A worker that
+dies makes a hole of the element it was working on, and another one takes its place. One pass at a time has them; then
+they wait in a home (see `kept`), that of their step or that of the run: the next epoch, or pass of a `repeat`, finds
+them ready.
+"""
+
+from __future__ import annotations
+
+import atexit
+import pickle
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from multiprocessing import current_process, get_context
+from multiprocessing.connection import wait as wait_for
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any
+
+from ...errors import FunctionError, GpupipeError
+from ...spec import Structure
+from ..element import Hole, Stream
+from ..kept import HOMES, Home
+from ..maps.python_function import PythonFunction
+from ..run import Run
+from .packing import error_of, pack, packed_size, structure_of, unpack, write
+from .processes import PROCESSES, Worker, join, no_interrupts, release, reserve, signal_name, unlink
+from .task import Task
+from .worker import DONE, FAILED, GROW, GROWN, MASK, MESSAGE, RAISED, READY, RUN, SETTINGS, Job, part, serve
+
+__all__ = ["Lease", "Workers"]
+
+SMALLEST = 1 << 16
+"""Bytes of a segment at least, so that small elements of many sizes need one."""
+
+
+GRACE = 0.5
+"""Seconds in which a worker may end by itself before it is terminated, and again before it is killed."""
+
+
+LOOK = 1.0
+"""Seconds after which workers are looked at although no message came: a grandchild may hold a dead one's pipe open."""
+
+
+STUCK = 10.0
+"""Seconds after which a worker is ended that still computes what a pass has left behind, while another one waits."""
+
+
+GUARD = (
+    'the main module is imported by every worker, so a script needs `if __name__ == "__main__":` around what it does; '
+    "the function must be in a module that can be imported, not in a notebook or an interactive session"
+)
+
+
+_STALE = Task(((), Stream(0, ""), 0), 0, abandoned=True)
+"""What a worker holds of a pass that is over. It keeps no element alive."""
+
+
+class Lease:
+    """Workers as one pass has them: until it ends that, at the latest until its run ends.
+
+    Attributes:
+        over: it has ended.
+        forget: takes back that the end of the run ends it.
+    """
+
+    __slots__ = ("_workers", "forget", "over")
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self.over = False
+        self.forget: Callable[[], None] | None = None
+
+    def submit(self, task: Task) -> None:
+        """Give an element to the worker with the least to do; it waits if all are full."""
+        self._workers.submit(self, task)
+
+    def wait(self) -> bool:
+        """Wait until something was answered; False once there is nothing to wait for.
+
+        Raises:
+            GpupipeError: workers end before they are ready.
+        """
+        return self._workers.wait(self)
+
+    def end(self, wait: bool = True) -> None:
+        """Leave the workers to the next pass; what they still compute is forgotten, and whoever waits lets go.
+
+        Args:
+            wait: whether workers that cannot be kept may end by themselves.
+        """
+        self.over = True
+        self._workers.end(self, wait)
+
+
+class Workers:
+    """The processes of one function."""
+
+    @classmethod
+    def of(cls, function: PythonFunction, count: int, run: Run, line: str, home: Home | None) -> Lease:
+        """Workers that wait for the next pass of this step, else new ones.
+
+        Args:
+            function: what they run.
+            count: how many.
+            run: who needs them.
+            line: where the user wrote the step.
+            home: where they wait afterwards; None ends them with the run.
+        """
+        f = function
+        key = id(f.fn), f.structure, f.result, f.rng, f.site, count
+        found: Workers | None = (run.idle if home is None else home).take(key)
+        if found is None:
+            job = Job(f.fn, f.structure, f.who, f.result, f.rng, f.site, run.settings)
+            found = cls(job, key, count, run, line, home)
+        return found._lend(run)
+
+    def __init__(self, job: Job, key: Any, count: int, run: Run, line: str, home: Home | None) -> None:
+        self._job = job
+        self._line = line
+        self._key = key
+        self._home = run.idle if home is None else home
+        self._kept = home is not None
+        self._context = get_context("spawn")
+        self._workers: list[Worker] = []
+        self._waiting: deque[Task] = deque()
+        self._structures: tuple[str, Structure | None] = "", None
+        # Reentrant: the garbage collector may close the run in a thread that is just here.
+        self._lock = threading.RLock()
+        self._lease: Lease | None = None
+        self._since = 0.0  # when the last pass left them
+        self._inside = False  # a thread is in the middle of something
+        self._torn = False  # one was cut short there, by Ctrl-C: what was sent and answered is not known any more
+        self._closed = False
+        self._bell, self._wake = self._context.Pipe(duplex=False)
+        self._run = None if self._kept else run  # those that are kept keep no run
+        if self._run is not None:
+            self._run.on_close(self.close)
+        try:
+            for _ in range(count):
+                self._workers.append(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- whose they are
+
+    def _lend(self, run: Run) -> Lease:
+        """Let a pass have them, under the settings of its run."""
+        lease = Lease(self)
+        try:
+            with self._lock:
+                self._lease = lease
+                if self._kept:
+                    run.on_close(lease.end)
+                    lease.forget = partial(run.forget, lease.end)
+                run.holds(self, f"{self._job.who}(workers='process')")
+                if run.settings != self._job.settings:
+                    self._job = replace(self._job, settings=run.settings)
+                    message = MESSAGE.pack(SETTINGS, 0, 0, 0, 0, 0) + pickle.dumps(run.settings)
+                    for worker in self._workers:
+                        with suppress(OSError):  # it has died: another one will take its place
+                            worker.pipe.send_bytes(message)
+        except BaseException:
+            self.close()
+            raise
+        return lease
+
+    def end(self, lease: Lease, wait: bool) -> None:
+        """Keep the workers for the next pass. The garbage collector may say so in the middle of anything."""
+        if self._lease is not lease:
+            return
+        with suppress(OSError):  # closed before
+            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
+        with self._lock:
+            if self._lease is not lease:
+                return
+            self._waiting.clear()
+            if self._torn or self._inside:
+                self.close(wait)
+            if not self._closed:
+                self._since = time.monotonic()
+                for worker in self._workers:
+                    worker.tasks = deque((_STALE, slot) for _, slot in worker.tasks)
+                self._home.put(self._key, self)
+            self._lease = None  # at last: what is cut short here, by Ctrl-C, is done by the next call
+            if lease.forget is not None:
+                lease.forget()
+
+    # ---- starting
+
+    def _start(self) -> Worker:
+        """Start a process.
+
+        Raises:
+            GpupipeError: this process is itself one that is just being started, or may have no children.
+        """
+        who = f"{self._job.who}(workers='process') at {self._line}"
+        process = current_process()
+        if getattr(process, "_inheriting", False):
+            raise GpupipeError(f"{who} was reached while a worker imported the main module; {GUARD}")
+        if process.daemon:
+            raise GpupipeError(f"{who} cannot start processes in a daemonic process ({process.name}); use threads")
+        ours, theirs = self._context.Pipe()
+        name = f"gpupipe-{self._job.who}-{len(self._workers)}"
+        # Daemonic: where the interpreter ends before the run does, multiprocessing ends them, instead of waiting.
+        made = self._context.Process(target=serve, args=(theirs, self._job), name=name, daemon=True)
+        try:
+            with no_interrupts():
+                made.start()
+        except Exception as error:  # the system refuses, or the function hands over what cannot travel
+            ours.close()
+            raise GpupipeError(f"{who} cannot start a process: {type(error).__name__}: {error}") from error
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        PROCESSES.add(made)
+        return Worker(made, ours)
+
+    # ---- handing out
+
+    def submit(self, lease: Lease, task: Task) -> None:
+        """Give an element to the worker with the least to do; it waits if all are full."""
+        with self._lock:
+            if self._lease is not lease:
+                return
+            self._inside = True
+            try:
+                self._waiting.append(task)
+                self._hand_out()
+            except BaseException:
+                self._torn = True
+                raise
+            finally:
+                self._inside = False
+
+    def _hand_out(self) -> None:
+        while self._waiting and not self._closed:
+            worker = max(self._workers, key=lambda worker: len(worker.free))
+            if not worker.free:
+                return
+            task = self._waiting.popleft()
+            if task.abandoned:
+                continue
+            try:
+                pieces = pack(task.element[0])
+            except FunctionError as error:
+                task.result, task.done = Hole(error), True
+                continue
+            slot, size = worker.free.pop(), packed_size(pieces)
+            segment = self._room(worker, slot, size)
+            with part(segment, size) as room:
+                write(pieces, room)
+            worker.tasks.append((task, slot))
+            _, stream, position = task.element
+            message = MESSAGE.pack(RUN, slot, size, task.epoch, stream.key, position & MASK)
+            try:
+                worker.pipe.send_bytes(message + segment.name.encode())
+            except OSError:  # it has died: `wait` finds that out, and another one gets this element
+                worker.tasks.pop()
+                self._waiting.appendleft(task)
+                return
+
+    def _room(self, worker: Worker, slot: int, size: int) -> SharedMemory:
+        """The segment of a slot, made anew if it is too small."""
+        old = worker.segments.get(slot)
+        if old is not None and old.size >= size:
+            return old
+        if old is not None:
+            del worker.segments[slot]
+            unlink(old)
+        wanted = max(SMALLEST, 1 << (size - 1).bit_length())
+        try:
+            made = worker.segments[slot] = SharedMemory(create=True, size=wanted)
+            reserve(made, wanted)
+        except OSError as error:
+            raise GpupipeError(
+                f"{self._job.who}(workers='process') at {self._line} needs {wanted:,} bytes of shared memory, and "
+                f"there is no room ({error}); use fewer processes, or give the container more (docker run --shm-size)"
+            ) from error
+        return made
+
+    # ---- answers
+
+    def wait(self, lease: Lease) -> bool:
+        """Wait until something was answered; False once the lease or the workers are no more.
+
+        Raises:
+            GpupipeError: workers end before they are ready.
+        """
+        with self._lock:
+            if self._closed or lease.over or self._lease is not lease:
+                return False
+            self._inside = True
+            try:
+                self._look()
+            except BaseException as error:
+                self._torn = True
+                if self._closed and isinstance(error, (OSError, ValueError)):
+                    return False  # the garbage collector closed the run while this thread was here
+                raise
+            finally:
+                self._inside = False
+            return not (self._closed or lease.over)
+
+    def _look(self) -> None:
+        """Take the next answers, look after the workers, and hand out what waits."""
+        events = wait_for([self._bell, *(worker.pipe for worker in self._workers)], timeout=LOOK)
+        if self._bell in events:  # perhaps of the pass before, which ended when nobody waited
+            self._bell.recv_bytes()
+        for worker in list(self._workers):
+            if worker.pipe in events:
+                self._receive(worker)
+            elif not events and not worker.process.is_alive():
+                self._bury(worker)
+            elif not events and self._is_stuck(worker):
+                worker.process.kill()
+                self._bury(worker)
+        self._hand_out()
+
+    def _is_stuck(self, worker: Worker) -> bool:
+        """Whether it has not come back from an element of a pass that was left long ago; one that starts has none."""
+        left = worker.ready and bool(worker.tasks) and worker.tasks[0][0] is _STALE
+        return left and time.monotonic() - self._since > STUCK
+
+    def _receive(self, worker: Worker) -> None:
+        """Take every message that is there."""
+        try:
+            while worker.pipe.poll():
+                self._answered(worker, worker.pipe.recv_bytes())
+        except (EOFError, ConnectionError, BrokenPipeError):
+            self._bury(worker)
+
+    def _answered(self, worker: Worker, message: bytes) -> None:
+        what, slot, size, *_ = MESSAGE.unpack_from(message)
+        if what == READY:
+            worker.ready = True
+            return
+        if what == GROW:
+            segment = self._room(worker, slot, size)
+            worker.pipe.send_bytes(MESSAGE.pack(GROWN, slot, segment.size, 0, 0, 0) + segment.name.encode())
+            return
+        task, _ = worker.tasks.popleft()
+        worker.free.append(slot)
+        if task.abandoned:
+            return
+        text = message[MESSAGE.size :].decode()
+        if what == FAILED:
+            task.result = Hole(error_of(text))
+        elif what == RAISED:
+            task.raised = error_of(text).__cause__
+        elif what == DONE:
+            with part(worker.segments[slot], size) as data:
+                task.result = unpack(data)
+            task.structure = self._structure(text)
+        task.done = True
+
+    def _structure(self, text: str) -> Structure | None:
+        if text != self._structures[0]:
+            self._structures = text, structure_of(text) if text else None
+        return self._structures[1]
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker has died: its element becomes a hole, what waited behind goes to others, another one is started."""
+        worker.process.join(GRACE)
+        if worker.process.is_alive():  # it closed its pipe and goes on
+            worker.process.kill()
+            worker.process.join(GRACE)
+        code = worker.process.exitcode
+        how = f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
+        self._workers.remove(worker)
+        held = [task for task, _ in worker.tasks]
+        release(worker)
+        if not worker.ready:
+            self.close()
+            raise GpupipeError(
+                f"{self._job.who}(workers='process') at {self._line}: a worker process {how} before it was ready "
+                f"(what it says stands in the error output); {GUARD}"
+            )
+        if held and not held[0].abandoned:
+            memory = "; perhaps the machine ran out of memory" if code == -getattr(signal, "SIGKILL", 9) else ""
+            held[0].result = Hole(FunctionError(f"its worker process {how} while it ran on this element{memory}"))
+            held[0].done = True
+        self._waiting.extendleft(reversed([task for task in held if not (task.done or task.abandoned)]))
+        self._workers.append(self._start())
+
+    # ---- ending
+
+    def held(self) -> tuple[int, int]:
+        """Elements in work, and bytes of shared memory."""
+        workers = list(self._workers)
+        elements = sum(len(worker.tasks) for worker in workers)
+        return elements, sum(segment.size for worker in workers for segment in list(worker.segments.values()))
+
+    def close(self, wait: bool = True) -> None:
+        """End every worker, within two seconds, and unlink every segment. Safe to call twice, and from any thread.
+
+        One that is cut short, by Ctrl-C, leaves the rest to the next call.
+
+        Args:
+            wait: whether workers may end by themselves; False kills them at once.
+        """
+        self._closed = True
+        with suppress(OSError):  # closed before
+            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
+        with self._lock:
+            workers = self._workers
+            self._waiting.clear()
+            self._wake.close()
+            self._bell.close()
+            for worker in workers:
+                worker.pipe.close()  # an idle worker ends by this
+                if not wait:
+                    worker.process.kill()
+            join(workers, GRACE)
+            for worker in workers:
+                if worker.process.is_alive():
+                    worker.process.terminate()
+            join(workers, GRACE)
+            for worker in workers:
+                if worker.process.is_alive():
+                    worker.process.kill()
+            join(workers, GRACE)
+            while workers:
+                release(workers.pop())
+        if self._run is not None:
+            self._run.forget(self.close)
+
+
+def _end_all() -> None:
+    """At exit, before multiprocessing ends what is left without asking: workers end by themselves."""
+    for home in list(HOMES):
+        home.close()
+
+
+atexit.register(_end_all)  # behind the import of multiprocessing, which registers its own: the last one is called first
