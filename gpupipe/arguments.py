@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from .brief import brief, digits
-from .candidate import name_of
 from .errors import PlanError, PlanTypeError
-from .extract.names import Names
-from .extract.patterns import may_be_paths, stable_names
-from .graph import CONST_LIMIT
+from .extract.storage.names import Names
+from .extract.storage.patterns import may_be_paths, stable_names
+from .graph.classify import name_of
+from .graph.values import CONST_LIMIT
 from .integers import is_integer, plain
 from .options import AUTOTUNE
 from .plan.node import Element

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from .arguments import integer, integer_or_none
-from .candidate import name_of
 from .dataset import Dataset
 from .errors import FunctionError, GpupipeError, PlanError, PlanTypeError, TraceError
+from .graph.classify import name_of
+from .graph.symbols import active_trace
 from .options import AUTOTUNE
 from .spec import as_dtype, as_leaf, own, spec_of
-from .trace import active_trace
 
 __all__ = [
     "NotInitializedError",

@@ -14,21 +14,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .errors import ParseError, PlanError, PlanTypeError, SpecError
-from .extract.example import (
-    ExampleParser,
-    Feature,
-    FixedLenFeature,
-    FixedLenSequenceFeature,
-    RaggedFeature,
-    VarLenFeature,
-    encode_example,
-)
-from .extract.storage import LOCAL
-from .extract.writer import TFRecordWriter
-from .op import Op
+from .extract.examples.encode import encode_example
+from .extract.examples.example import ExampleParser
+from .extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
+from .extract.records.writer import TFRecordWriter
+from .extract.storage.files import LOCAL
+from .graph.op import Op
+from .graph.symbols import Named, Symbol, active_trace, apply
 from .ragged import Ragged
 from .spec import TensorSpec, byte_array
-from .symbol import Named, Symbol, active_trace, apply
 
 __all__ = [
     "FixedLenFeature",
@@ -261,7 +255,7 @@ def build_index(filenames: Any, where: str | os.PathLike[str] = "beside") -> int
         MissingFileError, DirectoryError, RecordError: a file cannot be read.
         PlanTypeError: an argument is no path.
     """
-    from .extract.index import record_index
+    from .extract.records.index import record_index
 
     one = isinstance(filenames, (str, bytes, os.PathLike))
     if not isinstance(where, (str, os.PathLike)) or not os.fspath(where):

@@ -126,7 +126,7 @@ class Options:
             2**64 - 1. On a GPU every row is looked at whatever this says, in some microseconds: its size, the mean of
             the first 8x8 pixels of a JPEG, and whether it is black, in part too. The host decodes those that are
             suspicious, which few photographs are; where many are and prove right, at most 1 for every 256 rows, about
-            a millisecond, and the log says so once a run; see `gpupipe.transform.proof`.
+            a millisecond, and the log says so once a run; see `gpupipe.transform.dali.proof`.
         wrong_pixels: what an image does that is not what the host makes of it: ``"raise"`` (default) ends the run with
             a `PixelError` that names the image, the card and the versions, whatever `on_error` says, as the data is
             not bad; ``"warn"`` says the same in the log and delivers the image as it is.

@@ -12,7 +12,8 @@ if __name__ == "ops":
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gpupipe.op import Case, Op
+from gpupipe.graph.op import Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.adjust_brightness import AdjustBrightness, adjust_brightness
 from gpupipe.ops.adjust_contrast import AdjustContrast, adjust_contrast
 from gpupipe.ops.adjust_gamma import AdjustGamma, adjust_gamma
@@ -68,7 +69,6 @@ from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
 from gpupipe.ops.slice import Slice, slice
 from gpupipe.ops.transpose import Transpose, transpose
 from gpupipe.ops.turn import Turn
-from gpupipe.trace import apply
 
 __all__ = [
     "CATALOGUE",

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.colour import (
     Colour,
     channel_means,
@@ -23,7 +24,6 @@ from gpupipe.ops.colour import (
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["AdjustContrast", "Contrast", "adjust_contrast", "mean_tolerance"]
 

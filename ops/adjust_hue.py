@@ -8,13 +8,13 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.adjust_saturation import division_tolerance
 from gpupipe.ops.colour import Colour, rows_within, turn_hue, turn_hue_dali
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["AdjustHue", "Hue", "adjust_hue"]
 

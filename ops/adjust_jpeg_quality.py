@@ -9,13 +9,13 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.extract.decode import decode
-from gpupipe.op import Array, Case, check_number
+from gpupipe.extract.images.decode import decode
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.colour import Colour, rows_within
 from gpupipe.ops.convert_image_dtype import LARGEST, ConvertImageDtype, dtype_of
 from gpupipe.ops.samples import picture
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["AdjustJpegQuality", "JpegQuality", "adjust_jpeg_quality", "jpeg_tolerance", "pictures"]
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.colour import Colour, rows_within, scale_saturation, scale_saturation_dali, tolerance
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["AdjustSaturation", "Saturation", "adjust_saturation", "division_tolerance"]
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.op import Case, Op
+from gpupipe.graph.op import Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.spec import TensorSpec, as_dtype
-from gpupipe.trace import apply
 
 __all__ = ["Cast", "cast", "saturated", "saturated_dali"]
 

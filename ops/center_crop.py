@@ -8,13 +8,13 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.geometry import images_of, pair, static, window
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["CenterCrop", "center_crop"]
 

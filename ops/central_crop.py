@@ -9,14 +9,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.geometry import column, images_of, window, windows_inside
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["CentralCrop", "central_crop"]
 

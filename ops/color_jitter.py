@@ -9,14 +9,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.op import Array, Case, check_number
 from gpupipe.ops.colour import Colour, planes, planes_dali, together_dali, turn_hue, turn_hue_dali
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.ops.rgb_to_grayscale import WEIGHTS
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["ColorJitter", "color_jitter"]
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupipe.errors import DataError, ShapeError, SpecError
-from gpupipe.op import Array, Op, check_number
+from gpupipe.graph.op import Array, Op, check_number
 from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype
 from gpupipe.ops.geometry import column
 from gpupipe.random import BatchRng

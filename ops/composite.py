@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpupipe.errors import ShapeError, SpecError
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
 from gpupipe.ops.geometry import image_of
 from gpupipe.spec import TensorSpec
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops.cast import saturated, saturated_dali
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
-from gpupipe.trace import Symbol, apply
 
 __all__ = ["ConvertImageDtype", "convert_image_dtype"]
 

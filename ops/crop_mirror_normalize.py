@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.flip import Flip
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, factors, per_channel, scaled, scaled_hwc

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gpupipe.op import Array, Case
+from gpupipe.graph.op import Array, Case
 from gpupipe.ops.mixing import Mixing, beta, mixed
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng

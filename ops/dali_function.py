@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from gpupipe.candidate import name_of
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
-from gpupipe.op import Array, Op
+from gpupipe.graph.classify import name_of
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.symbols import active_trace, apply
 from gpupipe.ops.geometry import full
 from gpupipe.spec import Structure, TensorSpec, flatten
-from gpupipe.trace import active_trace, apply
 
 __all__ = ["DaliFunction", "dali_function", "known_size"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.decoding import Decoding, decoder, native_channels
 from gpupipe.spec import TensorSpec

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.errors import SpecError
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.decoding import Decoding, NativeDecoding, check_decoding
-from gpupipe.trace import apply
 
 __all__ = ["DecodeImage", "decode_image"]
 

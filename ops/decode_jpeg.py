@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.decoding import Decoding
-from gpupipe.trace import apply
 
 __all__ = ["DecodeJpeg", "decode_jpeg"]
 

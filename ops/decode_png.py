@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.decoding import Decoding, NativeDecoding, check_decoding
-from gpupipe.trace import apply
 
 __all__ = ["DecodePng", "decode_png"]
 

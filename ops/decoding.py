@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.extract.decode import decode
-from gpupipe.extract.headers import read_header
-from gpupipe.op import Array, Case, Op
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.headers import read_header
+from gpupipe.graph.op import Array, Case, Op
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.spec import TensorSpec
 

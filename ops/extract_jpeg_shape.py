@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.extract.headers import read_header
-from gpupipe.op import Array, Case, Op
+from gpupipe.extract.images.headers import read_header
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.decoding import files
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["ExtractJpegShape", "extract_jpeg_shape"]
 

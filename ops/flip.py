@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
 from gpupipe.ops.geometry import image_of
 from gpupipe.spec import TensorSpec
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from gpupipe.op import Case
+from gpupipe.graph.op import Case
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.geometry import images_of
 from gpupipe.ops.reverse import Reverse
 from gpupipe.ops.samples import noise
-from gpupipe.trace import apply
 
 __all__ = ["FlipLeftRight", "flip_left_right"]
 

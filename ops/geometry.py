@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
+from gpupipe.graph.op import Arg, Array
+from gpupipe.graph.symbols import Symbol, part_of
 from gpupipe.integers import is_integer, plain
-from gpupipe.op import Arg, Array
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import Symbol, part_of
 
 __all__ = [
     "GeometryError",

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpupipe.errors import ShapeError, SpecError
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["GrayscaleToRgb", "grayscale_to_rgb"]
 

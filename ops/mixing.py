@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.op import Array, Op, check_number
+from gpupipe.graph.op import Array, Op, check_number
+from gpupipe.graph.symbols import Symbol, apply
 from gpupipe.ops.geometry import layout_of
 from gpupipe.ops.one_hot import one_hot
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
-from gpupipe.trace import Symbol, apply
 
 __all__ = ["Mixing", "beta", "mixed"]
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Normalize", "normalize"]
 

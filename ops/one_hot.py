@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Case, Op, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.op import Case, Op, check_number
 from gpupipe.spec import TensorSpec, as_dtype
-from gpupipe.trace import apply
 
 __all__ = ["OneHot", "one_hot"]
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.normalize import check_channels
 from gpupipe.ops.samples import noise, tones
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["PerImageStandardization", "per_image_standardization"]
 

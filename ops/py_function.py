@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gpupipe.candidate import name_of
 from gpupipe.errors import ENDING, DataError, FunctionError, PlanError, PlanTypeError, SpecError, text_of
-from gpupipe.op import Case, Op
+from gpupipe.graph.classify import name_of
+from gpupipe.graph.op import Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.spec import Structure, TensorSpec, as_leaf, flatten, own, spec_of
-from gpupipe.trace import apply
 
 __all__ = ["PyFunction", "py_function"]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.adjust_brightness import Brightness
 from gpupipe.ops.colour import Colour, rows_within, tolerance, uniform
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["RandomBrightness", "random_brightness"]
 

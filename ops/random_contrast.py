@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from gpupipe.op import Array, Case
+from gpupipe.graph.op import Array, Case
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.adjust_contrast import Contrast, mean_tolerance
 from gpupipe.ops.colour import Colour, check_factors, factors
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
-from gpupipe.trace import apply
 
 __all__ = ["RandomContrast", "random_contrast"]
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.op import Array, Case, Op, check_number
 from gpupipe.ops.geometry import column, layout_of, pair
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["RandomErasing", "random_erasing"]
 

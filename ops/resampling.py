@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupipe.op import Array
+from gpupipe.graph.op import Array
 
 __all__ = ["METHODS", "SUPPORT", "resampled", "rounded", "taps"]
 

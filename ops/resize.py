@@ -9,13 +9,13 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.errors import SpecError
-from gpupipe.op import Array, Case, Op, check_number
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.geometry import GeometryError, full, image_of, pair, static
 from gpupipe.ops.resampling import METHODS, SUPPORT, resampled, rounded
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["Resampling", "Resize", "ResizeArea", "resize"]
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpupipe.errors import ShapeError, SpecError
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.cast import saturated, saturated_dali
 from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype, dtype_of
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["RgbToGrayscale", "rgb_to_grayscale"]
 

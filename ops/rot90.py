@@ -8,14 +8,14 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.geometry import column, images_of, static
 from gpupipe.ops.samples import noise
 from gpupipe.ops.turn import Turn
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["Rot90", "rot90"]
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.errors import DataError, PlanTypeError, SpecError
-from gpupipe.op import Array, Case, Op, check_number
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.symbols import apply
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 
 __all__ = ["SampleDistortedBoundingBox", "sample_distorted_bounding_box"]
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from gpupipe.errors import PlanTypeError, SpecError
-from gpupipe.op import Array, Case, check_number
+from gpupipe.graph.op import Array, Case, check_number
+from gpupipe.graph.symbols import Symbol, apply, part_of
 from gpupipe.ops.composite import Composite, Row
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.geometry import GeometryError, column, image_of, images_of, static, window, windows_inside
 from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, spec_of
-from gpupipe.trace import Symbol, apply, part_of
 
 __all__ = ["Slice", "slice"]
 

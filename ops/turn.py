@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
 from gpupipe.ops.geometry import MOVABLE, image_of
 from gpupipe.spec import TensorSpec
 

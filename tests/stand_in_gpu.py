@@ -309,7 +309,8 @@ def install() -> None:
     Raises:
         MissingDependencyError: DALI is not installed.
     """
-    from gpupipe.transform import array, dali, machine
+    from gpupipe.transform import array, machine
+    from gpupipe.transform.dali import executor as dali
 
     real, lowering, make = dali._import_dali(), dali.Lowering, dali.DaliExecutor.__init__
     hand_over = array.to_device_array

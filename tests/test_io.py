@@ -10,10 +10,10 @@ import pytest
 
 from gpupipe import io
 from gpupipe.errors import DirectoryError, MissingFileError, ParseError, PlanError, PlanTypeError, SpecError
-from gpupipe.evaluate import BatchValues
-from gpupipe.graph import Apply, Item
+from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.trace import Traced, trace
+from gpupipe.graph.values import Apply, Item
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import Traced, trace
 
 RECORD = TensorSpec((), bytes)
 FEATURES: dict[str, Any] = {

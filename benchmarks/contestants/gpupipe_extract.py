@@ -58,7 +58,7 @@ def _stage(ds: Any) -> Iterator[Any]:
     """The columns that the extract stage of a chain hands to what stands behind it; its errors are raised."""
     from gpupipe.flow.element import Hole
     from gpupipe.flow.run import Context, Run
-    from gpupipe.optimize.lower import lower
+    from gpupipe.optimize.lower.lowerer import lower
 
     settings = ds.options().resolve()
     run = Run(settings)

@@ -133,8 +133,8 @@ def write_shards(
         ValueError: `count` or `shards` out of range.
         OSError: the folder is missing or cannot be written.
     """
-    from gpupipe.extract.example import encode_example
-    from gpupipe.extract.tfrecord import TFRecordWriter
+    from gpupipe.extract.examples.encode import encode_example
+    from gpupipe.extract.records.writer import TFRecordWriter
 
     if count < 1 or not 1 <= shards <= count:
         raise ValueError(f"write_shards needs count >= 1 and shards of 1..count, got count={count}, shards={shards}")

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import arity, checked_function
 from ..brief import brief, cut
-from ..candidate import name_of
-from ..difference import Difference
 from ..errors import PlanError, PlanTypeError
+from ..graph.classify import name_of
+from ..graph.difference import Difference
+from ..graph.symbols import active_trace
+from ..graph.trace import Traced, require_no_symbols, trace, trace_inner
 from ..plan.difference import plan_difference
 from ..plan.indexed import ENDLESS, Order, Select, blocker, why_not
 from ..plan.node import Node
 from ..plan.sources import Param
 from ..plan.steps import never_ends, refuse_options
 from ..spec import Compound, DatasetSpec
-from ..trace import Traced, active_trace, require_no_symbols, trace, trace_inner
 from .epochs import EpochCounter, Visits
 
 if TYPE_CHECKING:

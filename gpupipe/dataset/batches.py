@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arguments import arity, checked_function, integer, parallel_calls, positive, rows_of_a_batch
-from ..candidate import name_of
 from ..errors import PlanError, PlanTypeError, TraceError
+from ..graph.classify import name_of
+from ..graph.trace import require_no_symbols
 from ..plan.node import Element
 from ..plan.padding import padded_shapes as checked_shapes
 from ..plan.padding import padding_values as checked_values
@@ -18,7 +19,6 @@ from ..plan.steps import Batch, PaddedBatch, Unbatch
 from ..plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
 from ..ragged import splits_dtype
 from ..spec import LEAF, Structure, TensorSpec
-from ..trace import require_no_symbols
 from .base import Chain, new
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import arity, checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
-from ..extract.patterns import is_url
+from ..extract.storage.patterns import is_url
 from ..options import AUTOTUNE, All
 from ..plan.files import FileCache
 from ..plan.indexed import Everything

@@ -20,13 +20,13 @@ from ..arguments import (
     signature,
     travels,
 )
-from ..candidate import decide, name_of
 from ..errors import PlanError, PlanTypeError
+from ..graph.classify import decide, name_of
+from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
 from ..plan.indexed import Part
 from ..plan.joins import Concatenate
 from ..plan.steps import Enumerate, Filter, FlatMap, Interleave, Map, Repeat, Shard, Skip, Take
-from ..trace import require_no_symbols
 from .base import Chain
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..graph import digest_of
+from ..graph.values import digest_of
 from ..log import logger
 from ..options import Settings
 from ..plan.draws import draws

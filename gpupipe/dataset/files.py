@@ -10,16 +10,16 @@ import numpy as np
 
 from ..arguments import file_name, integer, place_of_index
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
-from ..extract.compression import checked_compression
-from ..extract.patterns import is_url, stable_names
-from ..extract.storage import storage_of
+from ..extract.records.compression import checked_compression
+from ..extract.storage.files import storage_of
+from ..extract.storage.patterns import is_url, stable_names
+from ..graph.symbols import Symbol
 from ..options import AUTOTUNE
 from ..plan.files import FixedRecords, Lines
 from ..plan.node import Element, Node
 from ..plan.sources import Files, Param, Records
 from ..plan.steps import FlatMap, Interleave
 from ..spec import LEAF, TensorSpec
-from ..trace import Symbol
 from .core import Dataset
 
 __all__ = ["FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]

@@ -16,12 +16,12 @@ from .base import Chain
 from .epochs import Counted
 
 if TYPE_CHECKING:
-    from ..load.host import OwnedIterator
+    from ..load.host_arrays import OwnedIterator
     from ..load.iterator import DatasetIterator
     from ..load.progress import Numbers
-    from ..optimize.checks import Finding
-    from ..optimize.explain import Explanation
-    from ..optimize.memory import MemoryReport
+    from ..optimize.report.checks import Finding
+    from ..optimize.report.explain import Explanation
+    from ..optimize.report.memory import MemoryReport
     from .core import Dataset
 
 __all__ = ["Running"]
@@ -54,7 +54,7 @@ class Running(Chain):
         count = self.plan.cardinality
         if count != UNKNOWN_CARDINALITY:
             return count
-        from ..optimize.lower_indexed import length
+        from ..optimize.lower.by_index import length
 
         return length(self.plan, self.options().resolve())
 
@@ -153,7 +153,7 @@ class Running(Chain):
 
     def explain(self) -> Explanation:
         """Say what the chain is and how it will run: stages, devices, fused ops, buffers. Reads no data."""
-        from ..optimize.explain import explain
+        from ..optimize.report.explain import explain
 
         return explain(self.plan, self.options().resolve())
 
@@ -166,7 +166,7 @@ class Running(Chain):
         Each finding has the user's line and says what to write instead; `explain()` shows them too. None of them is an
         error: a finding may be what you want.
         """
-        from ..optimize.checks import check
+        from ..optimize.report.checks import check
 
         return check(self.plan, self.options().resolve())
 
@@ -176,7 +176,7 @@ class Running(Chain):
         `iterator.memory_report()` tells what they hold at that moment. A dataset that a function makes inside
         `flat_map` or `interleave` is counted there only.
         """
-        from ..optimize.memory import memory_report
+        from ..optimize.report.memory import memory_report
 
         return memory_report(self.plan, self.options().resolve())
 
@@ -272,7 +272,7 @@ class Running(Chain):
                     f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}; iterate over the dataset itself, "
                     f"or flat_map(lambda w: w.batch(n)) first"
                 )
-        from ..load.host import OwnedIterator
+        from ..load.host_arrays import OwnedIterator
 
         return OwnedIterator(self.plan, self.options().resolve(), self._numbered("as_numpy_iterator"))
 

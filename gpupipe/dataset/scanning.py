@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import arity, checked_function, integer, integer_or_none, kept, signature
-from ..candidate import name_of
 from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
+from ..graph.classify import name_of
+from ..graph.trace import Traced, require_no_symbols
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.scanning import (
     AssertCardinality,
@@ -24,7 +25,6 @@ from ..plan.scanning import (
 from ..plan.steps import never_ends
 from ..ragged import RaggedSpec
 from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
-from ..trace import Traced, require_no_symbols
 from .base import Chain
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Scanning(Chain):
         state, structure = _state("reduce", initial_state)
         specs = tuple(map(spec_of, state))
         from ..flow.maps.scan import next_state
-        from ..load.host import HostIterator
+        from ..load.host_arrays import HostIterator
 
         state = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in state]
         chain = cast("Dataset", self)

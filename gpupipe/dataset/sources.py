@@ -20,7 +20,8 @@ from ..arguments import (
 )
 from ..brief import digits
 from ..errors import PlanError, PlanTypeError, shown_name
-from ..extract.patterns import expand, is_url, stable_names
+from ..extract.storage.patterns import expand, is_url, stable_names
+from ..graph.trace import require_no_symbols
 from ..integers import is_integer, plain
 from ..plan.files import SavedFiles
 from ..plan.indexed import FromIndexable
@@ -29,7 +30,6 @@ from ..plan.node import Element, Node
 from ..plan.sources import Files, FromGenerator, Range, Slices, Tensors
 from ..plan.steps import Shuffle
 from ..spec import TensorSpec, as_leaf, flatten
-from ..trace import require_no_symbols
 from .base import Chain, new
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GpupipeError, StateError
-from ..op import Array
+from ..graph.op import Array
 from ..plan.indexed import ENDLESS
 from .element import Element, close, counts
 from .run import Context, Flow

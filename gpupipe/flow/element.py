@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..op import Array
+from ..graph.op import Array
 from ..random import mix64_array
 
 __all__ = [

@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import Any, Protocol
 
-from ..extract.forking import keep_for_ever
+from ..extract.storage.forking import keep_for_ever
 
 __all__ = ["HOMES", "Home", "Kept"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..errors import BadRecord, DataError
-from ..extract.forking import keep_for_ever, renew_lock
-from ..extract.waiting import LIMITS, Limits
+from ..extract.storage.forking import keep_for_ever, renew_lock
+from ..extract.storage.waiting import LIMITS, Limits
 from ..log import logger
 from ..options import Settings, cpu_count
 from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..eager import ELEMENT
 from ..errors import (
     BadRecord,
     ClosedError,
@@ -26,26 +25,27 @@ from ..errors import (
     StateError,
     TooManyBadError,
 )
-from ..extract.decode import MOST_PIXELS
-from ..extract.forking import keep_for_ever
-from ..extract.waiting import LIMITS
+from ..extract.images.decode import MOST_PIXELS
+from ..extract.storage.forking import keep_for_ever
+from ..extract.storage.waiting import LIMITS
 from ..flow.element import BatchStream, Hole, Stream, close, own_bytes, stands_in
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import late_json, snapshot
-from ..optimize.lower import lower
+from ..graph.eager import ELEMENT
+from ..optimize.lower.lowerer import lower
 from ..options import Settings
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
 from ..plan.order import any_order
 from ..spec import Structure
-from .endings import begun, continued, watch
 from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of
-from .stand_ins import StandIns, rows_of
+from .replace_errors import StandIns, rows_of
+from .shutdown import begun, continued, watch
 from .state import NOTED, Chain
 
 if TYPE_CHECKING:
-    from ..optimize.memory import MemoryReport
+    from ..optimize.report.memory import MemoryReport
 
 __all__ = ["DatasetIterator"]
 
@@ -306,7 +306,7 @@ class DatasetIterator(Iterator[Any]):
 
         Batches inside an executor, and one that the user holds, are in no buffer.
         """
-        from ..optimize.memory import memory_report
+        from ..optimize.report.memory import memory_report
 
         return memory_report(self._plan, self._settings, self._run or Run(self._settings))
 

@@ -18,25 +18,25 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, FunctionError, MissingFileError, RecordError
-from ..extract.decode import MOST_PIXELS
-from ..extract.element_json import Malformed
-from ..extract.elements_file import ElementsWriter
-from ..extract.storage import LocalStorage
-from ..extract.waiting import LIMITS
+from ..extract.images.decode import MOST_PIXELS
+from ..extract.storage.files import LocalStorage
+from ..extract.storage.waiting import LIMITS
 from ..flow.cache.files import element_from_json, element_to_json, write_to
 from ..flow.cache.temporary import remove_stale, temporary
 from ..flow.check import failed
 from ..flow.element import Element as FlowElement
 from ..flow.element import Hole, close
 from ..flow.run import Context, Run
+from ..graph.trace import call_with
 from ..log import logger
-from ..optimize.lower import lower
+from ..optimize.lower.lowerer import lower
 from ..options import Settings
 from ..plan.files import Saved
 from ..plan.node import Element, Node
+from ..serial.elements_file import ElementsWriter
+from ..serial.structures import Malformed
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
-from ..trace import call_with
-from .host import on_host
+from .host_arrays import on_host
 
 __all__ = ["Manifest", "read_manifest", "read_saved", "save"]
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DataError, GpupipeError, PlanError, StateError
-from ..extract.element_json import Malformed
-from ..extract.storage import storage_of
+from ..extract.storage.files import storage_of
 from ..flow.cache.files import element_from_json, element_to_json
 from ..flow.state.snapshot import MOST, State, damaged
 from ..log import logger
@@ -24,6 +23,7 @@ from ..plan.node import Element, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
+from ..serial.structures import Malformed
 
 __all__ = [
     "FORMAT",

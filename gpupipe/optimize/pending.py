@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..flow.run import Flow
-from ..graph import Identity, Input, Value, rewrite_values
+from ..graph.values import Identity, Input, Value, rewrite_values
 from ..plan.node import Element
 
 __all__ = ["AHEAD", "Pending", "Step", "renumber"]
@@ -19,6 +19,7 @@ __all__ = ["AHEAD", "Pending", "Step", "renumber"]
 AHEAD = 2
 """Finished batches that wait, beside those in work, where nobody says how many: each is 38 MB for 64 images of
 224 x 224."""
+
 
 Step = Callable[[Flow], Flow]
 """A node that does not look at values, to be put above a stage that is not placed yet."""

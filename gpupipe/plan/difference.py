@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from ..difference import Difference, difference, same, shown
-from ..trace import Traced
+from ..graph.difference import Difference, difference, same, shown
+from ..graph.trace import Traced
 from .node import DERIVED, Node, walk
 from .sources import FromGenerator
 

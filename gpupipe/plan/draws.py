@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Draw, topological
+from ..graph.values import Draw, topological
 from .indexed import Everything, Rows, Select
 from .mixing import RandomNumbers, SampleFrom
 from .node import Node, walk

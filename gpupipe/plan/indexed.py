@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..extract.patterns import is_url
+from ..extract.storage.patterns import is_url
 from .joins import Concatenate, Zip
 from .node import INFINITE, Element, Node, walk
 from .sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors

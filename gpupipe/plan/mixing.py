@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..extract.names import Names
+from ..extract.storage.names import Names
 from ..spec import LEAF, Structure, TensorSpec
 from .joins import first_branches, relaxed
 from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Node

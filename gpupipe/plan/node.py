@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..brief import cut, fields_in_brief
-from ..candidate import call_site
-from ..graph import digest_of
+from ..graph.classify import call_site
+from ..graph.trace import Traced
+from ..graph.values import digest_of
 from ..spec import LEAF, Structure, TensorSpec
-from ..trace import Traced
 
 __all__ = ["INFINITE", "UNKNOWN_CARDINALITY", "Element", "Node", "epoch_key", "walk"]
 

@@ -21,9 +21,9 @@ from typing import Any, Generic, Protocol
 
 import numpy as np
 
-from ..graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ..graph.trace import Traced
+from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound
-from ..trace import Traced
 from .files import FileCache, Saved
 from .node import DERIVED, Node, walk
 from .sources import Files, Slices, Tensors

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..candidate import name_of
+from ..graph.classify import name_of
+from ..graph.trace import Traced
 from ..spec import LEAF, Structure, TensorSpec
-from ..trace import Traced
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element
 from .steps import Step
 

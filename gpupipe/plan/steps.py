@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..candidate import name_of
 from ..errors import PlanError
+from ..graph.classify import name_of
+from ..graph.trace import Traced
 from ..options import Options
 from ..spec import Structure, TensorSpec
-from ..trace import Traced
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node, walk
 
 __all__ = [

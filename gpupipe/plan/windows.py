@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..candidate import name_of
+from ..graph.classify import name_of
 from ..ragged import RaggedSpec
 from ..spec import LEAF, DatasetSpec, TensorSpec
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node

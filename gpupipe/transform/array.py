@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
-from ..op import Op
+from ..graph.op import Op
 
 __all__ = [
     "DeviceArray",
@@ -70,7 +70,7 @@ class DeviceArray:
 
     def copy(self) -> DeviceArray:
         """A copy in memory of its own on the same GPU."""
-        from .dali import copy_on_gpu
+        from .dali.executor import copy_on_gpu
 
         return DeviceArray(copy_on_gpu(self.tensor, self.__dlpack_device__()[1]))
 
@@ -154,7 +154,7 @@ def _wrap(tensor: Any) -> Any:
 
 def to_device(array: Any, device_id: int) -> Any:
     """Copy a NumPy array to a GPU, into memory of DALI's: CuPy's own would be used again while a stream reads it."""
-    from .dali import copy_to_gpu
+    from .dali.executor import copy_to_gpu
 
     return _wrap(copy_to_gpu(np.asarray(array), device_id))
 
@@ -269,7 +269,7 @@ def _stream(device_id: int) -> Any:
 
 def _owned(cupy: Any, array: Any) -> Any:
     """What was made on the stream at hand, once it is there, in memory of DALI's and without strides."""
-    from .dali import copy_on_gpu
+    from .dali.executor import copy_on_gpu
 
     array = cupy.ascontiguousarray(array)
     cupy.cuda.get_current_stream().synchronize()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import MissingDependencyError, PlanError
-from ..graph import Apply
+from ..graph.values import Apply
 from ..log import logger
 from ..options import DecoderOptions, Settings, parse_device
 from .machine import dali_cuda, driver_cuda, gpu_count, gpu_of_rank, has_dali, threads_of_rank
@@ -183,7 +183,7 @@ def make_executor(
         from .numpy import NumpyExecutor
 
         return NumpyExecutor(program, batch_size, threads)
-    from .dali import DaliExecutor
+    from .dali.executor import DaliExecutor
 
     return DaliExecutor(program, batch_size, threads, choice.device_id, decoding, verifies)
 

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError, text_of
-from ..extract.decode import MOST_PIXELS
-from ..graph import Apply, Const, Item, Value
-from ..op import Array
+from ..extract.images.decode import MOST_PIXELS
+from ..graph.op import Array
+from ..graph.values import Apply, Const, Item, Value
 from ..threads import DaemonPool
 from .program import BatchFailed, Feed, Program
 

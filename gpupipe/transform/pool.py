@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..extract.forking import keep_for_ever
+from ..extract.storage.forking import keep_for_ever
 
 __all__ = ["ENDINGS", "PipelinePool"]
 

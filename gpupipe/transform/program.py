@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import DataError
-from ..evaluate import BatchValues, boundary
-from ..graph import Value, digest_of
-from ..op import Array
+from ..graph.host_values import BatchValues, boundary
+from ..graph.op import Array
+from ..graph.values import Value, digest_of
 
 __all__ = ["BatchFailed", "Executor", "Feed", "Program", "WrongPixels"]
 

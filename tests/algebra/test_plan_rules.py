@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupipe import Dataset, Options
-from gpupipe.optimize.graph_rules import GRAPH_RULES
-from gpupipe.optimize.rules import PLAN_RULES, ShuffleRepeat, rewrite
+from gpupipe.optimize.rules.graph_rules import GRAPH_RULES
+from gpupipe.optimize.rules.plan_rules import PLAN_RULES, ShuffleRepeat, rewrite
 from gpupipe.plan.node import Node, walk
 from tests.behaviour.model import run
 from tests.behaviour.programs import Program, build, elements, programs

@@ -22,7 +22,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.optimize.lower import RULES, lower
+from gpupipe.optimize.lower.lowerer import RULES, lower
 
 Step = tuple[Any, ...]
 Program = tuple[Step, ...]
@@ -531,7 +531,7 @@ def test_random_chains_give_the_same_with_all_rewrites_and_with_none() -> None:
 
 def test_the_comparison_sees_a_wrong_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule below takes one element too few; programs are found that show it."""
-    from gpupipe.optimize import rules
+    from gpupipe.optimize.rules import plan_rules as rules
     from gpupipe.plan.node import Node
     from gpupipe.plan.steps import Take
 

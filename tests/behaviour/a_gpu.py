@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe.transform import array, dali, machine
+from gpupipe.transform import array, machine
+from gpupipe.transform.dali import executor as dali
 from tests import stand_in_gpu
 
 __all__ = ["a_gpu", "is_same"]

@@ -16,7 +16,7 @@ import gpupipe as gp
 from gpupipe import Dataset, ops
 from gpupipe.compare.chain import training_chain
 from gpupipe.compare.source import Source
-from gpupipe.optimize.checks import CHECKS
+from gpupipe.optimize.report.checks import CHECKS
 from gpupipe.transform import machine
 
 

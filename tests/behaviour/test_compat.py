@@ -15,8 +15,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, compat, ops
-from gpupipe.candidate import decide
 from gpupipe.compat import py_function
+from gpupipe.graph.classify import decide
 
 
 def _square(x: Any) -> int:

@@ -174,7 +174,7 @@ READERS: dict[str, Callable[[list[str]], gp.Dataset]] = {
 def test_records_are_shared_out_evenly_with_an_index_and_without(
     reader: Callable[[list[str]], gp.Dataset], even: Any, known: bool, paths: list[str]
 ) -> None:
-    from gpupipe.extract.index import INDEXES
+    from gpupipe.extract.records.index import INDEXES
 
     whole = run(reader(paths).iterator(epoch=0))
     for shards in (2, 4, 5, 20):

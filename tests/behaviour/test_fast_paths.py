@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.arithmetic import OPERATORS, Arithmetic
-from gpupipe.eager import run as run_op
 from gpupipe.errors import DataError, GpupipeError, PlanTypeError
 from gpupipe.flow.batching.batcher import BatchFormer, Group
 from gpupipe.flow.batching.stack import stack_rows
@@ -26,6 +24,8 @@ from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.flow.words import Draws
+from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
+from gpupipe.graph.eager import run as run_op
 from gpupipe.random import BatchRng, hash64, mix64
 from gpupipe.spec import LEAF, Compound, DatasetSpec, as_leaf, flatten, own, spec_of
 from tests.behaviour.model import outcomes, take_until_closed

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.random import rand
 
-from gpupipe.optimize.function_facts import image_library, random_source
+from gpupipe.optimize.report.function_facts import image_library, random_source
 
 GENERATOR = np.random.default_rng(1)
 PYTHONS = random.Random(1)

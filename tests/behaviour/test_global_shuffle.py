@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpupipe as gp
-from gpupipe.extract.reference import Reference
+from gpupipe.extract.records.reference import Reference
 from gpupipe.flow.order.permutation import SMALL, Permutation
 from gpupipe.random import mix64
 

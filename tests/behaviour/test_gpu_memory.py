@@ -19,11 +19,11 @@ import pytest
 
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DeviceError, GpupipeError
-from gpupipe.graph import Apply
+from gpupipe.graph.values import Apply
 from gpupipe.ops.mixup import Mixup
-from gpupipe.transform import dali
 from gpupipe.transform.array import on_gpu, overlap, to_host
-from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.program import Feed, Program
 from tests import stand_in_gpu
 from tests.behaviour.a_gpu import a_gpu, is_same

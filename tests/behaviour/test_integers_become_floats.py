@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe import Dataset, Options, TensorSpec, candidate, ops, symbol
+from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import FunctionError
+from gpupipe.graph import classify as candidate
+from gpupipe.graph import symbols as symbol
 
 IMAGES = np.random.RandomState(0).randint(0, 100, (4, 6, 5, 3))
 NARROW = ("bool", "uint8", "int8", "uint16", "int16")

@@ -12,7 +12,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, ops
-from gpupipe.extract import index
+from gpupipe.extract.records import index
 from tests.behaviour import test_process_functions as functions
 
 ARRAYS = np.arange(100 * 8, dtype=np.float32).reshape(100, 8)

@@ -18,7 +18,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.extract.index import INDEXES
+from gpupipe.extract.records.index import INDEXES
 from gpupipe.flow.combine.interleave import Turns
 
 SIZES = [5, 0, 9, 1, 13, 3]
@@ -415,8 +415,8 @@ def test_a_place_reads_one_record(folder: Path, monkeypatch: pytest.MonkeyPatch)
         read.append(offset)
         return pread(fd, buffers, offset)
 
-    monkeypatch.setattr("gpupipe.extract.storage._preadv", counting)
-    monkeypatch.setattr("gpupipe.extract.storage._pread_into", lambda fd, out, at: counting(fd, [out], at))
+    monkeypatch.setattr("gpupipe.extract.storage.files._preadv", counting)
+    monkeypatch.setattr("gpupipe.extract.storage.files._pread_into", lambda fd, out, at: counting(fd, [out], at))
 
     assert ds[11] == b"2-6" * 7
     assert len(read) == 1
@@ -426,7 +426,9 @@ def test_skip_of_an_indexed_file_reads_no_header(tmp_path: Path, monkeypatch: py
     path = write(tmp_path / "many", [b"%d" % i for i in range(50_000)])
     ds = Records([path, path]).skip(99_998)
     gp.io.build_index(path, "memory")
-    monkeypatch.setattr("gpupipe.extract.reference.walk_headers", lambda *a, **b: pytest.fail("headers were read"))
+    monkeypatch.setattr(
+        "gpupipe.extract.records.reference.walk_headers", lambda *a, **b: pytest.fail("headers were read")
+    )
     made: list[int] = []
     monkeypatch.setattr(
         "gpupipe.flow.sources.records.indexed_elements",

@@ -18,10 +18,10 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
-from gpupipe.extract import remote, retry
-from gpupipe.extract.patterns import expand, is_url
-from gpupipe.extract.remote import RemoteStorage
-from gpupipe.extract.storage import LOCAL, storage_of
+from gpupipe.extract.storage import remote, retry
+from gpupipe.extract.storage.files import LOCAL, storage_of
+from gpupipe.extract.storage.patterns import expand, is_url
+from gpupipe.extract.storage.remote import RemoteStorage
 from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
 

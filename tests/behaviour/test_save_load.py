@@ -240,7 +240,7 @@ def test_another_program_reads_named_tuples_of_classes_that_it_has_not(tmp_path:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "s")], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.splitlines() == ["[(0, b't'), (1, b't')]", "gpupipe.extract.element_json"]
+    assert done.stdout.splitlines() == ["[(0, b't'), (1, b't')]", "gpupipe.serial.structures"]
 
 
 # ---- what is refused

@@ -14,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.extract.names import Names
+from gpupipe.extract.storage.names import Names
 from gpupipe.flow.access import access
 from gpupipe.flow.element import Element
 from gpupipe.flow.order.shuffle import ShuffleFlow

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset, TraceError, ops
-from gpupipe.op import Op
-from gpupipe.trace import apply
+from gpupipe.graph.op import Op
+from gpupipe.graph.symbols import apply
 from tests.behaviour.model import run
 
 R = Dataset.range(3)

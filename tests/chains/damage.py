@@ -17,7 +17,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.extract.example import encode_example
+from gpupipe.extract.examples.encode import encode_example
 from tests.chains.data import parse
 
 OVERHEAD = 16  # bytes around a record: length, two CRCs

@@ -13,8 +13,8 @@ import numpy as np
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.graph import Apply, Draw, Item
-from gpupipe.optimize import place
+from gpupipe.graph.values import Apply, Draw, Item
+from gpupipe.optimize.place import placer as place
 from gpupipe.transform.choose import make_executor
 from gpupipe.transform.program import Executor, Feed, Program
 

@@ -21,7 +21,7 @@ from gpupipe.errors import (
     ShapeError,
     SpecError,
 )
-from gpupipe.evaluate import header_size
+from gpupipe.graph.host_values import header_size
 from tests.chains import damage
 from tests.chains.damage import decoded, events, example, jpeg, labels_of, no_thread_left, write
 from tests.chains.data import FEATURES, on, parse

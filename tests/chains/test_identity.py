@@ -11,7 +11,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.flow.run import Context, Run
-from gpupipe.optimize.lower import lower
+from gpupipe.optimize.lower.lowerer import lower
 from gpupipe.random import mix64
 
 FILES = 6
@@ -260,6 +260,7 @@ def test_rewriting_the_plan_keeps_keys(files: list[str]) -> None:
 
 
 def rules() -> list[str]:
-    from gpupipe.optimize import graph_rules, rules
+    from gpupipe.optimize.rules import graph_rules
+    from gpupipe.optimize.rules import plan_rules as rules
 
     return [*graph_rules.GRAPH_RULES, *(rule.__name__ for rule in rules.PLAN_RULES)]

@@ -10,7 +10,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.extract.decode import decode as host_decode
+from gpupipe.extract.images.decode import decode as host_decode
 from gpupipe.ops import decoding
 from tests.chains.data import Spy, batches, on, parse, records, train_example
 

@@ -19,7 +19,7 @@ import gpupipe
 from gpupipe.cli import main
 from gpupipe.compare import contestants
 from gpupipe.compare.photographs import encode, take, write_shards
-from gpupipe.extract.tfrecord import TFRecordWriter
+from gpupipe.extract.records.writer import TFRecordWriter
 
 ROOT = Path(gpupipe.__file__).parents[1]
 NUMPY = ["--executor", "numpy"]

@@ -14,8 +14,9 @@ from PIL import Image
 from gpupipe.compare.photographs import Shot, encode, take, write_shards
 from gpupipe.compare.scene import KINDS, photograph
 from gpupipe.errors import DataError
-from gpupipe.extract.example import ExampleParser, FixedLenFeature
-from gpupipe.extract.tfrecord import RecordReader
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature
+from gpupipe.extract.records.tfrecord import RecordReader
 
 SAMPLE = Path(os.environ.get("GPUPIPE_SAMPLE", Path(__file__).parents[2] / "../shared/data/imagenet-sample"))
 SMALL = 60  # photographs; by their numbers they hold every size and every kind of JPEG

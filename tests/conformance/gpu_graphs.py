@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from gpupipe.transform import dali
-from gpupipe.transform.failures import cause_of
-from gpupipe.transform.feeding import entry_of
+from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali.failures import cause_of
+from gpupipe.transform.dali.feeding import entry_of
+from gpupipe.transform.dali.regions import REGION_DECODE
 from gpupipe.transform.program import Feed, Program
-from gpupipe.transform.regions import REGION_DECODE
 
 __all__ = ["GpuGraph", "has_symbols", "looked_at", "lowered", "lowered_copy", "lowering_for_a_gpu", "written_by_hand"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe.evaluate import BatchValues, is_image
-from gpupipe.graph import Apply, Draw, Input, Item, Value
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.host_values import BatchValues, is_image
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.values import Apply, Draw, Input, Item, Value
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
 from gpupipe.transform import machine
 from gpupipe.transform.numpy import NumpyExecutor
@@ -42,7 +42,7 @@ def make_executor(kind: str, program: Program, batch_size: int = ROWS) -> Execut
     """An executor of this kind."""
     if kind == "numpy":
         return NumpyExecutor(program, batch_size, 2)
-    from gpupipe.transform.dali import DaliExecutor
+    from gpupipe.transform.dali.executor import DaliExecutor
 
     return DaliExecutor(program, batch_size, 2, 0 if kind == "dali-gpu" else None)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import SpecError
-from gpupipe.graph import Apply, Input, Value
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.decode_crop import DecodeCrop

@@ -20,9 +20,10 @@ from benchmarks.gpu_day.plan import module_of
 from benchmarks.job import Job
 from gpupipe import ops
 from gpupipe.errors import SpecError
-from gpupipe.evaluate import BatchValues, is_image
-from gpupipe.graph import Apply, Input, Value
-from gpupipe.op import Case, Op
+from gpupipe.graph.host_values import BatchValues, is_image
+from gpupipe.graph.op import Case, Op
+from gpupipe.graph.trace import trace
+from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.decode_crop import DecodeCrop
@@ -32,14 +33,13 @@ from gpupipe.ops.decoding import decoder
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 from gpupipe.transform.program import Feed, Program
 from tests.conformance.harness import Batch
 from tests.conformance.test_ops import CASES, COMPOSED
 
 fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
-from gpupipe.transform import dali  # noqa: E402
-from gpupipe.transform.feeding import LEGAL  # noqa: E402
+from gpupipe.transform.dali import executor as dali  # noqa: E402
+from gpupipe.transform.dali.feeding import LEGAL  # noqa: E402
 from tests.conformance.gpu_graphs import (  # noqa: E402
     KERNELS,
     GpuGraph,

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from gpupipe import ops
-from gpupipe.arithmetic import Arithmetic
-from gpupipe.eager import eager_rng, sizes_of
 from gpupipe.errors import SpecError
-from gpupipe.op import Array, Case, Op
+from gpupipe.graph.arithmetic import Arithmetic
+from gpupipe.graph.eager import eager_rng, sizes_of
+from gpupipe.graph.op import Array, Case, Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
@@ -20,7 +21,6 @@ from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
 from gpupipe.spec import TensorSpec, as_leaf, byte_array
-from gpupipe.trace import apply
 from tests.conformance.harness import EXECUTORS, ROWS, Batch, assert_close, decomposed
 
 pytestmark = pytest.mark.conformance

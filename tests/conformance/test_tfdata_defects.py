@@ -20,7 +20,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, TFRecordDataset, ops
-from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.records.crc import masked_crc32c
 from tests.behaviour.model import outcomes, run
 
 FEATURES = {"label": gp.io.FixedLenFeature((), "int64")}

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from gpupipe import ops
-from gpupipe.candidate import decide
 from gpupipe.errors import SpecError
-from gpupipe.evaluate import BatchValues
-from gpupipe.graph import Apply, Draw, Item
-from gpupipe.op import Array, Case, Op, check_number
+from gpupipe.graph.classify import decide
+from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.graph.symbols import apply
+from gpupipe.graph.trace import trace
+from gpupipe.graph.values import Apply, Draw, Item
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import apply, trace
 from gpupipe.transform.program import Feed, Program
 from tests.conformance.harness import EXECUTORS, Batch, assert_close, host, make_executor
 

@@ -15,18 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpupipe.errors import DataError, DecodeError, MissingFileError, PlanError, PlanTypeError, RecordError
-from gpupipe.extract import elements_file
-from gpupipe.extract.columns import Cursor, add_column, read_column
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.element_json import (
-    Malformed,
-    spec_from_json,
-    spec_to_json,
-    structure_from_json,
-    structure_to_json,
-)
-from gpupipe.extract.elements_file import ElementsReader, ElementsWriter
+from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.ragged import Ragged, RaggedSpec
+from gpupipe.serial import elements_file
+from gpupipe.serial.columns import Cursor, add_column, read_column
+from gpupipe.serial.elements_file import ElementsReader, ElementsWriter
+from gpupipe.serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from gpupipe.spec import DatasetSpec, Structure, TensorSpec, flatten
 
 
@@ -226,7 +220,7 @@ def test_missing_and_empty_and_foreign_files(tmp_path: Path) -> None:
     for data in (b"", b"\xff\xd8\xff" + bytes(50), b"text\n" * 30):
         (tmp_path / "a").write_bytes(data)
         damaged(tmp_path / "a")
-    from gpupipe.extract.writer import TFRecordWriter
+    from gpupipe.extract.records.writer import TFRecordWriter
 
     with TFRecordWriter(tmp_path / "b") as out:
         out.write(b"a record of somebody else")
@@ -234,7 +228,7 @@ def test_missing_and_empty_and_foreign_files(tmp_path: Path) -> None:
 
 
 def test_a_later_version_says_so(tmp_path: Path) -> None:
-    from gpupipe.extract.writer import TFRecordWriter
+    from gpupipe.extract.records.writer import TFRecordWriter
 
     with TFRecordWriter(tmp_path / "a") as out:
         out.write(b"GPUPIPE elements\0" + struct.pack("<I", 99) + b"{}")

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import ParseError, PlanError, PlanTypeError
-from gpupipe.extract.example import (
-    ExampleParser,
+from gpupipe.extract.examples.encode import encode_example
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import (
     Feature,
     FixedLenFeature,
     FixedLenSequenceFeature,
     RaggedFeature,
     VarLenFeature,
-    encode_example,
 )
 
 KNOWN = [

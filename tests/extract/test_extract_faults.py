@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.framing import find_header
-from gpupipe.extract.tfrecord import HeaderWalker, RecordReader, Reference
+from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.framing import find_header
+from gpupipe.extract.records.reference import HeaderWalker, Reference
+from gpupipe.extract.records.tfrecord import RecordReader
 
 FIVE = [b"zero", b"one" * 20, b"two" * 300, b"three", b"four" * 10]
 OFFSETS = [sum(len(record) + 16 for record in FIVE[:k]) for k in range(6)]

@@ -16,17 +16,13 @@ from hypothesis import strategies as st
 from PIL import Image, features
 
 from gpupipe.errors import DataError, DecodeError, ParseError
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.example import (
-    ExampleParser,
-    Feature,
-    FixedLenFeature,
-    FixedLenSequenceFeature,
-    VarLenFeature,
-    encode_example,
-)
-from gpupipe.extract.headers import check_complete, read_header
-from gpupipe.extract.tfrecord import HeaderWalker, RecordReader
+from gpupipe.extract.examples.encode import encode_example
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature, VarLenFeature
+from gpupipe.extract.images.headers import check_complete, read_header
+from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.reference import HeaderWalker
+from gpupipe.extract.records.tfrecord import RecordReader
 from tests.fuzz.replay import target
 from tests.fuzz.seeds import SEEDS
 

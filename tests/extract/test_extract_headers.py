@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, features
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.headers import ImageHeader, check_complete, jpeg_size, read_header
+from gpupipe.extract.images.headers import ImageHeader, check_complete, jpeg_size, read_header
 
 SIZES = [(1, 1), (3, 2), (17, 33), (500, 375), (640, 1)]
 

@@ -10,10 +10,12 @@ import pytest
 from PIL import Image
 
 from gpupipe.errors import DataError
-from gpupipe.extract.example import ExampleParser, FixedLenFeature
-from gpupipe.extract.headers import check_complete, read_header
-from gpupipe.extract.storage import expand
-from gpupipe.extract.tfrecord import HeaderWalker, RecordReader, Reference
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature
+from gpupipe.extract.images.headers import check_complete, read_header
+from gpupipe.extract.records.reference import HeaderWalker, Reference
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.storage.patterns import expand
 
 BESIDE = Path(__file__).parents[2].parent / "shared" / "data" / "imagenet-sample"
 FILES = [path for path, _ in expand(Path(os.environ.get("GPUPIPE_SAMPLE", BESIDE)) / "*.tfrecord")]

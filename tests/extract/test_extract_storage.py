@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpupipe.errors import DirectoryError, MissingFileError, PlanError, PlanTypeError, RecordError
-from gpupipe.extract.storage import LOCAL, LocalStorage, Storage, expand
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, Storage
+from gpupipe.extract.storage.patterns import expand
 
 
 def names(pattern: str | os.PathLike[str]) -> list[str]:

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from gpupipe.errors import DataError
-from gpupipe.extract.example import (
-    ExampleParser,
-    FixedLenFeature,
-    FixedLenSequenceFeature,
-    VarLenFeature,
-    encode_example,
-)
-from gpupipe.extract.storage import expand
-from gpupipe.extract.tfrecord import RecordReader, TFRecordWriter
+from gpupipe.extract.examples.encode import encode_example
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature, FixedLenSequenceFeature, VarLenFeature
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.storage.patterns import expand
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 

@@ -14,10 +14,11 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import PlanError, PlanTypeError, RecordError
-from gpupipe.extract.blocks import Blocks
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.reference import read_many
-from gpupipe.extract.tfrecord import HeaderWalker, RecordReader, Reference, TFRecordWriter
+from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.reference import HeaderWalker, Reference, read_many
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.storage.blocks import Blocks
 
 SIZES = [0, 1, 5, 12, 63, 64, 100, 1000, 5000, 0, 0, 70_000, 3, 200_000, 16, 2_500_000, 9, 1_200_000, 1_100_000, 7]
 RECORDS = [bytes([k]) * n for k, n in enumerate(SIZES)]
@@ -57,7 +58,7 @@ def test_masked_crc_gives_the_known_answers(data: bytes, masked: int) -> None:
 def test_crc_of_large_data_is_the_same_with_the_gil_released() -> None:
     from crc32c import crc32c
 
-    from gpupipe.extract.crc import HELD, mask
+    from gpupipe.extract.records.crc import HELD, mask
 
     data = os.urandom(HELD + 1)
 
@@ -290,7 +291,7 @@ def test_walking_headers_gives_the_same_records(tmp_path: Path, first: int) -> N
 
 
 def test_walking_headers_does_not_read_large_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpupipe.extract.storage import LocalStorage
+    from gpupipe.extract.storage.files import LocalStorage
 
     path = write(tmp_path / "many", [bytes(100_000)] * 50)
     read_bytes = 0

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe.extract.decode import decode
-from gpupipe.extract.first_block import mean_of_first_block
-from gpupipe.op import Array
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.first_block import mean_of_first_block
+from gpupipe.graph.op import Array
 from gpupipe.ops.samples import encoded, noise, picture
 
 WEIGHTS = np.array([0.299, 0.587, 0.114])

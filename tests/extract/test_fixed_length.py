@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpupipe.errors import DataError, MissingFileError, RecordError
-from gpupipe.extract.fixed import FixedReader
+from gpupipe.extract.records.fixed import FixedReader
 
 
 def read(path: Path, data: bytes, record: int, header: int = 0, footer: int = 0, **options: Any) -> list[Any]:

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import gpupipe as gp
 from gpupipe.errors import DataError
-from gpupipe.extract import index as module
-from gpupipe.extract.crc import mask
-from gpupipe.extract.index import (
+from gpupipe.extract.records import index as module
+from gpupipe.extract.records.crc import mask
+from gpupipe.extract.records.index import (
     BESIDE,
     INDEXES,
     MEMORY,
@@ -34,9 +34,9 @@ from gpupipe.extract.index import (
     saved_path,
     version_of,
 )
-from gpupipe.extract.reference import HeaderWalker, Reference
-from gpupipe.extract.storage import LocalStorage
-from gpupipe.extract.tfrecord import RecordReader
+from gpupipe.extract.records.reference import HeaderWalker, Reference
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.storage.files import LocalStorage
 
 
 def framed(payload: bytes) -> bytes:
@@ -280,7 +280,7 @@ def test_the_second_epoch_of_a_shuffle_walks_no_headers(path: str, monkeypatch: 
     def refuse(*args: Any, **options: Any) -> Any:
         raise AssertionError("the headers were walked again")
 
-    monkeypatch.setattr("gpupipe.extract.reference.walk_headers", refuse)
+    monkeypatch.setattr("gpupipe.extract.records.reference.walk_headers", refuse)
 
     assert sorted(ds) == first
 

@@ -13,8 +13,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TFRecordDataset
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.tfrecord import HeaderWalker, RecordReader
+from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.reference import HeaderWalker
+from gpupipe.extract.records.tfrecord import RecordReader
 from tests.behaviour.model import outcomes
 
 RECORDS = [b"%d" % i * (3 * i + 1) for i in range(12)]

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract import retry
-from gpupipe.extract.retry import GivenUp, asked, passes
+from gpupipe.extract.storage import retry
+from gpupipe.extract.storage.retry import GivenUp, asked, passes
 
 
 def answered(status: int, **more: Any) -> Exception:

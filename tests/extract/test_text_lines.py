@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
-from gpupipe.extract.lines import LONGEST, LineReader
+from gpupipe.extract.records.lines import LONGEST, LineReader
 
 CASES: dict[str, tuple[bytes, list[tuple[int, bytes]]]] = {
     "nothing": (b"", []),

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpupipe.extract.columns import Cursor, add_column, read_column
-from gpupipe.extract.element_json import Malformed
 from gpupipe.ragged import Ragged
+from gpupipe.serial.columns import Cursor, add_column, read_column
+from gpupipe.serial.structures import Malformed
 
 
 def one(data: bytes, thorough: bool = True) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpupipe.errors import ParseError
-from gpupipe.extract import wire
-from gpupipe.extract.example import (
-    ExampleParser,
+from gpupipe.extract.examples import wire
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import (
     Feature,
     FixedLenFeature,
     FixedLenSequenceFeature,

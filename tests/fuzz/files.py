@@ -11,10 +11,10 @@ import zlib
 from typing import Any, cast
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract import tfrecord
-from gpupipe.extract.index import Bad, Good, walk_headers
-from gpupipe.extract.storage import Listing, LocalStorage
-from gpupipe.extract.tfrecord import RecordReader
+from gpupipe.extract.records import tfrecord
+from gpupipe.extract.records.index import Bad, Good, walk_headers
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.storage.files import Listing, LocalStorage
 from tests.fuzz.bounds import lowered
 from tests.fuzz.framing import cut_slowly, find_slowly
 from tests.fuzz.sealing import sealed

@@ -6,8 +6,8 @@ The first three bytes say how: flags, which headers and which payloads keep a wr
 from __future__ import annotations
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
+from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
 from tests.fuzz.sealing import sealed
 
 RAW, UNCHECKED, MORE_FOLLOWS, IN_TWO = 1, 2, 4, 8

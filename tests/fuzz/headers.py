@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract import containers, headers, scans
-from gpupipe.extract.containers import (
+from gpupipe.extract.images import containers, headers, scans
+from gpupipe.extract.images.containers import (
     has_all_rows,
     read_in_several_ways,
     without_ancillary,
     without_orientation,
     without_tail,
 )
-from gpupipe.extract.decode import MOST_PIXELS, decode
-from gpupipe.extract.headers import (
+from gpupipe.extract.images.decode import MOST_PIXELS, decode
+from gpupipe.extract.images.headers import (
     ImageHeader,
     check_complete,
     check_decodable,
@@ -22,7 +22,7 @@ from gpupipe.extract.headers import (
     with_plain_orientation,
     without_header_warnings,
 )
-from gpupipe.extract.scans import first_marker_in_scan, is_unfinished, jpeg_read_in_several_ways
+from gpupipe.extract.images.scans import first_marker_in_scan, is_unfinished, jpeg_read_in_several_ways
 from tests.fuzz.bounds import lowered
 
 LOW = 8

@@ -23,20 +23,20 @@ __all__ = ["CORPUS", "PARSERS", "TARGETS", "arcs", "branches", "inputs", "target
 CORPUS = Path(__file__).parent / "corpus"
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "framing": ("gpupipe.extract.framing",),
+    "framing": ("gpupipe.extract.records.framing",),
     "files": (
-        "gpupipe.extract.framing",
-        "gpupipe.extract.tfrecord",
-        "gpupipe.extract.inflate",
-        "gpupipe.extract.index",
+        "gpupipe.extract.records.framing",
+        "gpupipe.extract.records.tfrecord",
+        "gpupipe.extract.records.inflate",
+        "gpupipe.extract.records.index",
     ),
-    "example": ("gpupipe.extract.example", "gpupipe.extract.wire"),
-    "columns": ("gpupipe.extract.columns",),
+    "example": ("gpupipe.extract.examples.example", "gpupipe.extract.examples.wire"),
+    "columns": ("gpupipe.serial.columns",),
     "headers": (
-        "gpupipe.extract.headers",
-        "gpupipe.extract.containers",
-        "gpupipe.extract.exif",
-        "gpupipe.extract.scans",
+        "gpupipe.extract.images.headers",
+        "gpupipe.extract.images.containers",
+        "gpupipe.extract.images.exif",
+        "gpupipe.extract.images.scans",
     ),
 }
 """Name of a target -> the modules that it is about."""
@@ -93,8 +93,8 @@ def recorded(files: list[str]) -> Iterator[coverage.Coverage]:
 
 def branches() -> dict[str, Any]:
     """Of each parser: how many branches it has, how many the corpus reaches, and the lines of the others."""
-    folder = Path(__file__).parents[2] / "gpupipe" / "extract"
-    with recorded([f"{folder}/*"]) as seen:
+    package = Path(__file__).parents[2] / "gpupipe"
+    with recorded([f"{package}/extract/*", f"{package}/serial/*"]) as seen:
         for name in TARGETS:
             one = target(name)
             for _, data in inputs(CORPUS / name):

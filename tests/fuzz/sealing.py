@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from gpupipe.extract.crc import masked_crc32c
+from gpupipe.extract.records.crc import masked_crc32c
 
 _length = struct.Struct("<Q").unpack_from
 _put = struct.Struct("<I").pack_into

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, features
 
-from gpupipe.extract.columns import add_column
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.example import encode_example
-from gpupipe.extract.wire import encode_varint
+from gpupipe.extract.examples.encode import encode_example
+from gpupipe.extract.examples.wire import encode_varint
+from gpupipe.extract.records.crc import masked_crc32c
 from gpupipe.ragged import Ragged
+from gpupipe.serial.columns import add_column
 
 
 def frame(record: bytes) -> bytes:

@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import DataError, DecodeError, ParseError
-from gpupipe.extract import framing
-from gpupipe.extract.columns import Cursor, read_column
-from gpupipe.extract.containers import without_tail
-from gpupipe.extract.element_json import Malformed
-from gpupipe.extract.example import ExampleParser, FixedLenFeature, VarLenFeature
-from gpupipe.extract.headers import check_complete, read_header, with_plain_orientation
-from gpupipe.extract.index import Bad, walk_headers
-from gpupipe.extract.scans import first_marker_in_scan
-from gpupipe.extract.storage import LocalStorage
-from gpupipe.extract.tfrecord import RecordReader
-from gpupipe.extract.wire import encode_varint, varints
+from gpupipe.extract.examples.example import ExampleParser
+from gpupipe.extract.examples.features import FixedLenFeature, VarLenFeature
+from gpupipe.extract.examples.wire import encode_varint, varints
+from gpupipe.extract.images.containers import without_tail
+from gpupipe.extract.images.headers import check_complete, read_header, with_plain_orientation
+from gpupipe.extract.images.scans import first_marker_in_scan
+from gpupipe.extract.records import framing
+from gpupipe.extract.records.index import Bad, walk_headers
+from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.storage.files import LocalStorage
+from gpupipe.serial.columns import Cursor, read_column
+from gpupipe.serial.structures import Malformed
 from tests.fuzz.files import Memory
 from tests.fuzz.seeds import entry, field, frame, tiff
 
@@ -95,7 +96,7 @@ SIZE = 1 << 15
 def test_lists_of_numbers_take_little_more_memory_than_their_numbers(
     monkeypatch: pytest.MonkeyPatch, values: bytes, most: int
 ) -> None:
-    monkeypatch.setattr("gpupipe.extract.wire._PIECE", 1024)
+    monkeypatch.setattr("gpupipe.extract.examples.wire._PIECE", 1024)
     parser = ExampleParser({"a": VarLenFeature("int64" if values[0] == 0x1A else "float32")})
     record = field(1, entry(b"a", values))
     parser.parse(record)
@@ -114,7 +115,7 @@ def test_lists_of_numbers_take_little_more_memory_than_their_numbers(
 def test_numbers_that_are_decoded_in_pieces_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     numbers = [(1 << k) - 1 for k in range(64)] * 3
     packed = b"".join(map(encode_varint, numbers))
-    monkeypatch.setattr("gpupipe.extract.wire._PIECE", piece)
+    monkeypatch.setattr("gpupipe.extract.examples.wire._PIECE", piece)
 
     assert list(varints(memoryview(packed))) == [n - (1 << 64) if n >> 63 else n for n in numbers]
 
@@ -183,7 +184,7 @@ def test_damage_in_turns_with_records_does_not_cost_a_large_look_each_time(looke
 
 
 def test_a_block_of_much_damage_is_given_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpupipe.extract.tfrecord._MOST", 100)
+    monkeypatch.setattr("gpupipe.extract.records.tfrecord._MOST", 100)
 
     blocks = list(RecordReader("a", storage=Memory(ALTERNATING)).blocks())
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.trace import trace
 from gpupipe.ops.cast import Cast
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 

@@ -11,9 +11,10 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
-from gpupipe.evaluate import BatchValues
-from gpupipe.graph import Value
-from gpupipe.op import Array, Op
+from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.trace import trace
+from gpupipe.graph.values import Value
 from gpupipe.ops.adjust_hue import AdjustHue
 from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality, pictures
 from gpupipe.ops.adjust_saturation import AdjustSaturation
@@ -25,7 +26,6 @@ from gpupipe.ops.random_saturation import RandomSaturation
 from gpupipe.ops.samples import encoded, noise, picture, tones
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 from gpupipe.transform import machine
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.conformance.harness import EXECUTORS, Batch, make_executor

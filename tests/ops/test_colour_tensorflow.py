@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpupipe import ops
-from gpupipe.op import Array
+from gpupipe.graph.op import Array
 from gpupipe.ops.samples import noise, picture
 
 pytestmark = pytest.mark.tf

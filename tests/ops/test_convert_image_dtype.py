@@ -9,8 +9,8 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import SpecError
+from gpupipe.graph.trace import trace
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 
 BYTES = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
 WORDS = np.arange(65536, dtype=np.uint32).astype(np.uint16).reshape(256, 256, 1)

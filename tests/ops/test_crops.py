@@ -10,7 +10,7 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
 from gpupipe.ops.center_crop import CenterCrop
 from gpupipe.ops.central_crop import CentralCrop
 from gpupipe.ops.crop import Crop

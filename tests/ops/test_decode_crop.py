@@ -9,7 +9,7 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.graph import Apply, Input, Value
+from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops.crop import Crop
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
 from gpupipe.ops.decode_crop import DecodeCrop

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from gpupipe import ops
 from gpupipe.errors import DecodeError, SpecError
-from gpupipe.extract import decode as decoding
+from gpupipe.extract.images import decode as decoding
 from gpupipe.ops.samples import encoded, picture
 
 FILES = {

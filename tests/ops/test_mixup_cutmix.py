@@ -13,14 +13,14 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, PlanTypeError, SpecError
-from gpupipe.op import Op
+from gpupipe.graph.op import Op
+from gpupipe.graph.symbols import apply
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.mixing import beta
 from gpupipe.ops.mixup import Mixup
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
-from gpupipe.trace import apply
 from gpupipe.transform import machine
 from gpupipe.transform.array import has_cupy
 from tests.transform.tiny import damaged, jpeg

@@ -9,9 +9,9 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanError, PlanTypeError, SpecError
+from gpupipe.graph.trace import trace
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 20, 3), dtype=np.uint8)
 

@@ -9,8 +9,8 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.graph.trace import trace
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 
 
 def test_a_class_is_one_and_the_others_zero() -> None:

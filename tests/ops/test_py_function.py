@@ -9,9 +9,9 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import FunctionError, ParseError, PlanError, PlanTypeError, SpecError
-from gpupipe.evaluate import BatchValues
+from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.trace import trace
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 
 INT = TensorSpec((), "int64")
 VECTOR = TensorSpec((None,), "float32")

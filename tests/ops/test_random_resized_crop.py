@@ -11,7 +11,7 @@ from PIL import Image
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
-from gpupipe.op import Array
+from gpupipe.graph.op import Array
 from gpupipe.ops.random_resized_crop import RandomResizedCrop, crop_windows
 from gpupipe.ops.samples import noise, picture
 from gpupipe.random import BatchRng

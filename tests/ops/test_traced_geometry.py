@@ -10,11 +10,11 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import ShapeError
-from gpupipe.evaluate import BatchValues, is_image
-from gpupipe.graph import Value
+from gpupipe.graph.host_values import BatchValues, is_image
+from gpupipe.graph.trace import trace
+from gpupipe.graph.values import Value
 from gpupipe.ops.samples import encoded, picture
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 from gpupipe.transform.program import Feed, Program
 from tests.conformance.harness import EXECUTORS, make_executor
 

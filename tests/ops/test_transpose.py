@@ -7,8 +7,8 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanError, SpecError
+from gpupipe.graph.trace import trace
 from gpupipe.spec import TensorSpec, flatten
-from gpupipe.trace import trace
 
 
 def test_channels_move_to_the_front_and_back() -> None:

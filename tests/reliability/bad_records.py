@@ -16,7 +16,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.extract.example import encode_example
+from gpupipe.extract.examples.encode import encode_example
 from tests.chains import damage
 from tests.chains.damage import OVERHEAD, segments
 from tests.chains.data import parse

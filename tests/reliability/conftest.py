@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpupipe.extract import retry
-from gpupipe.extract.index import INDEXES
-from gpupipe.extract.storage import LOCAL
+from gpupipe.extract.records.index import INDEXES
+from gpupipe.extract.storage import retry
+from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow import run
 from tests.chains.data import Spy
 

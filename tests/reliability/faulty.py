@@ -19,7 +19,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from gpupipe.extract import storage
+from gpupipe.extract.storage import files as storage
 
 HANG = 20.0
 """Seconds that a server keeps a request that hangs; it lets go of it when it ends."""

@@ -11,7 +11,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.extract.records.writer import TFRecordWriter
 from tests.reliability.faulty import Disk
 from tests.reliability.test_failed_reads import KINDS
 

@@ -144,7 +144,7 @@ def many_iterators(chains: Iterator[Dataset], count: int, warm: int, take: int, 
 
 def built() -> list[int]:
     """Counts the pipelines that DALI builds from now on, in a list of one number."""
-    from gpupipe.transform.dali import DaliExecutor
+    from gpupipe.transform.dali.executor import DaliExecutor
 
     counted = [0]
     build = DaliExecutor._build

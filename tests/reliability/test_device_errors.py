@@ -14,7 +14,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.transform import dali, failures
+from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali import failures
 from tests.reliability.bad_records import photograph
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")

@@ -19,15 +19,15 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, DecodeError
-from gpupipe.extract import storage
-from gpupipe.extract.containers import without_tail
-from gpupipe.extract.decode import decode
-from gpupipe.extract.headers import check_complete, read_header, without_header_warnings
-from gpupipe.extract.index import INDEXES
-from gpupipe.extract.storage import LOCAL
-from gpupipe.graph import Apply
+from gpupipe.extract.images.containers import without_tail
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.headers import check_complete, read_header, without_header_warnings
+from gpupipe.extract.records.index import INDEXES
+from gpupipe.extract.storage import files as storage
+from gpupipe.extract.storage.files import LOCAL
+from gpupipe.graph.values import Apply
 from gpupipe.ops.decode_image import DecodeImage
-from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.machine import has_dali
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.chains.data import on

@@ -19,11 +19,12 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.extract import retry, storage
-from gpupipe.extract import waiting as waits
-from gpupipe.extract.index import INDEXES
-from gpupipe.extract.storage import LOCAL
-from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.extract.records.index import INDEXES
+from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.storage import files as storage
+from gpupipe.extract.storage import retry
+from gpupipe.extract.storage import waiting as waits
+from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
 from gpupipe.flow.sources import records as flow_records
 from tests.reliability.faulty import Disk, Faulty, every

@@ -15,9 +15,9 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, DecodeError
-from gpupipe.extract.exif import segment_of
-from gpupipe.extract.headers import read_header
-from gpupipe.extract.scans import is_unfinished, jpeg_read_in_several_ways
+from gpupipe.extract.images.exif import segment_of
+from gpupipe.extract.images.headers import read_header
+from gpupipe.extract.images.scans import is_unfinished, jpeg_read_in_several_ways
 from gpupipe.ops.samples import picture
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on

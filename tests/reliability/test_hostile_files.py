@@ -26,14 +26,15 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import DataError, DecodeError, DirectoryError, MissingFileError, ParseError, RecordError
-from gpupipe.extract import framing, inflate, lines, storage, tfrecord
-from gpupipe.extract.crc import masked_crc32c
-from gpupipe.extract.elements_file import ElementsWriter
-from gpupipe.extract.encode import encode_example
-from gpupipe.extract.framing import HEADER
-from gpupipe.extract.index import INDEXES, record_index
-from gpupipe.extract.inflate import longest_record
-from gpupipe.extract.storage import LOCAL
+from gpupipe.extract.examples.encode import encode_example
+from gpupipe.extract.records import framing, inflate, lines, tfrecord
+from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.framing import HEADER
+from gpupipe.extract.records.index import INDEXES, record_index
+from gpupipe.extract.records.inflate import longest_record
+from gpupipe.extract.storage import files as storage
+from gpupipe.extract.storage.files import LOCAL
+from gpupipe.serial.elements_file import ElementsWriter
 from gpupipe.transform.machine import has_dali
 
 PATIENCE = 30.0

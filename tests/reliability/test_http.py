@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpupipe import Dataset, PlanError
-from gpupipe.extract import retry
+from gpupipe.extract.storage import retry
 from gpupipe.flow.sources import readers as flow_readers
 from gpupipe.flow.sources import records as flow_records
 from tests.reliability.faulty import Faulty, every

@@ -25,7 +25,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.load.iterator import DatasetIterator
 from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import plain

@@ -13,8 +13,8 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options
-from gpupipe.extract import retry
-from gpupipe.extract.index import INDEXES
+from gpupipe.extract.records.index import INDEXES
+from gpupipe.extract.storage import retry
 from gpupipe.flow import run as flow_run
 from tests.reliability.faulty import Faulty
 from tests.reliability.lost import BROKEN, EACH, FIRST, RECORD, SECOND, SIZE, bad_sector, chain, dead, of_kind

@@ -15,8 +15,8 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DecodeError
-from gpupipe.extract.exif import segment_of
-from gpupipe.extract.headers import check_scans, read_header, with_plain_orientation
+from gpupipe.extract.images.exif import segment_of
+from gpupipe.extract.images.headers import check_scans, read_header, with_plain_orientation
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
 

@@ -20,11 +20,11 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import DataError, LengthError, MissingFileError, PlanError, PlanTypeError, RecordError
-from gpupipe.extract import storage
-from gpupipe.extract.index import INDEXES, record_index, version_of
-from gpupipe.extract.storage import LOCAL, LocalStorage
-from gpupipe.extract.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
-from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.extract.records.index import INDEXES, record_index, version_of
+from gpupipe.extract.records.writer import TFRecordWriter
+from gpupipe.extract.storage import files as storage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.waiting import LIMITS, MOST_OF_A_FILE, MOST_STUCK, Limits
 from gpupipe.flow import run as flow_run
 from tests.behaviour.model import take_until_closed
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gpupipe as gp
-from gpupipe.extract.example import encode_example
+from gpupipe.extract.examples.encode import encode_example
 
 FULL = bool(os.environ.get("GPUPIPE_FULL"))
 RECORDS = 1_000_000 if FULL else 16_000

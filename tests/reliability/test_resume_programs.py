@@ -30,7 +30,7 @@ from gpupipe.flow.maps import fetch, scan
 from gpupipe.flow.prefetch import prefetch
 from gpupipe.flow.sources import arrays, numbers, readers, records
 from gpupipe.flow.state import checkpoints
-from gpupipe.optimize import place
+from gpupipe.optimize.place import placer as place
 from tests.reliability.resume import plain, through_json
 from tests.reliability.resume_programs import (
     SOURCES,

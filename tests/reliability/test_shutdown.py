@@ -26,11 +26,11 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.extract.writer import TFRecordWriter
+from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.flow import run as flow_run
 from gpupipe.flow.element import Stream, close
 from gpupipe.flow.state.snapshot import Counted
-from gpupipe.load import endings
+from gpupipe.load import shutdown as endings
 from gpupipe.transform.machine import has_dali
 
 PATIENCE = 20.0
@@ -164,8 +164,8 @@ def left() -> list[str]:
     gc.collect()
     found = sorted(threads()) + [child.name for child in multiprocessing.active_children()]
     found += [f"run {id(run):x}" for run in list(endings.RUNS)]
-    if "gpupipe.transform.dali" in sys.modules:
-        from gpupipe.transform.dali import _POOL
+    if "gpupipe.transform.dali.executor" in sys.modules:
+        from gpupipe.transform.dali.executor import _POOL
 
         busy = len(_POOL._alive) - len(_POOL)
         found += [f"{busy} pipelines in use"] if busy else []

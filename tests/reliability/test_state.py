@@ -14,7 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.errors import StateError
-from gpupipe.extract import storage
+from gpupipe.extract.storage import files as storage
 from gpupipe.load.state import sealed
 from tests.chains import damage
 from tests.chains.data import Spy, parse

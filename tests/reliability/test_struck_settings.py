@@ -18,12 +18,12 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.eager import ELEMENT
-from gpupipe.extract.decode import MOST_PIXELS
-from gpupipe.extract.waiting import LIMITS
+from gpupipe.extract.images.decode import MOST_PIXELS
+from gpupipe.extract.storage.waiting import LIMITS
 from gpupipe.flow.run import LOOKING, REPLAYING
-from gpupipe.symbol import ACTIVE
-from gpupipe.trace import _CALLED_BEFORE
+from gpupipe.graph.eager import ELEMENT
+from gpupipe.graph.symbols import ACTIVE
+from gpupipe.graph.trace import _CALLED_BEFORE
 from tests.behaviour.model import plain
 
 PACKAGE = Path(gp.__file__).parent

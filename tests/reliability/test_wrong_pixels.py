@@ -15,9 +15,9 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.op import Array
+from gpupipe.graph.op import Array
 from gpupipe.ops.samples import encoded
-from gpupipe.transform import dali
+from gpupipe.transform.dali import executor as dali
 from tests.reliability.wrong_decoders import Spoiler
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
@@ -317,7 +317,7 @@ def test_repairs_of_bad_images_make_no_alarm(on_error: str, spoil: Spoil) -> Non
 
 def _looked_at(monkeypatch: pytest.MonkeyPatch, items: Any, files: list[bytes] = FILES) -> list[int]:
     """The numbers of the images that are compared while an iterator runs to its end."""
-    from gpupipe.transform.proof import Decoder
+    from gpupipe.transform.dali.proof import Decoder
 
     seen: list[int] = []
     real = Decoder.on_host

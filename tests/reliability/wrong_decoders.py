@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupipe.op import Array
+from gpupipe.graph.op import Array
 
 __all__ = ["FAULTS", "Spoiler"]
 

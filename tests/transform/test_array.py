@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import MissingDependencyError
-from gpupipe.transform import array, dali, machine
+from gpupipe.transform import array, machine
 from gpupipe.transform.array import DeviceArray, concatenate, to_device, to_device_array, to_host
-from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.program import Feed, Program
 from tests.transform.tiny import chain, decoded, expected, feed_of, jpeg
 

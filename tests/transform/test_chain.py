@@ -12,11 +12,11 @@ from PIL import Image
 
 from gpupipe import ops
 from gpupipe.errors import DecodeError
-from gpupipe.evaluate import BatchValues
-from gpupipe.graph import Draw, Item, Value
-from gpupipe.op import Array
+from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.op import Array
+from gpupipe.graph.trace import trace
+from gpupipe.graph.values import Draw, Item, Value
 from gpupipe.spec import LEAF, TensorSpec
-from gpupipe.trace import trace
 from gpupipe.transform.choose import Choice, make_executor
 from gpupipe.transform.machine import has_dali
 from gpupipe.transform.program import BatchFailed, Executor, Feed, Program

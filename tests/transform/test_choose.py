@@ -14,9 +14,9 @@ import pytest
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import MissingDependencyError, PlanError
-from gpupipe.graph import Apply
-from gpupipe.op import Op
-from gpupipe.optimize.lower import lower
+from gpupipe.graph.op import Op
+from gpupipe.graph.values import Apply
+from gpupipe.optimize.lower.lowerer import lower
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
@@ -340,7 +340,7 @@ def test_choosing_imports_neither_dali_nor_a_gpu_library() -> None:
     code = (
         "import sys; from gpupipe.options import Options; from gpupipe.transform.choose import resolve_device;"
         "resolve_device(Options().resolve());"
-        "print(*{'nvidia.dali', 'cupy', 'torch', 'gpupipe.transform.dali'} & set(sys.modules))"
+        "print(*{'nvidia.dali', 'cupy', 'torch', 'gpupipe.transform.dali.executor'} & set(sys.modules))"
     )
     root = Path(__file__).resolve().parents[2]
 

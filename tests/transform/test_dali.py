@@ -20,17 +20,18 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe.errors import GpupipeError, PlanError, SpecError
-from gpupipe.graph import Apply
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.values import Apply
 from gpupipe.ops.decoding import decoder
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec
-from gpupipe.transform import dali, regions
-from gpupipe.transform.dali import DaliExecutor, release_memory, wrap
-from gpupipe.transform.failures import cause_of
-from gpupipe.transform.feeding import LEGAL
+from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali import regions
+from gpupipe.transform.dali.executor import DaliExecutor, release_memory
+from gpupipe.transform.dali.failures import cause_of
+from gpupipe.transform.dali.feeding import LEGAL, wrap
+from gpupipe.transform.dali.regions import probe_region_decode
 from gpupipe.transform.program import BatchFailed, Feed, Program
-from gpupipe.transform.regions import probe_region_decode
 from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, decoded, expected, feed_of, jpeg
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import ClosedError, GpupipeError, SpecError
-from gpupipe.graph import Apply, Const, Item, Value
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.values import Apply, Const, Item, Value
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import machine
-from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.numpy import NumpyExecutor
 from gpupipe.transform.program import BatchFailed, Executor, Feed, Program
 from tests.transform.tiny import (

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gpupipe.errors import DecodeError, FunctionError, ParseError, PlanError
-from gpupipe.graph import Apply
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.values import Apply
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import numpy as executor_module
 from gpupipe.transform.numpy import NumpyExecutor, Scratch

@@ -11,8 +11,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from gpupipe.graph import Apply, Draw, Input, Item, Value
-from gpupipe.op import Array, Op
+from gpupipe.graph.op import Array, Op
+from gpupipe.graph.values import Apply, Draw, Input, Item, Value
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.program import Feed, Program

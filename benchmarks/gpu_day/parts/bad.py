@@ -36,7 +36,7 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
 
 
 def _aftermath(day: Day, data: bytes) -> dict[str, Any]:
-    from gpupipe.transform.failures import cause_of
+    from gpupipe.transform.dali.failures import cause_of
 
     good = photographs(day, 4)
     pipeline = make(day, decoding(), 4)

@@ -23,7 +23,7 @@ _DRY_OPS = ("decode_jpeg", "resize", "flip_left_right", "normalize")
 
 def questions(day: Day) -> Questions:
     """One for each op that runs on images."""
-    from gpupipe.evaluate import is_image
+    from gpupipe.graph.host_values import is_image
     from tests.conformance.harness import Batch
     from tests.conformance.test_ops import CASES
 

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from ...errors import BadRecord, PlanError, TooManyBadError
-from ...extract.patterns import is_url
+from ...extract.storage.patterns import is_url
 from ...log import logger
 from ...options import Settings
 from ...random import hash64, mix64

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ...op import Array
+from ...graph.op import Array
 from ...plan.indexed import ENDLESS
 from ..access import Access, Picked, access
 from ..element import BatchStream, Element, Hole, close

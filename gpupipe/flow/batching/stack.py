@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShapeError
-from ...op import Array
+from ...graph.op import Array
 from ...ragged import Ragged, stack_ragged
 from ...spec import Compound, as_leaf, byte_array, spec_of
 from ..element import Element

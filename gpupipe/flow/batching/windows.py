@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph import digest_of
+from ...graph.values import digest_of
 from ...plan.node import Element as Type
 from ...plan.node import Node
 from ...plan.windows import Held

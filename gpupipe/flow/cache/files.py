@@ -20,12 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import DataError, GpupipeError, MissingFileError, StateError, shown_name
-from ...evaluate import is_image
-from ...extract.element_json import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
-from ...extract.elements_file import ElementsReader, ElementsWriter
-from ...extract.forking import renew_lock
-from ...extract.storage import storage_of
-from ...graph import topological
+from ...extract.storage.files import storage_of
+from ...extract.storage.forking import renew_lock
+from ...graph.host_values import is_image
+from ...graph.values import topological
 from ...log import logger
 from ...options import Settings
 from ...plan.node import Element as ElementType
@@ -34,6 +32,8 @@ from ...plan.order import Arrival
 from ...plan.portable import Portable, portable
 from ...plan.steps import Map
 from ...random import LAW
+from ...serial.elements_file import ElementsReader, ElementsWriter
+from ...serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from ...spec import LEAF
 from ...transform.choose import resolve_device
 from ..element import BatchStream, Element, Hole

@@ -10,7 +10,7 @@ from operator import length_hint
 from typing import Any
 
 from ...errors import StateError
-from ...op import Array
+from ...graph.op import Array
 from ...plan.order import Arrival
 from ...random import mix64
 from ..access import Access, Made, access

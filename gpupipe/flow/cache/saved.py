@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import DataError
-from ...extract.elements_file import ElementsReader
 from ...plan.node import Node
+from ...serial.elements_file import ElementsReader
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
 from ..element import BatchStream, Element, Hole, Stream

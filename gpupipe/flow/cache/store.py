@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...extract.forking import renew_lock
+from ...extract.storage.forking import renew_lock
 from ...options import Settings
 from ..element import Element
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import StateError
-from ...op import Array
+from ...graph.op import Array
 from ...plan.indexed import ENDLESS
 from ...threads import DaemonPool
 from ..access import Access, Parts

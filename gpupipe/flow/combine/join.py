@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import StateError
-from ...op import Array
+from ...graph.op import Array
 from ..access import Access, Picked, access, in_turn
 from ..element import Element, Hole, close
 from ..run import Context, Flow

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from time import perf_counter
 from typing import Any
 
-from ...graph import Apply
+from ...graph.values import Apply
 from ...threads import DaemonPool, Room
 from ..element import Element, close
 from ..maps.host_program import HostProgram

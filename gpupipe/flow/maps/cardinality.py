@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ...extract.element_json import Malformed, spec_from_json, spec_to_json
 from ...plan.node import INFINITE
 from ...ragged import Ragged, RaggedSpec
+from ...serial.structures import Malformed, spec_from_json, spec_to_json
 from ...spec import TensorSpec, byte_array, own, spec_of
 from ..element import Element, Hole, Stream, close, counts
 from ..error_policy import sifted

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from ...errors import DataError
-from ...extract.reference import Reference, read_many
+from ...extract.records.reference import Reference, read_many
 from ...threads import DaemonPool
 from ..access import Access, Through
 from ..element import Element, Hole, close

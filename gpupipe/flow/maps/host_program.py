@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import Any
 
 from ...errors import DataError, FunctionError, text_of
-from ...evaluate import BatchValues, header_size
-from ...extract.tfrecord import Reference
-from ...graph import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ...extract.records.reference import Reference
+from ...graph.host_values import BatchValues, header_size
+from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..element import element_keys
 from ..run import Context
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...eager import ELEMENT, ElementRng
 from ...errors import ENDING, DataError, FunctionError, PlanError, ResultError
-from ...extract.decode import MOST_PIXELS
-from ...extract.element_json import Malformed, spec_from_json, spec_to_json
+from ...extract.images.decode import MOST_PIXELS
+from ...graph.eager import ELEMENT, ElementRng
+from ...graph.trace import call_with
 from ...random import hash64, mix64
+from ...serial.structures import Malformed, spec_from_json, spec_to_json
 from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
-from ...trace import call_with
 from ..check import conform, failed, same_structure
 from ..element import Element, Hole, own_bytes
 from ..run import Context

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, FunctionError, PlanError, PlanTypeError
-from ...extract.columns import Cursor, add_column, read_column
-from ...extract.element_json import Malformed
+from ...serial.columns import Cursor, add_column, read_column
+from ...serial.structures import Malformed
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, flatten_like, own, spec_of
 from ..check import exact_cast, truth
 from ..element import Element, Hole, close, locate

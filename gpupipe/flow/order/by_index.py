@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from ...errors import PlanError
-from ...op import Array
+from ...graph.op import Array
 from ...plan.indexed import ENDLESS, Everything, Order, Part, Rows, Sliced
 from ...random import hash64, mix64
 from ..access import Access, Chosen, access, blocks_of, strided

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from ...op import Array
+from ...graph.op import Array
 from ...random import hash64, mix64, mix64_array
 from .shuffle import shuffled_order
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import StateError
-from ...op import Array
+from ...graph.op import Array
 from ..access import Access, Chosen, Through, access, strided
 from ..element import Element, Hole, close, counts
 from ..run import Context, Flow

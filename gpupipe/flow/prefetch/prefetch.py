@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any
 
-from ...extract.decode import MOST_PIXELS
-from ...extract.waiting import LIMITS
+from ...extract.images.decode import MOST_PIXELS
+from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
 from ..access import Access, access
 from ..element import Element, Hole, close

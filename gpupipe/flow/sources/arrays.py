@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import StateError
-from ...extract.names import Names
-from ...op import Array
+from ...extract.storage.names import Names
+from ...graph.op import Array
 from ...random import mix64_array
 from ..access import Access, Made, kept
 from ..element import Element, Stream

@@ -8,10 +8,10 @@ from operator import length_hint
 from typing import Any
 
 from ...errors import DataError
-from ...extract.fixed import FixedReader
-from ...extract.lines import LineReader
-from ...extract.patterns import is_url
-from ...extract.reading import BLOCK, BlockReader, Pool
+from ...extract.records.fixed import FixedReader
+from ...extract.records.lines import LineReader
+from ...extract.records.reading import BLOCK, BlockReader, Pool
+from ...extract.storage.patterns import is_url
 from ..element import Element, Hole, Stream, close
 from ..run import Context
 from ..state.snapshot import Counted, State, drop, number, start_of

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import DataError, LengthError, PlanTypeError
-from ...extract.index import RecordIndex, find_index, record_index, version_of
-from ...extract.patterns import is_url
-from ...extract.reference import Reference, indexed_elements
-from ...extract.storage import LOCAL
-from ...extract.tfrecord import BLOCK, HeaderWalker, RecordReader
+from ...extract.records.index import RecordIndex, find_index, record_index, version_of
+from ...extract.records.reference import HeaderWalker, Reference, indexed_elements
+from ...extract.records.tfrecord import BLOCK, RecordReader
+from ...extract.storage.files import LOCAL
+from ...extract.storage.patterns import is_url
 from ..access import Access, blocks_of, kept
 from ..element import Element, Hole, Stream, close
 from ..run import Context, Run

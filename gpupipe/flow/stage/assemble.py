@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, GpupipeError
-from ...evaluate import BatchValues, is_batchwise
-from ...graph import Apply, Item, Value
+from ...graph.host_values import BatchValues, is_batchwise
+from ...graph.values import Apply, Item, Value
 from ...transform.array import copied, goes_to_gpu, run_array
 from ...transform.program import Executor, Program
 from ..batching.batcher import Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...errors import DataError
-from ...evaluate import BatchValues
+from ...graph.host_values import BatchValues
 from ...transform.program import Feed
 from ..batching.batcher import Group
 from ..batching.resumable import Point

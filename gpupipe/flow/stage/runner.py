@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, DecodeError, DeviceError, PixelError, Place
-from ...evaluate import BatchValues
-from ...extract.decode import MOST_PIXELS
-from ...extract.waiting import LIMITS
-from ...graph import Apply
+from ...extract.images.decode import MOST_PIXELS
+from ...extract.storage.waiting import LIMITS
+from ...graph.host_values import BatchValues
+from ...graph.values import Apply
 from ...log import logger
 from ...threads import Room, Thread, join
 from ...transform.program import BatchFailed, Executor, Feed, WrongPixels

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import DataError, StateError
-from ...extract.reference import Reference, reference_at
+from ...extract.records.reference import Reference, reference_at
 from ..element import Element, Stream
 from ..run import Context
 from .snapshot import State, damaged, integers_json, these_integers

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ...errors import StateError
-from ...op import Array
+from ...graph.op import Array
 from ..element import Element, Stream, close
 from ..run import REPLAYING, Context
 

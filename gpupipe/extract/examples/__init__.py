@@ -1,0 +1,1 @@
+"""examples: tf.train.Example, read and written."""

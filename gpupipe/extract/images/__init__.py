@@ -1,0 +1,1 @@
+"""images: encoded images on the host: headers, structure, pixels."""

@@ -1,0 +1,273 @@
+"""framing: cut a stream of bytes into TFRecords, and find the way back after damage.
+
+A record is ``u64 length | u32 masked CRC of the length | payload | u32 masked CRC of the payload``, little-endian.
+Every length is compared with what the file can hold before anything is done with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from crc32c import crc32c
+
+from gpupipe.errors import DataError, RecordError
+from gpupipe.extract.records.crc import HELD, mask
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FOOTER", "HEADER", "OVERHEAD", "SEARCHED", "Framer", "Item", "find_header", "seek_header", "sniff"]
+
+Item = tuple[int, "memoryview | DataError"]
+
+
+HEADER = 12  # length and its CRC
+
+
+FOOTER = 4  # CRC of the payload
+
+
+OVERHEAD = HEADER + FOOTER
+
+
+# Bytes looked at in one go for the next good header, bytes read for it, and the most of both: it is near more often
+# than not, and then little is wasted. Where damage and good records take turns, each of them costs a first look.
+_NEAR, _READ, _FAR = 256, 64 << 10, 4 << 20
+
+
+SEARCHED = 256 << 20
+"""Bytes behind a damaged header in which the next one is looked for: a quarter of a second of most data, five at worst.
+
+A file of a terabyte may be nothing but a hole. Behind so much damage the rest of a file is one bad record.
+"""
+
+
+_FEW = 24  # candidates that are checked one by one: NumPy takes 20 us for however few
+
+
+_header = struct.Struct("<QI").unpack_from
+
+
+_footer = struct.Struct("<I").unpack_from
+
+
+_MAGIC = (
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\x1f\x8b", 'gzip data: pass compression_type="GZIP"'),
+    (b"PAR1", "a Parquet file"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"ARROW1", "an Arrow file"),
+    (b"x\x01", 'zlib data: pass compression_type="ZLIB"'),
+    (b"x\x5e", 'zlib data: pass compression_type="ZLIB"'),
+    (b"x\x9c", 'zlib data: pass compression_type="ZLIB"'),
+    (b"x\xda", 'zlib data: pass compression_type="ZLIB"'),
+)
+
+
+def sniff(head: bytes) -> str | None:
+    """Say what a file is that begins with `head`, if it is something people mistake for a TFRecord file."""
+    for magic, name in _MAGIC:
+        if head.startswith(magic):
+            return name
+    return None
+
+
+class Framer:
+    """Cuts the windows of one stream into records, and counts them.
+
+    Args:
+        path: the file, for errors.
+        check_crc: verify the CRC of every payload; the CRC of a length is always verified.
+        first: the number of the first record that is cut, so that errors can number them; None where it is not known.
+    """
+
+    __slots__ = ("check_crc", "counted", "index", "path")
+
+    def __init__(self, path: str, *, check_crc: bool, first: int | None = 0) -> None:
+        self.path = path
+        self.check_crc = check_crc
+        self.counted = first is not None
+        self.index = first or 0
+
+    def cut(self, view: memoryview, base: int, limit: int, out: list[Item], at: int = 0) -> tuple[int, int]:
+        """Append the records that lie whole in `view[at:]` to `out`, as (offset, payload or error).
+
+        Args:
+            view: a part of the stream.
+            base: where it begins in the stream.
+            limit: how long the stream can be at most, in bytes.
+            out: receives the records.
+            at: where in `view` to begin.
+
+        Returns:
+            Where in `view` the first record begins that is not whole, and the bytes that one needs as far as known
+            (at least 12); 0 if its length is damaged; -1 if it would go beyond `limit`.
+        """
+        have = len(view)
+        check = self.check_crc
+        first = len(out)
+        want = HEADER
+        while have - at >= HEADER:
+            length, stored = _header(view, at)
+            if mask(crc32c(view[at : at + 8])) != stored:
+                want = 0
+                break
+            want = OVERHEAD + length
+            stop = at + want
+            if base + stop > limit:
+                want = -1
+                break
+            if stop > have:
+                break
+            payload = view[at + HEADER : stop - FOOTER]
+            if check and mask(crc32c(payload, 0, length > HELD)) != _footer(view, stop - FOOTER)[0]:
+                out.append((base + at, self._wrong_payload(base + at, self.index + len(out) - first)))
+            else:
+                out.append((base + at, payload))
+            at = stop
+            want = HEADER
+        self.index += len(out) - first
+        return at, want
+
+    def damaged(self, offset: int, head: bytes, passed: int | None, unread: int | None = 0) -> RecordError:
+        """Make the error of a header whose CRC does not fit; count the record.
+
+        Args:
+            offset: of the header.
+            head: what is found there.
+            passed: bytes from there to the next good header; None if none was found.
+            unread: bytes at the end of the file in which none was looked for; None if nobody knows how many.
+        """
+        known = sniff(head) if offset == 0 else None
+        if known is not None:
+            reason = f"a TFRecord file is needed, this is {known}"
+        else:
+            where = "no further record follows" if passed is None else f"{passed} bytes are passed over"
+            if unread != 0:
+                rest = "what follows is" if unread is None else f"the last {unread} bytes are"
+                where = f"none begins within {SEARCHED} bytes, {rest} left unread"
+            reason = (
+                f"{self._number(self.index)}the length of a record and its CRC do not fit; {where}"
+                f"{' (is this a TFRecord file?)' if offset == 0 else ''}"
+            )
+        self.index += 1
+        return RecordError(reason, file=self.path, offset=offset, stage="read")
+
+    def truncated(self, offset: int, have: int, want: int, most: str = "") -> RecordError:
+        """Make the error of a record that goes beyond the end of the stream.
+
+        Args:
+            offset: of its header.
+            have: bytes from there to the end.
+            want: bytes it needs.
+            most: "at most ", where `have` is only a bound.
+        """
+        what = (
+            "the file ends inside the header of a record, which" if have < HEADER else "its length exceeds the file, it"
+        )
+        reason = (
+            f"{self._number(self.index)}{what} needs {want} bytes, {most}{have} are left, {want - have} are missing"
+        )
+        return RecordError(reason, file=self.path, offset=offset, stage="read")
+
+    def too_long(self, offset: int, length: int, most: int) -> RecordError:
+        """Make the error of a record that nobody holds in memory; count the record.
+
+        Args:
+            offset: of its header.
+            length: bytes of its payload.
+            most: bytes that one may have.
+        """
+        reason = f"{self._number(self.index)}a record of this compressed file may have {most} bytes, it says {length}"
+        self.index += 1
+        return RecordError(reason, file=self.path, offset=offset, stage="read")
+
+    def _wrong_payload(self, offset: int, index: int) -> RecordError:
+        reason = f"{self._number(index)}the CRC of the payload does not fit: the record is damaged"
+        return RecordError(reason, file=self.path, offset=offset, stage="read")
+
+    def _number(self, index: int) -> str:
+        return f"record {index}: " if self.counted else ""
+
+
+def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int | None:
+    """Find the first header whose CRC fits, vectorised: 20 ms per MB at worst, 1 ms of most data.
+
+    Args:
+        view: a part of the stream.
+        base: where it begins in the stream.
+        limit: how long the stream can be at most; no record goes beyond it.
+        start: where in `view` to begin.
+
+    Returns:
+        Its position in `view`.
+    """
+    step = _NEAR
+    while len(view) - start >= HEADER:
+        for place in _candidates(view[start : start + step]):
+            at = start + place
+            if base + at + OVERHEAD + _header(view, at)[0] <= limit:
+                return at
+        start += step - HEADER + 1
+        step = min(2 * step, _FAR)
+    return None
+
+
+def seek_header(read: Callable[[int, int], bytes], start: int, at: int, limit: int) -> tuple[int | None, int]:
+    """Find the first header whose CRC fits in a file, at most `SEARCHED` bytes behind the damaged one.
+
+    Args:
+        read: `read(offset, n)` reads the file.
+        start: offset of the damaged header.
+        at: where to begin, behind that.
+        limit: size of the file.
+
+    Returns:
+        Its offset, None if there is none; and the bytes at the end of the file that were not looked at for that.
+    """
+    step, end = _READ, max(min(limit, start + SEARCHED + HEADER), at)
+    while end - at >= HEADER and limit - at >= OVERHEAD:
+        data = read(at, min(step, end - at))
+        place = find_header(memoryview(data), at, limit)
+        if place is not None:
+            return at + place, 0
+        at += len(data) - HEADER + 1
+        step = min(2 * step, _FAR)
+    return None, limit - end
+
+
+def _candidates(view: memoryview) -> list[int]:
+    """List the positions in `view` whose 8 bytes have the masked CRC that follows them."""
+    data: NDArray[np.uint8] = np.frombuffer(view, np.uint8)
+    if not data.any():  # a hole in a file, or a bomb: the CRC of zeros is not zero, so there is no header
+        return []
+    n = len(data) - HEADER + 1
+    # A length below 2**40 has three zero bytes at its end: that leaves one position in 16 million of random data.
+    places = np.flatnonzero((data[5 : n + 5] | data[6 : n + 6] | data[7 : n + 7]) == 0)
+    if len(places) <= _FEW:
+        return [k for k in places.tolist() if mask(crc32c(view[k : k + 8])) == _footer(view, k + 8)[0]]
+    crc = np.full(len(places), _CRC_OF_ZEROS, np.uint32)
+    stored = np.zeros(len(places), np.uint32)
+    for k in range(8):
+        crc ^= _TABLES[k][data[places + k]]
+    for k in range(4):
+        stored |= data[places + 8 + k].astype(np.uint32) << np.uint32(8 * k)
+    masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
+    return list(places[masked == stored].tolist())
+
+
+def _crc_tables() -> NDArray[np.uint32]:
+    """Table k gives what byte k of 8 contributes to their CRC: a CRC is linear, up to a constant."""
+    zeros = crc32c(bytes(8))
+    rows = [[crc32c(bytes(k) + bytes([byte]) + bytes(7 - k)) ^ zeros for byte in range(256)] for k in range(8)]
+    return np.array(rows, np.uint32)
+
+
+_CRC_OF_ZEROS = crc32c(bytes(8))
+
+
+_TABLES = _crc_tables()

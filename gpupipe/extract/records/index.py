@@ -1,0 +1,484 @@
+"""index: where every record of a TFRecord file begins, found in one pass over the headers.
+
+It gives a file a length and random access. The CRC of every length is verified, no payload is read, and damage is
+where a reader from the front finds it: it comes from the same walk that gives references (`walk_headers`).
+
+An index costs 8 bytes a record. Those of unchanged files stay in memory, the least recently used go first; on request
+they are saved, beside the file or in a folder. A saved index is checked in full before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+import tempfile
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from gpupipe.errors import DataError, shown_name
+from gpupipe.extract.records.crc import mask
+from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
+from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.extract.storage.patterns import INDEX_SUFFIX
+from gpupipe.extract.storage.retry import asked
+from gpupipe.extract.storage.waiting import bounded
+from gpupipe.log import logger
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BESIDE",
+    "INDEXES",
+    "MEMORY",
+    "Bad",
+    "Good",
+    "Indexes",
+    "RecordIndex",
+    "Version",
+    "build_index",
+    "find_index",
+    "following",
+    "keep_index",
+    "record_index",
+    "saved_path",
+    "version_of",
+    "walk_headers",
+]
+
+MEMORY = "memory"
+"""Keep indexes in memory only."""
+
+
+BESIDE = "beside"
+"""Save the index of ``a/b`` as ``a/.b.gpindex``."""
+
+
+SMALL = 8192
+"""Records up to this size are walked in blocks of `BLOCK` bytes, larger ones by a read of 12 bytes each."""
+
+
+BLOCK = 64 << 10
+
+
+LIMIT = 256 << 20
+
+
+_header = struct.Struct("<QI").unpack_from
+
+
+class Good(NamedTuple):
+    """Whole records, one behind the other.
+
+    Attributes:
+        offsets: of their headers, in bytes.
+        end: of the last one.
+    """
+
+    offsets: list[int]
+    end: int
+
+
+class Bad(NamedTuple):
+    """A place where a record should be and none can be read.
+
+    Attributes:
+        passing: the file could not be read, or was replaced: trying again may help.
+    """
+
+    offset: int
+    error: DataError
+    passing: bool = False
+
+
+def walk_headers(
+    path: str, *, start: int = 0, first: int | None = None, storage: LocalStorage = LOCAL
+) -> Iterator[Good | Bad]:
+    """Go through the headers of an uncompressed file; every length is compared with what the file can hold.
+
+    Args:
+        path: a local file.
+        start: offset of the record to begin with.
+        first: its number, for errors; None if it is not known.
+        storage: where the file is.
+
+    Yields:
+        Runs of whole records, and what is damaged, in the order of the file. Never raises a DataError.
+    """
+    at, size = start, -1
+    try:
+        size, tag = storage.size(path)
+        read = partial(_read, storage, path, tag)
+        alone = 0  # up to here the headers are read one by one
+        framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
+        length = 0
+        while at < size:
+            base, place = at, 0
+            try:
+                data = read(at, min(BLOCK if length <= SMALL and at >= alone else HEADER, size - at))
+            except DataError as error:
+                if not error.passing or at < alone or length > SMALL:
+                    raise
+                alone = at + BLOCK
+                continue
+            if len(data) < HEADER:
+                yield Bad(at, framer.truncated(at, len(data), HEADER))
+                return
+            last, limit = len(data) - HEADER, size - base
+            offsets: list[int] = []
+            damaged = beyond = False
+            while place <= last:
+                length, stored = _header(data, place)
+                if mask(crc32c(data[place : place + 8])) != stored:
+                    damaged = True
+                    break
+                end = place + OVERHEAD + length
+                if end > limit:
+                    beyond = True
+                    break
+                offsets.append(base + place)
+                place = end
+            at = base + place
+            framer.index += len(offsets)
+            if offsets:
+                yield Good(offsets, at)
+            if damaged:
+                head = data[place : place + HEADER]
+                found, unread = None, 0
+                if at or not sniff(head):  # of another format nothing is worth a search
+                    found, unread = seek_header(read, at, at + 1, size)
+                yield Bad(at, framer.damaged(at, head, None if found is None else found - at, unread))
+                at, length = size if found is None else found, 0
+            elif beyond:
+                yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
+                return
+    except DataError as error:
+        if size >= 0:  # the record's place, not that of the range that was read
+            error.offset = at
+        yield Bad(at, error.at(path, at, "read").kept().hiding(), passing=True)
+
+
+def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:
+    return storage.read(path, offset, n, tag)
+
+
+class RecordIndex:
+    """Where the records of one file begin. Damaged places count like records: a reader gives an error for each.
+
+    Attributes:
+        offsets: of every record, and the end of the last one: uint64[records + 1].
+        faults: by the number of the record, why it cannot be read.
+        lasting: whether the file could be read to its end; else the next look may find more.
+        saved: where it was saved, or tried to be.
+    """
+
+    __slots__ = ("_offsets", "_view", "faults", "lasting", "saved")
+
+    def __init__(self, offsets: array[int], faults: dict[int, DataError] | None = None, lasting: bool = True) -> None:
+        self._offsets = offsets
+        self._view = memoryview(offsets)
+        self.faults = faults or {}
+        self.lasting = lasting
+        self.saved: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._view) - 1
+
+    @property
+    def offsets(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self._offsets, np.uint64)
+
+    @property
+    def nbytes(self) -> int:
+        """What it holds in memory, in bytes; an error is taken for 1000."""
+        return self._offsets.buffer_info()[1] * self._offsets.itemsize + 1000 * len(self.faults)
+
+    @property
+    def failure(self) -> DataError | None:
+        """Why the file could not be read to its end, where it could not: what is behind that place is not counted."""
+        return None if self.lasting else self.faults[max(self.faults)]
+
+    def place(self, i: int) -> tuple[int, int]:
+        """Offset of the header of record `i`, and the length of its payload in bytes; no meaning for a damaged one."""
+        start = self._view[i]
+        return start, self._view[i + 1] - start - OVERHEAD
+
+    def number(self, offset: int) -> int:
+        """The number of the first record that begins at `offset` or behind."""
+        return int(np.searchsorted(self.offsets[:-1], np.uint64(offset)))
+
+
+class Version(NamedTuple):
+    """What tells one state of a file from another."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+def version_of(path: str) -> Version | None:
+    """The present state of a file; None if there is none, or it cannot be asked for."""
+    try:
+        status = asked(_unknown, path, None, os.stat, path)
+    except DataError:
+        return None
+    return Version(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def following(path: str, tag: str, where: str, offset: int) -> int | None:
+    """Where the record behind the one at `offset` begins, or the file ends.
+
+    Args:
+        path: a local file.
+        tag: its state, as `LocalStorage` calls it.
+        where: its index may be, see `record_index`.
+        offset: of a record's header.
+
+    Returns:
+        None where there is no index of the file in this state, or no record begins there.
+    """
+    parts = tag.split("-")
+    version = Version(*map(int, parts)) if len(parts) == 3 else None
+    index = find_index(path, version, where)
+    if version is None or index is None or not index.lasting:
+        return None
+    number = index.number(offset)
+    if number == len(index) or index.place(number)[0] != offset:
+        return None
+    return index.place(number + 1)[0] if number + 1 < len(index) else version.size
+
+
+def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:
+    return DataError(str(error))
+
+
+class Indexes:
+    """Indexes of files, by path and state. Safe to use from several threads.
+
+    Args:
+        limit: bytes they may hold together; the least recently used go first.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[Version, RecordIndex]] = OrderedDict()
+        self._distrusted: dict[str, Version | None] = {}
+        self._bytes = 0
+        renew_lock(self)
+
+    @property
+    def nbytes(self) -> int:
+        """What they hold, in bytes."""
+        return self._bytes
+
+    def get(self, path: str, version: Version) -> RecordIndex | None:
+        """The index of a file in this state."""
+        with self._lock:
+            found = self._known.get(path)
+            if found is None or found[0] != version:
+                return None
+            self._known.move_to_end(path)
+            return found[1]
+
+    def put(self, path: str, version: Version, index: RecordIndex) -> None:
+        """Keep an index, unless it alone is beyond the limit."""
+        with self._lock:
+            self._drop(path)
+            if index.nbytes > self.limit:
+                return
+            self._known[path] = version, index
+            self._bytes += index.nbytes
+            while self._bytes > self.limit:
+                self._drop(next(iter(self._known)))
+
+    def distrust(self, path: str) -> None:
+        """Drop the index of a file whose records are not where it says, and use none that was saved for this state.
+
+        The file was rewritten and has its size and time of before. The next look walks over its headers again.
+        """
+        version = version_of(path)
+        with self._lock:
+            self._drop(path)
+            self._distrusted[path] = version
+
+    def trusted(self, path: str, version: Version) -> bool:
+        """Whether an index that was saved for a file in this state may be used."""
+        with self._lock:
+            return self._distrusted.get(path) != version
+
+    def _drop(self, path: str) -> None:
+        found = self._known.pop(path, None)
+        if found is not None:
+            self._bytes -= found[1].nbytes
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._known.clear()
+            self._distrusted.clear()
+            self._bytes = 0
+
+
+INDEXES = Indexes()
+
+
+def record_index(path: str, where: str = MEMORY, *, storage: LocalStorage = LOCAL) -> RecordIndex:
+    """The index of an uncompressed local file: from memory, as it was saved, or built now.
+
+    A file that cannot be read has one damaged record. Never raises a DataError.
+
+    Args:
+        path: the file.
+        where: `MEMORY`, `BESIDE`, or a folder to save the index in.
+        storage: where the file is.
+    """
+    before = version_of(path)
+    found = find_index(path, before, where)
+    if found is not None:
+        return found
+    index = build_index(path, storage=storage)
+    keep_index(path, before, index, where)
+    return index
+
+
+def build_index(path: str, *, storage: LocalStorage = LOCAL) -> RecordIndex:
+    """Build an index in one pass over the headers; nothing is kept."""
+    offsets, faults, end, lasting = array("Q"), dict[int, DataError](), 0, True
+    for part in walk_headers(path, storage=storage):
+        if type(part) is Good:
+            offsets.extend(part.offsets)
+            end = part.end
+        else:
+            assert type(part) is Bad
+            faults[len(offsets)] = part.error
+            offsets.append(part.offset)
+            end = part.offset + OVERHEAD
+            lasting = lasting and not part.passing
+    offsets.append(end)
+    return RecordIndex(offsets, faults, lasting)
+
+
+def find_index(path: str, version: Version | None, where: str = MEMORY) -> RecordIndex | None:
+    """An index that is there already, in memory or saved, for a file in this state."""
+    if version is None:
+        return None
+    found = INDEXES.get(path, version)
+    if where == MEMORY:
+        return found
+    target = saved_path(path, where)
+    if found is None:
+        found = _load(target, path, version) if INDEXES.trusted(path, version) else None
+        if found is not None:
+            INDEXES.put(path, version, found)
+    elif not found.faults and target not in found.saved:
+        _save(target, version, found)
+    return found
+
+
+def keep_index(path: str, version: Version | None, index: RecordIndex, where: str = MEMORY) -> None:
+    """Keep an index in memory, and save it if asked to. `version` is the file's from before the pass over it."""
+    if version is None or not index.lasting or version != version_of(path):
+        return
+    INDEXES.put(path, version, index)
+    if where == MEMORY:
+        return
+    if index.faults:
+        logger.info("the index of %s is not saved: %d records are damaged", shown_name(path), len(index.faults))
+        return
+    _save(saved_path(path, where), version, index)
+
+
+_MAGIC = b"gpindex\n"
+
+
+_LAYOUT = struct.Struct("<8sIIQQQ")  # magic, version of the layout, CRC-32C of the rest, size, mtime_ns, records
+
+
+_VERSION = 1
+
+
+def saved_path(path: str, where: str) -> str:
+    """Where the index of a file is saved: beside it, or in a folder under a name that its whole path decides."""
+    folder, name = os.path.split(path)
+    if where == BESIDE:
+        return os.path.join(folder, f".{name}{INDEX_SUFFIX}")
+    whole = os.fsencode(os.path.abspath(path))
+    return os.path.join(where, f"{name}-{hashlib.blake2b(whole, digest_size=8).hexdigest()}{INDEX_SUFFIX}")
+
+
+def _save(target: str, version: Version, index: RecordIndex) -> None:
+    """Write an index under another name and rename it, so that nobody ever reads half of one."""
+    index.saved.add(target)
+    body = struct.pack("<QQQ", version.size, version.mtime_ns, len(index)) + index.offsets.astype("<u8").tobytes()
+    folder = os.path.dirname(target) or "."
+    part = None
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor, part = tempfile.mkstemp(dir=folder, prefix=".", suffix=f".part{INDEX_SUFFIX}")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(struct.pack("<8sII", _MAGIC, _VERSION, crc32c(body)))
+            file.write(body)
+        os.replace(part, target)
+    except OSError as error:
+        logger.warning("the index %s could not be saved and stays in memory: %s", shown_name(target), error)
+        if part is not None and os.path.exists(part):
+            os.unlink(part)
+
+
+def _load(source: str, path: str, version: Version) -> RecordIndex | None:
+    """Read a saved index. One that is damaged or belongs to another state of the file is not used."""
+    try:
+        found = bounded(source, _saved, source, version)
+    except DataError as error:
+        found = str(error)
+    if isinstance(found, str):
+        logger.info("the index %s is built anew from %s: %s", shown_name(source), shown_name(path), found)
+        return None
+    return found
+
+
+def _saved(source: str, version: Version) -> RecordIndex | str | None:
+    """Read a saved index; say why it cannot be used, None where there is none."""
+    try:
+        status = os.stat(source)
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            return "it is no regular file"
+        most = _LAYOUT.size + 8 * (version.size // OVERHEAD + 1)
+        if size < _LAYOUT.size + 8 or size > most or (size - _LAYOUT.size) % 8:
+            return "its size does not fit"
+        with open(source, "rb") as file:
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return str(error)
+    if len(data) != size:
+        return "it changes while it is read"
+    magic, layout, crc, length, mtime, count = _LAYOUT.unpack_from(data)
+    if magic != _MAGIC or layout != _VERSION:
+        return "it is none, or of another version"
+    if (length, mtime) != (version.size, version.mtime_ns):
+        return "the file has changed since"
+    if size != _LAYOUT.size + 8 * (count + 1) or crc32c(memoryview(data)[16:]) != crc:
+        return "it is damaged"
+    found = np.frombuffer(data, "<u8", offset=_LAYOUT.size)
+    gaps = found[1:] - found[:-1]  # unsigned: an offset below its neighbour wraps to a gap beyond the file
+    if found[0] != 0 or found[-1] != version.size or (count and (gaps.min() < OVERHEAD or gaps.max() > version.size)):
+        return "its offsets make no sense"
+    offsets = array("Q")
+    offsets.frombytes(found.astype(np.uint64).tobytes())
+    index = RecordIndex(offsets)
+    index.saved.add(source)
+    return index

@@ -1,0 +1,1 @@
+"""storage: bytes of files and URLs."""

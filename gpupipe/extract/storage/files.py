@@ -1,0 +1,346 @@
+"""files: how files are reached, as names, sizes and ranges of bytes.
+
+No memory maps: a cold page would stop every Python thread, and a file truncated under a map kills the process. A
+range is one `pread`; open descriptors are an LRU, since a data set has more shards than a process may have files.
+
+Only regular files are read: opening a FIFO waits for a writer, perhaps for ever, and a device may have no end. Every
+request goes through `waiting.bounded`: it is not begun for a run that is closed, and may be given up (`read_timeout`).
+One that fails for a moment is made again, see `retry`: here, and not in what reads.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
+from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.extract.storage.patterns import expand, is_url
+from gpupipe.extract.storage.retry import again, asked
+from gpupipe.extract.storage.waiting import LIMITS, bounded
+
+__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "read_up_to", "storage_of"]
+
+Listing = list[tuple[str, str]]
+
+
+_REMEMBERED = 65_536  # tags of files whose descriptor is closed; bounded, since a folder may hold 10 M images
+
+
+class Storage(Protocol):
+    """Where files live. Every method may be called from several threads at once."""
+
+    @property
+    def random_reads(self) -> bool:
+        """Whether a read at a random offset costs about as much as a sequential one."""
+        ...
+
+    def list(self, pattern: str | os.PathLike[str]) -> Listing:
+        """List (name, stable name) of all files that match, sorted bytewise."""
+        ...
+
+    def size(self, name: str) -> tuple[int, str]:
+        """Give the size in bytes, and a tag that changes when the content does."""
+        ...
+
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        """Read exactly `n` bytes from `offset`; fewer are a RecordError. With `tag`, the file must still have it."""
+        ...
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
+        ...
+
+
+# Whatever it is that was put in place of a file a moment ago, opening it must not wait or take over a terminal.
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+class _Descriptor:
+    """An open file. It is closed when the last user drops it, so never under a reader."""
+
+    __slots__ = ("fd", "size", "tag")
+
+    def __init__(self, name: str) -> None:
+        self.fd = -1
+        self.fd = os.open(name, _FLAGS)
+        status = os.fstat(self.fd)
+        _check_regular(status, name)
+        self.size, self.tag = status.st_size, _tag(status)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class LocalStorage:
+    """Files of this machine, read with `pread`.
+
+    Args:
+        limit: how many descriptors are kept open. Those in use beyond it are closed by their last user.
+    """
+
+    random_reads = True
+
+    def __init__(self, limit: int = 256) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _Descriptor] = OrderedDict()
+        self._tags: OrderedDict[str, str] = OrderedDict()
+        renew_lock(self)
+
+    def list(self, pattern: str | os.PathLike[str]) -> Listing:
+        """List (path, stable name) of all files that match; see `expand`."""
+        return expand(pattern)
+
+    def size(self, name: str) -> tuple[int, str]:
+        """Give the size in bytes and a tag of size, modification time and inode.
+
+        Asking begins a new look at the file: a descriptor of an earlier version is dropped.
+
+        Raises:
+            MissingFileError, DirectoryError: the path is no file.
+            RecordError: it cannot be read, or is no regular file.
+        """
+        status = asked(_translated, name, None, os.stat, name)
+        _check_regular(status, name)
+        tag = _tag(status)
+        with self._lock:
+            known = self._open.get(name)
+            if known is not None and known.tag != tag:
+                del self._open[name]
+            self._tags.pop(name, None)
+        found = self._descriptor(name)
+        return found.size, found.tag
+
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        """Read exactly `n` bytes from `offset`. With `tag`, the file must still be the one that had it.
+
+        Raises:
+            RecordError: the file ends before, cannot be read, or was replaced since it was opened.
+            MissingFileError, DirectoryError: the path is no file.
+        """
+        if n <= 0:
+            return b""
+        found = self._descriptor(name, tag)
+        if offset + n > found.size:  # before allocating: a wrong length must not cost its bytes
+            raise _short(name, offset, n, max(found.size - offset, 0))
+        try:
+            data = bounded(name, _read, found, n, offset)
+        except Exception as error:
+            data = again(error, _translated, name, offset, self._read_anew, name, tag, n, offset)
+        if len(data) < n:
+            raise _short(name, offset, n, len(data))
+        return data
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
+        limits = LIMITS.get()
+        if limits is not None and limits.seconds is not None:  # a read that is given up must not write to `out` later
+            out[:] = self.read(name, offset, len(out), tag)
+            return
+        found = self._descriptor(name, tag)
+        if limits is not None:
+            limits.check(name)
+        done, n = 0, len(out)
+        try:
+            while done < n:
+                got = _pread_into(found.fd, out[done:] if done else out, offset + done)
+                if not got:
+                    raise _short(name, offset, n, done)
+                done += got
+        except OSError as error:
+            data = again(error, _translated, name, offset, self._read_anew, name, tag, n, offset)
+            if len(data) < n:
+                raise _short(name, offset, n, len(data)) from None
+            out[:] = data
+
+    def _read_anew(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
+        """Read once more: through a new descriptor, where the old one has lost its file, as those of NFS may."""
+        found = self._descriptor(name, tag)
+        try:
+            os.fstat(found.fd)
+        except OSError:
+            with self._lock:
+                if self._open.get(name) is found:
+                    del self._open[name]
+                    self._tags[name] = found.tag
+            found = self._descriptor(name, tag)
+        return _read(found, n, offset)
+
+    def check(self, name: str, offset: int, n: int) -> None:
+        """Check that a file has `n` bytes from `offset`, before memory is taken for them.
+
+        Raises:
+            RecordError: the file ends before.
+            MissingFileError, DirectoryError: the path is no file.
+        """
+        found = self._descriptor(name)
+        if offset + n > found.size:
+            raise _short(name, offset, n, max(found.size - offset, 0))
+
+    def close(self) -> None:
+        """Forget every descriptor; those in use are closed by their last user."""
+        with self._lock:
+            self._open.clear()
+
+    def _descriptor(self, name: str, tag: str | None = None) -> _Descriptor:
+        with self._lock:
+            found = self._open.get(name)
+            if found is not None:
+                self._open.move_to_end(name)
+        if found is None:
+            found = self._opened(name)
+        if tag is not None and tag != found.tag:
+            raise RecordError(
+                "the file must stay as it is while it is read, and its size or time of change differs; "
+                "write new files beside the old ones",
+                file=name,
+                stage="read",
+            )
+        return found
+
+    def _opened(self, name: str) -> _Descriptor:
+        fresh = asked(_translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
+        with self._lock:
+            expected = self._tags.pop(name, fresh.tag)
+            found = self._open.setdefault(name, fresh)
+            while len(self._open) > self._limit:
+                old, dropped = self._open.popitem(last=False)
+                self._tags[old] = dropped.tag
+                if len(self._tags) > _REMEMBERED:
+                    self._tags.popitem(last=False)
+        if expected != fresh.tag:
+            raise RecordError(
+                "the file was replaced while it was in use: its size or time of change differs; start a new iterator",
+                file=name,
+                stage="read",
+            )
+        return found
+
+
+def _read(found: _Descriptor, n: int, offset: int) -> bytes:
+    """At most `n` bytes; fewer at the end of the file only. It keeps the descriptor open."""
+    data = _pread(found.fd, n, offset)
+    while len(data) < n:  # a signal or a network file system may cut a read
+        more = _pread(found.fd, n - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _check_regular(status: os.stat_result, name: str) -> None:
+    """Check that a path is a file with bytes at offsets.
+
+    Raises:
+        DirectoryError, RecordError: it is something else.
+    """
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    kind = next((kind for test, kind in _KINDS if test(mode)), "something else")
+    raise RecordError(f"a regular file is needed, got {kind}; copy its data to a file", file=name, stage="read")
+
+
+_KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
+def _tag(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def _short(name: str, offset: int, n: int, got: int) -> RecordError:
+    reason = f"{n} bytes are needed, the file ends {n - got} bytes before"
+    return RecordError(reason, file=name, offset=offset, stage="read")
+
+
+def _translated(error: Exception, name: str, offset: int | None = None) -> DataError:
+    if isinstance(error, ValueError):  # a NUL, or a character that no encoding of names has
+        return MissingFileError(f"no file can have this name ({error})", file=ascii(name)[1:-1], stage="read")
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError("no such file", file=name, stage="read")
+    if isinstance(error, IsADirectoryError):
+        return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    reason = getattr(error, "strerror", None) or error
+    return RecordError(f"cannot be read: {reason}", file=name, offset=offset, stage="read")
+
+
+_seek = threading.Lock()
+
+
+def _seek_read(fd: int, n: int, offset: int) -> bytes:
+    with _seek:  # Windows has no pread: the position of a descriptor is shared
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.read(fd, n)
+
+
+def _seek_read_into(fd: int, out: memoryview, offset: int) -> int:
+    data = _seek_read(fd, len(out), offset)
+    out[: len(data)] = data
+    return len(data)
+
+
+def _preadv(fd: int, out: memoryview, offset: int) -> int:
+    return os.preadv(fd, [out], offset)
+
+
+_pread = os.pread if hasattr(os, "pread") else _seek_read
+
+
+_pread_into = _preadv if hasattr(os, "preadv") else _seek_read_into
+
+
+LOCAL = LocalStorage()
+
+
+_PAGE = 4096
+
+
+def read_up_to(storage: Storage, name: str, offset: int, n: int, tag: str | None) -> bytes:
+    """Read `n` bytes from `offset`, or those in front of the first page of a disk that cannot be read.
+
+    So what is lost behind that page does not depend on where somebody began to read.
+
+    Raises:
+        DataError: not even the first of them can be read.
+    """
+    try:
+        return storage.read(name, offset, n, tag)
+    except DataError as error:
+        if not error.passing or not storage.random_reads or n <= _PAGE - offset % _PAGE:
+            raise
+    pieces: list[bytes] = []
+    at, end = offset, offset + n
+    while at < end:
+        try:
+            pieces.append(storage.read(name, at, min(_PAGE - at % _PAGE, end - at), tag))
+        except DataError:
+            if not pieces:
+                raise
+            break
+        at += len(pieces[-1])
+    return b"".join(pieces)
+
+
+def storage_of(name: str) -> Storage:
+    """Find the storage that a file is in: that of this machine, or what the scheme of a URL says.
+
+    Raises:
+        MissingDependencyError: the name is a URL, and fsspec or its part for this scheme is not installed.
+    """
+    if not is_url(name):
+        return LOCAL
+    from .remote import remote_storage
+
+    return remote_storage(name)

@@ -1,0 +1,251 @@
+"""remote: files named by a URL (``s3://``, ``gs://``, ``https://``, ``memory://``, ...), reached through fsspec.
+
+Nothing is kept open: every read is one request for a range of bytes, from whatever thread asks. A request takes
+milliseconds, so reading ahead in many threads pays here, and following references one by one does not. One that fails
+for a moment is made again, see `retry`; an answer that is too short is asked for once more.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from functools import partial
+from typing import Any
+
+from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.extract.storage.forking import renew_lock
+from gpupipe.extract.storage.patterns import alternatives, matches, wild_at
+from gpupipe.extract.storage.retry import asked, passes
+
+__all__ = ["RemoteStorage", "expand_url", "remote_storage"]
+
+_PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
+
+
+_STAMPS = "ETag etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
+
+
+_REMEMBERED = 65_536
+
+
+class RemoteStorage:
+    """Files of one fsspec file system. Every method may be called from several threads at once.
+
+    Args:
+        url: of any file in it.
+
+    Raises:
+        MissingDependencyError: fsspec, or the package it needs for this scheme, is not installed.
+        PlanError: fsspec does not know the scheme.
+    """
+
+    random_reads = False
+
+    def __init__(self, url: str) -> None:
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"files named by a URL need fsspec, which is not installed, for {url!r}; "
+                f'install it with: pip install "gpupipe[remote]"'
+            ) from error
+        self._url_to_fs = url_to_fs
+        try:
+            self._files, _ = url_to_fs(url)
+        except ImportError as error:  # fsspec's text names the package of the scheme, e.g. s3fs
+            raise MissingDependencyError(f"{url!r} needs a package that is not installed: {error}") from error
+        except ValueError as error:
+            raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        renew_lock(self)
+
+    def list(self, pattern: Any) -> list[tuple[str, str]]:
+        """List (URL, stable name) of all files that match."""
+        return expand_url(str(pattern))
+
+    def size(self, name: str) -> tuple[int, str]:
+        """Ask for the size in bytes and a tag of size, and of what the storage says about versions and times.
+
+        Raises:
+            MissingFileError, DirectoryError: the URL is no file.
+            RecordError: the storage does not answer, or does not know the size.
+        """
+        info = asked(_translated, name, None, self._info, self._path(name))
+        if info.get("type") == "directory":
+            raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+        size = info.get("size")
+        if not isinstance(size, int) or size < 0:
+            raise RecordError("its size is needed, and the server does not tell it", file=name, stage="read")
+        tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
+        with self._lock:
+            self._known[name] = size, tag
+            self._known.move_to_end(name)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return size, tag
+
+    def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
+        """Read exactly `n` bytes from `offset`, with one request.
+
+        The tag is compared with that of the last look at the file: asking the server before each range would double
+        the requests.
+
+        Raises:
+            RecordError: the file ends before, was replaced, or the storage does not answer.
+            MissingFileError, DirectoryError: the URL is no file.
+        """
+        if n <= 0:
+            return b""
+        with self._lock:
+            known = self._known.get(name)
+        if known is None:
+            known = self.size(name)
+        if tag is not None and tag != known[1]:
+            raise RecordError(
+                "the file must stay as it is while it is read, and its size or version differs; "
+                "write new files beside the old ones",
+                file=name,
+                stage="read",
+            )
+        if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
+            raise _short(name, offset, n, max(known[0] - offset, 0))
+        path = self._path(name)
+        for _ in range(2):  # a connection that breaks may look like the end of the file
+            data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
+            if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
+                data = data[offset : offset + n]
+            if len(data) == n:
+                return data
+        raise _short(name, offset, n, len(data))
+
+    def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
+        """Fill all of `out` from `offset`, with the same errors."""
+        out[:] = self.read(name, offset, len(out), tag)
+
+    def _info(self, path: str) -> Any:
+        self._files.invalidate_cache(path)  # asking begins a new look at the file
+        return self._files.info(path)
+
+    def _range(self, path: str, offset: int, n: int) -> Any:
+        return self._files.cat_file(path, start=offset, end=offset + n)
+
+    def _path(self, name: str) -> str:
+        try:
+            return str(self._url_to_fs(name)[1])
+        except (ImportError, ValueError) as error:
+            raise _translated(error, name) from error
+
+
+class _Remote:
+    """The folders of a file system, as paths without scheme."""
+
+    def __init__(self, scheme: str, rest: str, url: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self._files = url_to_fs(url)[0]
+        self._around = scheme, rest
+        self._to_path = url_to_fs
+
+    def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        try:
+            found = asked(_unlisted, folder, None, partial(self._files.ls, detail=True), self._path(folder))
+        except DataError as error:
+            if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError, PermissionError)):
+                return []
+            raise
+        named = [(str(info["name"]).rstrip("/").rpartition("/")[2], info.get("type") == "directory") for info in found]
+        return [(name, folder, False) for name, folder in named if name]
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file: what a busy server says to `exists` of fsspec is no."""
+        try:
+            asked(_translated, path, None, self._files.info, self._path(path))
+        except DataError as error:
+            if error.__cause__ is not None and passes(error.__cause__):
+                raise
+            return not isinstance(error, MissingFileError) and bool(self._files.exists(self._path(path)))
+        return True
+
+    def is_folder(self, path: str) -> bool:
+        return True  # one that is none has no entries: asking would cost a request for each part of the path
+
+    def _path(self, path: str) -> str:
+        scheme, rest = self._around
+        return str(self._to_path(f"{scheme}{path.rstrip('/')}{rest}")[1])
+
+
+def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
+    return DataError(f"{type(error).__name__}: {error}")
+
+
+def expand_url(pattern: str) -> list[tuple[str, str]]:
+    """List (URL, stable name) of everything that matches, by the rules of `expand` for local files.
+
+    Raises:
+        MissingDependencyError: fsspec, or its package for this scheme, is not installed.
+        PlanError: fsspec does not know the scheme, or the storage cannot be listed.
+    """
+    remote_storage(pattern)
+    parts = _PARTS.fullmatch(pattern)
+    assert parts is not None  # it is a URL: whoever calls has looked
+    scheme, text, rest = parts[1], parts[2], parts[3] or ""
+    folders = _Remote(scheme, rest, pattern)
+    try:
+        if text and folders.exists(text):
+            return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
+        wild = wild_at(text)
+        if wild < 0:
+            return []
+        root = text[: text.rfind("/", 0, wild) + 1]
+        found = sorted({path for one in alternatives(text) for path in matches(one, folders)}, key=str.encode)
+    except PlanError:
+        raise
+    except Exception as error:  # each file system raises what its client library raises
+        what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        raise PlanError(f"{pattern!r} cannot be listed: {what}") from error
+    return [(f"{scheme}{path}{rest}", path[len(root) :]) for path in found]
+
+
+_LOCK = threading.Lock()
+
+
+_STORAGES: dict[tuple[str, str], RemoteStorage] = {}
+
+
+def remote_storage(url: str) -> RemoteStorage:
+    """The storage of a URL, one for each scheme and host: a client keeps its connections.
+
+    Raises:
+        MissingDependencyError, PlanError: as `RemoteStorage`.
+    """
+    parts = _PARTS.fullmatch(url)
+    if parts is None:
+        raise PlanError(f"a URL is scheme://path, got {url!r}")
+    key = parts[1] + parts[2].partition("/")[0], parts[3] or ""
+    with _LOCK:
+        found = _STORAGES.get(key)
+    if found is None:
+        fresh = RemoteStorage(url)  # outside the lock: it may import a client library
+        with _LOCK:
+            found = _STORAGES.setdefault(key, fresh)
+    return found
+
+
+def _short(name: str, offset: int, n: int, got: int) -> RecordError:
+    reason = f"{n} bytes are needed, the file ends {n - got} bytes before"
+    return RecordError(reason, file=name, offset=offset, stage="read")
+
+
+def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
+    """Make one error of what file systems raise: each what its client library does."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and cause is not None and passes(cause):
+        error = cause
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError("no such file", file=name, stage="read")
+    if isinstance(error, IsADirectoryError):
+        return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    reason = f"cannot be read: {type(error).__name__}: {error}"
+    return RecordError(reason, file=name, offset=offset, stage="read")

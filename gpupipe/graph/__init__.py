@@ -1,0 +1,1 @@
+"""graph: a user's function as data."""

@@ -1,0 +1,240 @@
+"""arithmetic: `+ - * /` and comparisons on traced values, with one meaning on every executor.
+
+NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps).
+So on images: the graph has no float64; an integer image divided, or met by a float, becomes float32; integer `+ - *`
+would wrap and is refused. Elsewhere NumPy says what comes out, with one exception: integers of 8 or 16 bits, and arrays
+of rank 3, which may be images, become float32 where a number makes floats of them, not float64. So does TensorFlow; and
+`x / 255` does not depend on which op came before.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ..errors import SpecError
+from ..spec import TensorSpec
+from .op import Array, Case, Op
+
+__all__ = ["OPERATORS", "Arithmetic", "is_narrow"]
+
+
+def _dividing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`//` or `%` that raises where an integer is divided by the integer 0, for which NumPy warns and gives 0."""
+
+    def divide(a: Any, b: Any) -> Any:
+        if not (b.all() if isinstance(b, np.ndarray) else b) and _whole(a) and _whole(b):
+            raise ZeroDivisionError("integer division or modulo by zero")
+        return function(a, b)
+
+    return divide
+
+
+def _whole(x: Any) -> bool:
+    return np.asarray(x).dtype.kind in "biu"
+
+
+OPERATORS: dict[str, Any] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": _dividing(operator.floordiv),
+    "mod": _dividing(operator.mod),
+    "pow": operator.pow,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "neg": operator.neg,
+    "invert": operator.invert,
+    "abs": operator.abs,
+    "getitem": operator.getitem,
+}
+
+
+UNCHECKED = {"floordiv": operator.floordiv, "mod": operator.mod}
+"""What is left of them where the divisor is known not to be zero, or the result does not matter."""
+
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Op):
+    """One Python operator on traced values.
+
+    Attributes:
+        operator: a key of `OPERATORS`.
+        left: a Python number on the left of the value, if the value is on the right.
+        right: a Python number (or subscript) on the right of the value.
+        image: whether an image takes part: then the rules for images hold.
+        single: whether integers are computed with as float32; see `settled`.
+        result: the dtype of the result of what is no image, which DALI has to be told; None where nobody said.
+
+    Shapes: NumPy's broadcasting; on an image the other side is a number, a per-channel vector or an image of the same
+        size.
+    """
+
+    domain: ClassVar[Literal["image", "host", "any"]] = "any"
+
+    operator: str = "add"
+    left: Any = None
+    right: Any = None
+    image: bool = False
+    single: bool = False
+    result: Any = None
+
+    def settled(self, *xs: TensorSpec) -> Arithmetic:
+        """This operator for values of such specs: `single` where NumPy would make float64 of narrow integers alone."""
+        if self.image or self.operator == "getitem" or any(x.dtype is bytes or not x.known for x in xs):
+            return self
+        result = self.infer(*xs).dtype
+        if result == np.float64 and any(map(is_narrow, xs)) and not any(x.dtype == np.float64 for x in xs):
+            return replace(self, single=True)
+        return replace(self, result=result)
+
+    def infer(self, *xs: TensorSpec) -> TensorSpec:
+        if self.image:
+            return self._infer_image(*xs)
+        if any(x.dtype is bytes for x in xs):
+            if self.operator in ("eq", "ne"):
+                return TensorSpec((), "bool")
+            raise SpecError(f"{self.operator!r} is not defined for bytes; got {', '.join(map(str, xs))}")
+        if any(not x.known for x in xs):
+            return TensorSpec(None, None)
+        # NumPy itself says what the result is: the operator runs on ones of the smallest such shapes.
+        dtypes = [np.float32 if self.single else x.dtype for x in xs]
+        shapes = [[1 if n is None else n for n in x.shape or ()] for x in xs]
+        samples = [np.ones(shape, dtype)[()] for shape, dtype in zip(shapes, dtypes, strict=True)]
+        try:
+            with np.errstate(all="ignore"):
+                result = np.asarray(self._run(samples, function=UNCHECKED.get(self.operator)))
+        except (TypeError, ValueError, IndexError, OverflowError) as error:
+            raise SpecError(f"{self.operator!r} is not defined for {', '.join(map(str, xs))}: {error}") from error
+        if self.operator == "getitem":
+            return (
+                TensorSpec(tuple(None for _ in result.shape), result.dtype)
+                if _varies(xs)
+                else TensorSpec(result.shape, result.dtype)
+            )
+        return TensorSpec(_broadcast([x.shape or () for x in xs]), result.dtype)
+
+    def _infer_image(self, *xs: TensorSpec) -> TensorSpec:
+        if self.operator == "neg":
+            if xs[0].dtype.kind != "f":
+                raise SpecError(f"-x on an image needs floats, got {xs[0]}; convert it with ops.cast(x, 'float32')")
+            return xs[0]
+        if self.operator not in SIGNS:
+            raise SpecError(f"an image can be used with + - * / here, got {self.operator!r}; use ops.py_function")
+        numbers = [number for number in (self.left, self.right) if number is not None]
+        floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(
+            x.dtype.kind == "f" for x in xs
+        )
+        if self.operator != "truediv" and not floats:
+            raise SpecError(
+                f"integer {SIGNS[self.operator]} on an image wraps in NumPy and widens in DALI, got "
+                f"{', '.join(map(str, xs))}; convert it first with ops.cast(x, 'float32')"
+            )
+        image = next(x for x in xs if x.layout is not None)
+        return TensorSpec(_broadcast([x.shape or () for x in xs]), np.float32, image.layout)
+
+    def size(self, hw: Array, *params: Array) -> Array:
+        return hw
+
+    def reference(self, *xs: Any) -> Any:
+        return self._run([np.asarray(x, np.float32) for x in xs] if self.image or self.single else list(xs))
+
+    def compiled(self) -> Callable[..., Any]:
+        function, left, right = OPERATORS[self.operator], self.left, self.right
+        if self.operator in UNCHECKED and right is not None and np.all(right):
+            function = UNCHECKED[self.operator]
+        if self.single and left is None and right is not None:
+            number = np.float32(right)
+            return lambda x: function(np.asarray(x, np.float32), number)
+        if self.image or self.single or (left is not None and right is not None):
+            return self.reference
+        if left is not None:
+            return partial(function, left)
+        return function if right is None else lambda x: function(x, right)
+
+    def dali(self, d: Any, *xs: Any) -> Any:
+        if self.result is None or self.result.kind == "b":
+            return self._run([_cast(d, x, np.float32) for x in xs], d)
+        # DALI has promotions of its own: computed in the widest type of the kind, where NumPy's result is exact.
+        wide = np.float64 if self.result.kind == "f" else np.int64
+        made = self._run([_cast(d, x, wide) for x in xs], d)
+        if self.result.kind in "iu" and self.result.itemsize <= 2:  # NumPy wraps, a cast of DALI's saturates
+            lowest = int(np.iinfo(self.result).min)
+            made = ((made - lowest) & ((1 << 8 * self.result.itemsize) - 1)) + lowest
+        return _cast(d, made, self.result)
+
+    def _run(self, xs: list[Any], d: Any = None, function: Callable[..., Any] | None = None) -> Any:
+        if function is None and d is not None:
+            function = UNCHECKED.get(self.operator)  # nodes of DALI have no values to look at
+        call: Callable[..., Any] = OPERATORS[self.operator] if function is None else function
+        if self.left is not None:
+            xs = [self._number(self.left, d), *xs]
+        if self.right is not None:
+            xs = [*xs, self._number(self.right, d)]
+        return call(*xs)
+
+    def _number(self, value: Any, d: Any) -> Any:
+        if not (self.image or self.single):
+            return value
+        return np.float32(value) if d is None else float(value)
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        x = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+        f = x.astype(np.float32) / 7
+        reason = "on the GPU the division may be a product with the reciprocal: one float32 rounding of values below 1"
+        yield Case(cls("truediv", right=255, image=True), (x,), ("HWC",), atol=1e-6, reason=reason, note="x/255")
+        yield Case(cls("mul", left=2, image=True), (f,), ("HWC",), note="2*x")
+        yield Case(cls("mul", right=0.5, image=True), (x,), ("HWC",), note="x*0.5")
+        yield Case(cls("sub", right=1, image=True), (f,), ("HWC",), note="x-1")
+        yield Case(cls("sub", left=1.5, image=True), (x,), ("HWC",), note="1.5-x")
+        yield Case(cls("add", image=True), (f, f * 2), ("HWC", "HWC"), note="x+y")
+        yield Case(cls("add", image=True), (f, np.array([1, 2, 3], np.float32)), ("HWC", None), note="x+vector")
+        yield Case(cls("neg", image=True), (f,), ("HWC",), note="-x")
+
+
+def _cast(d: Any, x: Any, dtype: Any) -> Any:
+    """A DALI node as another dtype; a number stays what it is."""
+    return d.fn.cast(x, dtype=d.dtype(np.dtype(dtype))) if hasattr(x, "name") else x
+
+
+def is_narrow(x: TensorSpec) -> bool:
+    """Whether a value is of integers (or booleans) that float32 is wide enough for, or that may be pixels."""
+    return (
+        x.known
+        and isinstance(x.dtype, np.dtype)
+        and x.dtype.kind in "biu"
+        and (x.dtype.itemsize <= 2 or (x.rank or 0) >= 3)
+    )
+
+
+def _varies(xs: tuple[TensorSpec, ...]) -> bool:
+    return any(n is None for x in xs for n in x.shape or ())
+
+
+def _broadcast(shapes: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    rank = max(map(len, shapes))
+    out: list[int | None] = []
+    for dims in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):
+        sizes = {n for n in dims if n != 1}
+        if len(sizes) > 1 and None not in sizes:
+            raise SpecError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        known = [n for n in sizes if n is not None]
+        out.append(known[0] if known else None if sizes else 1)
+    return tuple(out)

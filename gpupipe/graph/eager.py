@@ -1,0 +1,149 @@
+"""eager: an op run at once, on one element or on the rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, PlanError, SpecError
+from ..extract.images.headers import read_header
+from ..random import BatchRng, hash64, mix64
+from ..spec import TensorSpec, as_leaf, byte_array, spec_of
+from .op import Array, Op
+
+__all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
+
+
+class ElementRng:
+    """What eager ops inside a Python map go by: the identity of the element at hand.
+
+    One goes from element to element, and few functions draw: mixing the key waits until an op asks for it.
+
+    Attributes:
+        seed: of the chain.
+        epoch: of the iterator.
+        site: the step that the function belongs to, hashed.
+        stream: key of the element's stream.
+        position: of the element in it.
+        counts: how many calls there were so far for this element, by the name of the op.
+    """
+
+    __slots__ = ("counts", "epoch", "position", "seed", "site", "stream")
+
+    def __init__(self, seed: int, epoch: int, site: int) -> None:
+        self.seed = seed
+        self.epoch = epoch
+        self.site = site
+        self.stream = 0
+        self.position = 0
+        self.counts: dict[str, int] = {}
+
+    def at(self, stream: int, position: int) -> ElementRng:
+        """Go on to the next element."""
+        self.stream = stream
+        self.position = position
+        if self.counts:
+            self.counts = {}
+        return self
+
+    @property
+    def key(self) -> int:
+        """The element's key, mixed with the step."""
+        return mix64(mix64(self.stream, self.position), self.site)
+
+
+ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=None)
+
+
+def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
+    """Run an op at once, on one element or on the rows of a batch."""
+    values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
+    specs = [spec_of(x) for x in values]
+    if op.rows == "batch":
+        return _run_on_batch(op, values, specs, seed)
+    if not op.supports("reference"):
+        raise PlanError(f"{op.name} has no NumPy form: it cannot take arrays; call it in a map that DALI runs")
+    try:
+        op.infer(*specs)
+    except SpecError as error:
+        rows = [spec.row() for spec in specs if spec.rank]
+        try:
+            if len(rows) != len(specs):
+                raise error
+            op.infer(*rows)
+        except SpecError:
+            raise error from None  # it describes what the user passed, not a row of it
+        _check_rows(op, values)
+        results = [run(op, row, seed) for row in zip(*values, strict=True)]
+        if isinstance(results[0], tuple):
+            return tuple(_stacked(column) for column in zip(*results, strict=True))
+        return _stacked(results)
+    try:
+        params: tuple[Array, ...] = ()
+        if op.parameters:
+            hw = sizes_of(op, values[0])
+            params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
+        return op.reference(*values, *(param[0] for param in params))
+    except DataError as error:
+        error.at(stage=op.stage)
+        raise
+
+
+def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], seed: int | None) -> Any:
+    """Run an op that needs all rows at once."""
+    for spec in specs:
+        if not spec.rank:
+            raise SpecError(f"{op.name} needs batches, got {spec}")
+    op.infer(*(spec.row() for spec in specs))
+    if len({len(x) for x in values}) > 1:
+        raise SpecError(f"{op.name} needs batches of one length, got {', '.join(map(str, specs))}")
+    _check_rows(op, values)
+    params: tuple[Array, ...] = ()
+    if op.parameters:
+        hw = sizes_of(op, values[0][0])
+        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
+    return op.array(np, *values, *(param[0] for param in params))
+
+
+def _check_rows(op: Op, values: Sequence[Any]) -> None:
+    """Refuse a batch without rows: nothing says what the result would look like.
+
+    Raises:
+        SpecError: there is no row.
+    """
+    if not len(values[0]):
+        raise SpecError(f"{op.name} needs a batch of at least one row, got none")
+
+
+def _stacked(rows: Sequence[Any]) -> Array:
+    """Results of rows as one array."""
+    return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
+
+
+def sizes_of(op: Op, first: Any) -> Array:
+    """The image size that `op.draw` gets for one input: int32[1,2]; zeros for what is no image."""
+    if op.decodes:
+        header = read_header(first)
+        return np.array([[header.height, header.width]], np.int32)
+    shape = getattr(first, "shape", ())
+    channels_first = len(shape) == 3 and getattr(op, "layout", None) == "CHW"
+    return np.array([shape[1:] if channels_first else shape[:2] if len(shape) >= 2 else (0, 0)], np.int32)
+
+
+def eager_rng(name: str, seed: int | None) -> BatchRng:
+    """Numbers for one eager call: of the element at hand inside a Python map; of `seed`; else fresh entropy."""
+    at = ELEMENT.get()
+    if at is not None:
+        count = at.counts.get(name, 0)
+        at.counts[name] = count + 1
+        site = f"{name}@{seed}/eager" if seed is not None else f"{name}#{count}/eager"
+        return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
+    entropy = (
+        np.random.SeedSequence().generate_state(2, np.uint64)
+        if seed is None
+        else np.array([seed & (1 << 64) - 1] * 2, np.uint64)
+    )
+    return BatchRng(int(entropy[0]), 0, entropy[1:], hash64(name))

@@ -1,0 +1,249 @@
+"""host_values: what the host computes of a graph, and where the executor's part begins.
+
+A graph has two sides. Host values (parsed features, labels, sizes, random parameters) are computed here with NumPy,
+for a batch at a time. Image values run in an executor; `boundary` says what crosses over. Sizes are known on the host
+before any pixel exists, so all geometry is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..errors import DecodeError, ShapeError
+from ..extract.images.containers import MOST_SCANNED
+from ..extract.images.headers import check_complete, check_decodable, check_scans, jpeg_size, read_header
+from ..random import BatchRng, hash64, mix64, mix64_array
+from ..spec import TensorSpec
+from .op import Array
+from .values import Apply, Const, Draw, Identity, Input, Item, Value, topological
+
+__all__ = ["BatchValues", "boundary", "header_size", "is_batchwise", "is_image"]
+
+_CHOSEN = hash64("verify")
+
+
+def is_image(value: Value) -> bool:
+    """Whether a value is computed by an executor (on the GPU, if there is one) rather than on the host."""
+    waiting, seen = [value], set[int]()
+    while waiting:  # no recursion: a loop that writes maps may write a thousand
+        value = waiting.pop()
+        value = value.value if isinstance(value, Item) else value
+        if not isinstance(value, Apply) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if value.op.rows == "batch" or value.op.domain == "image":
+            return True
+        if value.op.domain == "host":
+            continue
+        if any(x.spec.layout is not None for x in value.x):
+            return True
+        waiting += value.x
+    return False
+
+
+def is_batchwise(value: Value) -> bool:
+    """Whether a value is a result of an op that needs all rows of a batch: array code behind the executor."""
+    value = value.value if isinstance(value, Item) else value
+    return isinstance(value, Apply) and value.op.rows == "batch"
+
+
+def boundary(outputs: Iterable[Value]) -> tuple[list[Value], list[Value]]:
+    """Split a graph at the border between host and executor.
+
+    Returns:
+        The host values that the image values below `outputs` read (columns, constants, drawn parameters), and the image
+        values themselves, inputs before users.
+    """
+    images = [value for value in topological(outputs, through_draws=False) if is_image(value)]
+    inside = set(images)
+    needed: dict[Value, None] = {}
+    for value in images:
+        for below in value.inputs:
+            if below not in inside:
+                needed[below] = None
+    return list(needed), images
+
+
+def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int]:
+    """Height and width of an encoded image, from its header; checks that it is whole and not a bomb.
+
+    Raises:
+        DecodeError: not an image, one that no executor decodes, cut short, or more than `max_pixels` pixels.
+    """
+    if not oriented and len(data) > 4 and data[0] == data[-2] == 0xFF and data[1] == 0xD8 and data[-1] == 0xD9:
+        # A whole JPEG, by its first and last bytes: the common case.
+        height, width, channels, progressive, bits = jpeg_size(data)
+        turned = False
+        if bits != 8:
+            check_decodable("jpeg", bits)
+        if len(data) * height * width > MOST_SCANNED:
+            check_scans(data, height * width, channels, progressive)
+    else:
+        header = read_header(data, orientation=oriented)
+        check_complete(data, header)
+        check_decodable(header.format, header.bits)
+        height, width, turned = header.height, header.width, header.orientation >= 5
+    if height * width > max_pixels:
+        raise DecodeError(
+            f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}"
+        )
+    return (width, height) if turned else (height, width)
+
+
+def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
+    """Height and width of an image, None where they vary and for what is no image."""
+    if spec.layout is None or spec.shape is None:
+        return None, None
+    return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
+
+
+def _column_of(rows: Sequence[Any]) -> Array:
+    """The values of a parameter as one array; rows that are no numbers, or of several shapes, as objects."""
+    try:
+        return np.asarray(rows)
+    except ValueError:  # of several shapes
+        column = np.empty(len(rows), object)
+        column[:] = rows
+        return column
+
+
+class BatchValues:
+    """The host values of one batch, each computed once, when it is asked for.
+
+    Args:
+        size: number of rows.
+        column: gives column `i` as a list of `size` values.
+        keys: gives uint64[size], the elements' keys (index -1) or those in a column.
+        seed: of the chain.
+        epoch: of the iterator.
+        headers: finds int32[size,2], the sizes of encoded images, where they were scanned before; None scans here.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        column: Callable[[int], Sequence[Any]],
+        keys: Callable[[int], Array],
+        seed: int,
+        epoch: int,
+        headers: Callable[[Value], Array | None] = lambda value: None,
+    ) -> None:
+        self.size = size
+        self._column = column
+        self._keys = keys
+        self._seed = seed
+        self._epoch = epoch
+        self._headers = headers
+        self._rows: dict[Value, Sequence[Any]] = {}
+        self._sizes: dict[Value, Array] = {}
+        self._params: dict[Value, tuple[Array, ...]] = {}
+
+    def one_in(self, every: int) -> Array:
+        """The numbers of the rows that are chosen when one element in `every` is: by seed, epoch and identity alone."""
+        salt = np.array(mix64(mix64(self._seed, self._epoch), _CHOSEN), np.uint64)
+        mixed = mix64_array(self._keys(-1), salt)
+        return np.flatnonzero(mixed % np.uint64(every) == 0)
+
+    def rows(self, value: Value) -> Sequence[Any]:
+        """One entry per row: a host value, or drawn parameters."""
+        found = self._rows.get(value)
+        if found is None:
+            found = self._rows[value] = self._compute(value)
+        return found
+
+    def _compute(self, value: Value) -> Sequence[Any]:
+        match value:
+            case Input():
+                return self._column(value.index)
+            case Const():
+                return [value.value] * self.size
+            case Identity():
+                return cast(Sequence[Any], self._keys(value.index))
+            case Item(value=Draw() as draw):
+                return cast(Sequence[Any], self.params(draw)[value.index])
+            case Item():
+                return [row[value.index] for row in self.rows(value.value)]
+            case Apply():
+                arguments = [self.rows(below) for below in value.inputs]
+                call = value.op.compiled()
+                return [call(*row) for row in zip(*arguments, strict=True)]
+            case _:
+                raise TypeError(f"{value!r} is not a host value")
+
+    def params(self, draw: Draw) -> tuple[Array, ...]:
+        """The parameters of one call for the whole batch."""
+        found = self._params.get(draw)
+        if found is None:
+            op = draw.op.bind(tuple(_column_of(self.rows(arg)) for arg in draw.args))
+            site = hash64(draw.site) if draw.site else 0
+            keys = self._key_of(draw)
+            hw = self._sizes_for(draw, draw.x[0])
+            for other in draw.x[1:] if op.domain != "host" else ():
+                if (other.spec.rank or 0) >= 2:  # a label beside an image has no size
+                    self._check_sizes(draw, hw, self._sizes_for(draw, other))
+            if op.rows == "batch":  # one draw for all rows, by the key of the first
+                one = op.draw(BatchRng(self._seed, self._epoch, keys[:1], site), hw[:1])
+                found = tuple(np.broadcast_to(param, (self.size, *param.shape[1:])) for param in one)
+            else:
+                found = op.draw(BatchRng(self._seed, self._epoch, keys, site), hw)
+            self._params[draw] = found
+        return found
+
+    @staticmethod
+    def _check_sizes(draw: Draw, hw: Array, other: Array) -> None:
+        """One draw for several images (image and mask) means that they are of one size."""
+        bad = np.flatnonzero((hw != other).any(axis=1)).tolist()
+        if bad:
+            sizes = {row: f"{hw[row].tolist()} and {other[row].tolist()}" for row in bad}
+            reasons = {row: f"needs images of one size, got {two}; resize them first" for row, two in sizes.items()}
+            raise ShapeError.of_rows(reasons, stage=draw.op.name)
+
+    def _key_of(self, draw: Draw) -> Array:
+        if not draw.site:  # geometry, nothing random: no identity is needed
+            return np.zeros(self.size, np.uint64)
+        return np.asarray(self.rows(draw.key), np.uint64)
+
+    def sizes(self, value: Value) -> Array:
+        """Heights and widths, int32[size,2]; zeros for what is no image."""
+        found = self._sizes.get(value)
+        if found is None:
+            found = self._sizes[value] = self._measure(value)
+        return found
+
+    def _measure(self, value: Value) -> Array:
+        if isinstance(value, Item) and isinstance(value.value, Apply):
+            height, width = _height_and_width(value.spec)
+            if height is None or width is None:
+                return self.sizes(value.value)
+            return np.array([[height, width]] * self.size, np.int32)
+        if isinstance(value, Apply) and is_image(value):
+            params = [np.asarray(self.rows(param)) for param in value.params]
+            if value.op.decodes:
+                return value.op.size(self.encoded_sizes(value), *params)
+            return value.op.size(self.sizes(value.x[0]), *params)
+        if value.spec.layout is None and (value.spec.rank or 0) < 2:
+            return np.zeros((self.size, 2), np.int32)
+        return self._measured(value, value.spec.layout)
+
+    def _measured(self, value: Value, layout: str | None) -> Array:
+        first = 1 if layout == "CHW" else 0
+        shapes = [np.shape(row)[first : first + 2] for row in self.rows(value)]
+        return np.array(shapes, np.int32).reshape(self.size, 2)
+
+    def _sizes_for(self, draw: Draw, value: Value) -> Array:
+        """The sizes of an input of a call, which may say itself how an array without a layout is to be read."""
+        if value.spec.layout is None and value.spec.rank == 3 and not is_image(value):
+            return self._measured(value, getattr(draw.op, "layout", None))
+        return self.sizes(value)
+
+    def encoded_sizes(self, decode: Apply) -> Array:
+        """Heights and widths of the whole images that a decoder gets, int32[size,2]."""
+        found = self._headers(decode)
+        if found is not None:
+            return found
+        oriented = bool(getattr(decode.op, "exif_orientation", False))
+        sizes = [header_size(row, oriented=oriented, max_pixels=1 << 62) for row in self.rows(decode.x[0])]
+        return np.array(sizes, np.int32).reshape(self.size, 2)

@@ -1,0 +1,511 @@
+"""symbols: what a traced function is called with: values that record what is done with them.
+
+Every use of a value that a symbol cannot give is remembered, so that an `except` in the function cannot hide it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
+from ..integers import is_integer, plain
+from ..spec import as_leaf, spec_of
+from .arithmetic import Arithmetic, is_narrow
+from .classify import user_site
+from .eager import run
+from .op import Arg, Op
+from .values import Apply, Const, Draw, Input, Item, Value
+
+__all__ = [
+    "ACTIVE",
+    "TEXT",
+    "Named",
+    "Symbol",
+    "Trace",
+    "active_trace",
+    "apply",
+    "named",
+    "part_of",
+    "refuse",
+    "refused",
+]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is known while one function is being traced.
+
+    Attributes:
+        counts: random calls so far, by op.
+        depth: nesting depth in `flat_map` and `interleave`.
+        param: the outer element of those, in the plan of their function.
+        calls: how many ops were called.
+        named: whether dicts tell which keys they have, see `Named`.
+        most: ops that may be called, None for any number.
+        shown: the line that first made a text of a symbol.
+        refusals: what was asked for that a symbol does not have.
+    """
+
+    counts: dict[str, int]
+    depth: int = 0
+    param: Any = None
+    calls: int = 0
+    named: bool = False
+    most: int | None = None
+    shown: str = ""
+    refusals: list[str] = field(default_factory=list)
+
+    def site(self, name: str, seed: int | None) -> str:
+        """The name of the next random call of op `name`: counted along the chain, or given by its seed."""
+        if seed is not None:
+            return f"{name}@{seed}/{self.depth}"
+        return f"{name}#{self.number(name)}/{self.depth}"
+
+    def number(self, name: str) -> int:
+        """How many calls of op `name` came before this one in the chain."""
+        count = self.counts.get(name, 0)
+        self.counts[name] = count + 1
+        return count
+
+
+def active_trace() -> Trace | None:
+    """The trace that is going on, if there is one."""
+    return ACTIVE.get()
+
+
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+
+
+ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
+
+
+TEXT = "<traced "
+"""How the text of every symbol begins."""
+
+
+class _Text(str):
+    """The text of a symbol: for people. It says nothing of the value, so no program may go by it."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        refuse("the text")
+
+    def __ne__(self, other: object) -> bool:
+        refuse("the text")
+
+    def __hash__(self) -> int:
+        refuse("the text")
+
+
+class Symbol:
+    """Stands for a value of a traced function: it can be passed to ops and used in arithmetic, nothing else."""
+
+    __slots__ = ("_batched", "_owner", "_value")
+    __gpupipe_symbol__: ClassVar[bool] = True
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Value, batched: bool = False, owner: Trace | None = None) -> None:
+        object.__setattr__(self, "_value", value)
+        object.__setattr__(self, "_batched", batched)
+        object.__setattr__(self, "_owner", owner or ACTIVE.get())
+
+    def leaf_of_param(self) -> tuple[Any, int] | None:
+        """The parameter of the surrounding `interleave` or `flat_map`, and which leaf of it this is; else None."""
+        active = ACTIVE.get()
+        if active is None or active is not self._owner or active.param is None or not isinstance(self._value, Input):
+            return None
+        return active.param, self._value.index
+
+    def __repr__(self) -> str:
+        active = ACTIVE.get()
+        if active is not None:
+            active.shown = active.shown or user_site()
+        return f"{TEXT}{self._value.spec.batched(None) if self._batched else self._value.spec}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"the attribute .{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse(f"setting the attribute .{name}")
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Symbol) or self._batched or self._value.spec.layout is not None:
+            refuse("a subscript")
+        return _record(Arithmetic("getitem", right=_frozen_key(key)), (self,), None)
+
+    def __iter__(self) -> Any:
+        refuse("iteration")
+
+    def __contains__(self, item: Any) -> bool:
+        refuse("`in`")
+
+    def __bool__(self) -> bool:
+        refuse("a truth value (`if`, `and`, `not`)")
+
+    def __len__(self) -> int:
+        refuse("len()")
+
+    def __int__(self) -> int:
+        refuse("int()")
+
+    def __float__(self) -> float:
+        refuse("float()")
+
+    def __index__(self) -> int:
+        refuse("an index")
+
+    def __bytes__(self) -> bytes:
+        refuse("bytes()")
+
+    def __str__(self) -> str:
+        return _Text(repr(self))
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            refuse(f"the format {spec!r}")
+        return str(self)
+
+    def __fspath__(self) -> str:
+        refuse("a path")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        refuse("NumPy")
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+        refuse(f"np.{function.__name__}")
+
+    def __array_ufunc__(self, function: Any, method: str, *xs: Any, **kwargs: Any) -> Any:
+        """NumPy's operators, `array + x` among them, are those of Python; the rest needs values."""
+        name = _UFUNCS.get(function.__name__)
+        if name is None or method != "__call__" or kwargs:
+            refuse(f"np.{function.__name__}")
+        return _binary(name, *xs) if len(xs) == 2 else _unary(name, *xs)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        refuse("assignment to a part")
+
+    def __add__(self, other: Any) -> Any:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary("truediv", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary("mod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary("pow", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return _binary("and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _binary("and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _binary("or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _binary("or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _binary("xor", other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary("ge", self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return _binary("eq", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _binary("ne", self, other)
+
+    def __neg__(self) -> Any:
+        return _unary("neg", self)
+
+    def __invert__(self) -> Any:
+        return _unary("invert", self)
+
+    def __abs__(self) -> Any:
+        return _unary("abs", self)
+
+
+_UFUNCS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv",
+    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "bitwise_and": "and", "bitwise_or": "or",
+    "bitwise_xor": "xor", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq",
+    "not_equal": "ne", "negative": "neg", "invert": "invert", "absolute": "abs",
+}  # fmt: skip
+"""The operators behind NumPy's functions."""
+
+
+class Named(dict[Any, Any]):
+    """A dict of traced values. A key that is not there is told with those that are.
+
+    Functions get plain dicts, which libraries that walk through structures know; these only once a key was missing.
+    """
+
+    __slots__ = ("_who",)
+
+    def __init__(self, values: Mapping[Any, Any], who: str) -> None:
+        super().__init__(values)
+        self._who = who
+
+    def __missing__(self, key: Any) -> NoReturn:
+        near = (
+            difflib.get_close_matches(key, [name for name in self if isinstance(name, str)], 1)
+            if isinstance(key, str)
+            else []
+        )
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self))}"
+        raise PlanKeyError(f"{self._who} has no {key!r}, at {user_site()}; {hint}")
+
+
+def named(value: Any) -> Any:
+    """An element of symbols with its dicts as `Named`."""
+    if type(value) is dict:
+        return Named({key: named(item) for key, item in value.items()}, "the element")
+    if type(value) is tuple:
+        return tuple(map(named, value))
+    return value
+
+
+def part_of(x: Symbol, index: int) -> Any:
+    """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would be one of the rows."""
+    return _record(Arithmetic("getitem", right=index), (x,), None)
+
+
+def refuse(what: str) -> NoReturn:
+    """Remember that the function needs a value, and say so."""
+    text = refused(what, user_site())
+    active = ACTIVE.get()
+    if active is not None:
+        active.refusals.append(text)
+    raise TraceError(text)
+
+
+def refused(what: str, where: str) -> str:
+    """The message of a refusal."""
+    return (
+        f"a traced function needs {what} of a value that exists only while the pipeline runs, at {where}; "
+        f"use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
+    )
+
+
+def _frozen_key(key: Any) -> Any:
+    legal = (int, np.integer, slice, type(None), type(Ellipsis))
+    parts = key if isinstance(key, tuple) else (key,)
+    if not all(isinstance(part, legal) for part in parts):
+        refuse("a subscript")
+    return key
+
+
+def _is_image(x: Any) -> bool:
+    return isinstance(x, Symbol) and x._value.spec.layout is not None
+
+
+def _unary(name: str, x: Symbol) -> Any:
+    return _compute(Arithmetic(name, image=_is_image(x)), x)
+
+
+def _binary(name: str, left: Any, right: Any) -> Any:
+    image = _is_image(left) or _is_image(right)
+    other = right if isinstance(left, Symbol) else left
+    if isinstance(other, str):
+        refuse("a comparison of bytes with str (compare with bytes: b'...')")
+    if isinstance(other, Symbol):
+        return _compute(Arithmetic(name, image=image), left, right)
+    if isinstance(other, (bool, int, float, np.generic, bytes)):
+        if isinstance(left, Symbol):
+            return _compute(Arithmetic(name, right=other, image=image), left)
+        return _compute(Arithmetic(name, left=other, image=image), right)
+    if not isinstance(other, (np.ndarray, list, tuple)):
+        return NotImplemented
+    array = np.asarray(other)
+    batched = next(x for x in (left, right) if isinstance(x, Symbol))
+    if batched._batched and array.ndim > (batched._value.spec.rank or 0):
+        refuse("arithmetic with an array that has a batch dimension")
+    if array.dtype == np.float64 and (image or is_narrow(batched._value.spec)):
+        array = array.astype(np.float32)
+    return _compute(Arithmetic(name, image=image), *((array, right) if isinstance(right, Symbol) else (left, array)))
+
+
+def _compute(op: Arithmetic, *xs: Any) -> Any:
+    specs = [x._value.spec if isinstance(x, Symbol) else spec_of(x) for x in xs]
+    return _record(op.settled(*specs), xs, None)
+
+
+def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
+    """Apply an op: record it inside a traced function, run it at once on arrays.
+
+    Args:
+        op: the op with its parameters; a field named in its `traceable` may hold a traced host value.
+        xs: its inputs: symbols, arrays, scalars or bytes.
+        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
+            behind a `zip` too, but not in the inputs of one.
+
+    Returns:
+        One result, or a tuple for an op with several.
+    """
+    given, seed = seed, plain(seed)
+    if seed is not None and not is_integer(seed):
+        raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
+    _check_parameters(op)
+    _check_inputs(op, xs)
+    op, traced = _looked_at(op)
+    if traced or ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
+        return _record(op, xs, seed)
+    return run(op, xs, seed)
+
+
+def _check_parameters(op: Op) -> None:
+    """Refuse an array where a number belongs: a parameter for each row is a leaf of the element."""
+    for name in op.traceable:
+        value = getattr(op, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, np.ndarray) and item.ndim:
+                raise PlanTypeError(
+                    f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
+                    f"a number for each element has to be a part of the element"
+                )
+
+
+def _check_inputs(op: Op, xs: Sequence[Any]) -> None:
+    """Refuse structures: an op takes values, and some a tuple of images."""
+    for x in xs:
+        kind = "dict" if isinstance(x, dict) else "list" if isinstance(x, list) and any(map(_is_symbol, x)) else ""
+        if kind:
+            parts = [f"x[{key!r}]" for key in (x if kind == "dict" else range(len(x)))]
+            joint = any(f.name == "images" for f in fields(op))
+            way = (
+                f"give a tuple of images: {op.name}(({', '.join(parts)}))" if joint else f"give it {' or '.join(parts)}"
+            )
+            raise PlanTypeError(f"{op.name} needs {'images' if joint else 'a value'}, got a {kind}; {way[:300]}")
+
+
+def _is_symbol(x: Any) -> bool:
+    return isinstance(x, Symbol)
+
+
+def _looked_at(op: Op) -> tuple[Op, bool]:
+    """The op with Python's integers in the place of NumPy's, and whether it holds a traced value.
+
+    So equal calls are equal, and no number overflows that an op computes with its parameters.
+    """
+    traced, changed = False, {}
+    for name in op.__dataclass_fields__:
+        value = getattr(op, name)
+        if type(value) in _PLAIN:
+            continue
+        if (number := plain(value)) is not value:
+            changed[name] = number
+        traced = traced or any(isinstance(item, Symbol) for item in (value if isinstance(value, tuple) else (value,)))
+    return replace(op, **changed) if changed else op, traced
+
+
+def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
+    active = ACTIVE.get()
+    if active is None:
+        raise TraceError(f"{op.name} got a traced value outside the function it belongs to, at {user_site()}")
+    for x in xs:
+        if isinstance(x, Symbol) and x._owner is not active:
+            refuse("the use, in a function inside of it,")
+    if active.calls == active.most:
+        refuse(f"more than {active.most} operators")
+    active.calls += 1
+    line = user_site()
+    batched = any(x._batched for x in xs if isinstance(x, Symbol))
+    if op.rows == "batch" and not batched:
+        raise SpecError(
+            f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
+            f"put it into a map behind batch: ds.batch(n).map(...)"
+        )
+    inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
+    op, args = _take_args(op)
+    if op.stateful:  # hash-consing would make one of two calls that look the same
+        op = replace(op, call=active.number(op.name))  # type: ignore[call-arg]
+    params: tuple[Value, ...] = ()
+    try:
+        if op.parameters:
+            site = active.site(op.name, seed) if op.random else ""
+            draw = Draw(op, site, inputs, args, line=line)
+            params = tuple(Item(draw, i) for i in range(len(op.parameters)))
+        made = Apply(op, inputs, params, line)
+    except PlanError as error:
+        raise type(error)(f"{error}, at {line}") from error.__cause__
+    if len(made.specs) == 1:
+        return Symbol(made, batched)
+    return tuple(Symbol(Item(made, i), batched) for i in range(len(made.specs)))
+
+
+def _constant(x: Any) -> Any:
+    return x if isinstance(x, (bool, int, float, bytes)) else as_leaf(x)
+
+
+def _take_args(op: Op) -> tuple[Op, tuple[Value, ...]]:
+    """Move traced values out of the op's fields: each becomes an `Arg`."""
+    args: list[Value] = []
+
+    def taken(name: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(taken(name, item) for item in value)
+        if not isinstance(value, Symbol):
+            return value
+        if name not in op.traceable:
+            raise SpecError(f"{op.name} needs a plain value for {name}, got a traced one")
+        args.append(value._value)
+        return Arg(len(args) - 1)
+
+    changed = {f.name: taken(f.name, getattr(op, f.name)) for f in fields(op)}
+    return (replace(op, **changed), tuple(args)) if args else (op, ())

@@ -1,0 +1,420 @@
+"""trace: turn a user's function into a graph; or find out that it is ordinary Python.
+
+Which of the two it is, is decided without calling it: a function is a candidate if its code reaches a gpupipe name,
+or if it is a pure expression. Only a candidate is called, with symbols. It is called twice, and what it makes has to be
+equal: a random number, a clock or a counter would be one constant for all elements. Functions inside of functions are
+called when those around them are, so also twice, at any depth.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from ..brief import fields_in_brief
+from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
+from ..log import logger
+from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
+from .classify import LARGEST, decide, generator_states, generators, mistake_of, name_of, site_of, user_site
+from .difference import Difference, difference
+from .symbols import ACTIVE, TEXT, Symbol, Trace, named, refuse, refused
+from .values import CONST_LIMIT, Const, Input, Value
+
+__all__ = ["Traced", "called_before", "trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function as a graph over the leaves of its element.
+
+    Attributes:
+        outputs: one value per leaf of the result, over `Input(i)`, leaf i of the element.
+        structure: the nesting of the result.
+        counts: how many random calls of each op the chain has, this function included.
+    """
+
+    outputs: tuple[Value, ...]
+    structure: Structure
+    counts: tuple[tuple[str, int], ...]
+
+    __repr__ = fields_in_brief
+
+
+def trace(
+    fn: Callable[..., Any],
+    structure: Structure,
+    specs: Sequence[TensorSpec],
+    *,
+    batched: bool = False,
+    counts: Sequence[tuple[str, int]] = (),
+    depth: int = 0,
+    force: bool | None = None,
+    who: str = "map",
+) -> Traced | None:
+    """Trace `fn` over an element of this structure; None if it is ordinary Python.
+
+    Args:
+        fn: the user's function; a top-level tuple is unpacked into positional arguments.
+        structure: of the element.
+        specs: of its leaves; of one row where `batched`.
+        batched: whether the element is a batch.
+        counts: random calls before this one.
+        depth: nesting depth in `flat_map` and `interleave`.
+        force: True raises where the function cannot be traced.
+        who: the method, for messages.
+
+    Raises:
+        TraceError: a function that calls ops also needs a value.
+        SpecError: an op inside was given a value it is not defined for.
+        PlanError: it names something that gpupipe does not have.
+        PlanTypeError: it calls a function of gpupipe with arguments that this does not take.
+    """
+    kind = "ops" if force else decide(fn)
+    if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
+        return None
+    call = _Caller(fn, structure, specs, batched)
+
+    def attempt() -> _Attempt:
+        return call(Trace(dict(counts), depth, most=LARGEST if kind == "expression" else None))
+
+    first = attempt()
+    active, failure = first.active, first.failure
+    stays = kind == "ops" and not isinstance(failure, TraceError)
+    if isinstance(failure, PlanKeyError) or (isinstance(failure, PlanError) and stays):
+        raise failure
+    mistake = None if failure is None or active.refusals else mistake_of(failure, who)
+    if mistake is not None:
+        raise mistake from failure
+    traced = None
+    if failure is None and first.result is not None and not active.refusals:
+        try:
+            traced = finish(first.result, active, batched)
+        except PlanError as error:
+            if kind == "expression" and any(map(_too_large, flatten(first.result)[0])):
+                return None
+            raise type(error)(f"{error}, at {_defined(fn)}") from error.__cause__
+        if traced is not None and active.shown and (kind == "expression" or reaches(traced.outputs, _is_text)):
+            active.refusals.append(refused("the text", active.shown))
+    if active.refusals or failure is not None:
+        reason = active.refusals[0] if active.refusals else f"{_raised(failure)}; {_WAYS}"
+        if force or (active.calls and kind == "ops"):
+            text = reason if active.refusals else f"{who} could not trace {name_of(fn)}: {reason}"
+            raise TraceError(text) from failure
+        if kind == "ops":  # right, but one element at a time and not on a GPU: never in silence
+            logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
+        return None
+    if first.result is None:
+        raise PlanTypeError(
+            f"{who} needs a function that returns an element, got None from {name_of(fn)}, at {_defined(fn)}"
+        )
+    if traced is None and kind == "ops":
+        logger.warning(
+            "%s runs as ordinary Python: it returns a list, or a constant beside batches, which is no part of a graph",
+            name_of(fn),
+        )
+    if traced is not None and kind == "ops" and call.twice:
+        _require_steady(first, attempt, functools.partial(_graphs_differ, traced, batched), who, fn)
+    return traced
+
+
+_WAYS = "use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
+
+
+def _raised(failure: BaseException | None) -> str:
+    """An exception of a user's function and its line, for a message."""
+    where = "" if failure is None else site_of(failure)
+    return f"{failure!r}, at {where}" if where else repr(failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One call of a function with symbols.
+
+    Attributes:
+        active: what it recorded.
+        result: of the call.
+        failure: what it raised; a PlanError names the user's line.
+        moved: a random generator that it may draw from has moved meanwhile.
+    """
+
+    active: Trace
+    result: Any
+    failure: Exception | None
+    moved: bool
+
+
+_CALLED_BEFORE: ContextVar[bool] = ContextVar("gpupipe_called_before", default=False)
+
+
+@contextmanager
+def called_before(known: bool) -> Iterator[None]:
+    """While a function is called for an element, and was called for one before: what it traces is traced once."""
+    before = _CALLED_BEFORE.get()
+    try:
+        _CALLED_BEFORE.set(known)
+        yield
+    finally:
+        _CALLED_BEFORE.set(before)
+
+
+class _Caller:
+    """Calls a function with symbols.
+
+    Attributes:
+        twice: whether it has to be called a second time: nobody calls what is around it again.
+    """
+
+    __slots__ = ("_batched", "_fn", "_generators", "_specs", "_structure", "twice")
+
+    def __init__(
+        self, fn: Callable[..., Any], structure: Structure, specs: Sequence[TensorSpec], batched: bool = False
+    ) -> None:
+        self._fn, self._structure, self._specs, self._batched = fn, structure, specs, batched
+        self.twice = ACTIVE.get() is None and not _CALLED_BEFORE.get()
+        self._generators = generators(fn) if self.twice else []
+
+    def __call__(self, active: Trace) -> _Attempt:
+        made = self._call(active)
+        if not isinstance(made.failure, KeyError):
+            return made
+        again = self._call(Trace(dict(active.counts), active.depth, active.param, named=True, most=active.most))
+        return again if isinstance(again.failure, PlanKeyError) else made  # else it was a dict of the user's own
+
+    def _call(self, active: Trace) -> _Attempt:
+        leaves = [Symbol(Input(i, spec), self._batched, active) for i, spec in enumerate(self._specs)]
+        element = self._structure.unflatten(leaves)
+        symbols = named(element) if active.named else element
+        states = generator_states(self._generators) if self.twice else None
+        before = ACTIVE.get()
+        failure: Exception | None = None
+        result: Any = None
+        try:
+            ACTIVE.set(active)
+            result = call_with(self._fn, symbols)
+        except PlanError as error:
+            failure = _located(error)
+        except Exception as error:
+            failure = error
+        finally:
+            ACTIVE.set(before)
+        moved = self.twice and generator_states(self._generators) != states
+        return _Attempt(active, result, failure, moved)
+
+
+def _located(error: PlanError) -> PlanError:
+    """The error with the user's line in its text."""
+    where = site_of(error)
+    if where and where not in str(error):
+        error.args = (f"{error}, at {where}", *error.args[1:])
+    return error
+
+
+_ATTEMPTS = 16
+"""A function that tosses one coin a call makes the same graph so often once in 65,536 times."""
+
+
+def _require_steady(
+    first: _Attempt,
+    attempt: Callable[[], _Attempt],
+    compare: Callable[[_Attempt], Difference | None],
+    who: str,
+    fn: Callable[..., Any],
+) -> None:
+    """Call a function again and compare.
+
+    Where a random generator moved meanwhile, somebody else, another thread, may have drawn: that is so if the function
+    can be called without a draw, or makes the same graph each time.
+
+    Raises:
+        TraceError: another graph; it names the first difference.
+    """
+    for _ in range(_ATTEMPTS):
+        again = attempt()
+        failure = again.failure
+        if failure is not None:
+            found: Difference | None = Difference(f"a result, then {failure!r}", site_of(failure))
+        else:
+            found = compare(again)
+        if found is not None:
+            how = "gives another graph each time it is called"
+            if first.moved or again.moved:
+                how = "draws from a random generator while it is traced"
+            where = found.line or _defined(fn)
+            way = f"call Python in ops.py_function(fn, args, spec=...), or {who}(fn, traced=False)"
+            if who in ("flat_map", "interleave"):
+                way = "or make it of the element; a function that needs a value of it, int(x), is called for each"
+            text = f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first"
+            if not found.told:
+                raise TraceError(f"{text} would hold for every element: use a random op, {way}") from failure
+            logger.warning("%s holds for every element", text)
+            return
+        if not (first.moved and again.moved):
+            return
+
+
+def _defined(fn: Any) -> str:
+    """``file:line`` of a function."""
+    fn = fn.func if isinstance(fn, functools.partial) else fn
+    code = getattr(fn, "__code__", None) or getattr(getattr(fn, "__wrapped__", None), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else user_site()
+
+
+def _graphs_differ(traced: Traced, batched: bool, again: _Attempt) -> Difference | None:
+    if again.active.refusals:
+        return Difference(f"a graph, then: {again.active.refusals[0]}", "")
+    other = None if again.result is None else finish(again.result, again.active, batched)
+    if other is None:
+        return Difference("a graph, then a result that is no part of one", "")
+    if other.structure != traced.structure:
+        return Difference(f"{_leaves_of(traced)}, then {_leaves_of(other)}", "")
+    return difference(traced.outputs, other.outputs)
+
+
+def _too_large(leaf: Any) -> bool:
+    """Whether it is an array that no graph holds."""
+    return isinstance(leaf, np.ndarray) and leaf.nbytes > CONST_LIMIT
+
+
+def _leaves_of(traced: Traced) -> str:
+    """What a graph gives, for a message."""
+    return describe(traced.structure.unflatten([value.spec for value in traced.outputs]))
+
+
+def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
+    """Make a graph of what a traced function returned; None if a leaf cannot be part of one."""
+    leaves, structure = flatten(tuple(result) if type(result) is list else result)
+    if structure.kind is type(None) or structure.count == 0:
+        raise PlanTypeError("a function needs to return an element, got None")
+    outputs: list[Value] = []
+    for leaf in leaves:
+        if isinstance(leaf, Symbol):
+            if leaf._owner is not active:
+                return None
+            outputs.append(leaf._value)
+        elif isinstance(leaf, (list, tuple)):
+            return None
+        elif batched:
+            return None  # a constant has no batch dimension: as ordinary Python it is one value for the batch
+        else:
+            outputs.append(Const(as_leaf(leaf)))
+    return Traced(tuple(outputs), structure, tuple(sorted(active.counts.items())))
+
+
+def trace_inner(
+    fn: Callable[..., Any],
+    structure: Structure,
+    specs: Sequence[TensorSpec],
+    param: Any,
+    depth: int,
+    counts: Sequence[tuple[str, int]],
+    compare: Callable[[Any, Any], Difference | None],
+    who: str = "interleave",
+) -> tuple[Any, bool]:
+    """Call a function of `interleave` or `flat_map` with symbols.
+
+    Args:
+        fn: the user's function.
+        structure: of the outer element.
+        specs: of its leaves.
+        param: what stands for the outer element in the plan of the function.
+        depth: nesting depth in `flat_map` and `interleave`.
+        counts: random calls before this one.
+        compare: in what two results differ.
+        who: the method, for messages.
+
+    Returns:
+        What it returned, and whether it failed or needed a value: then it has to be called for each element.
+
+    Raises:
+        TraceError: it makes another dataset each time it is called.
+    """
+    call = _Caller(fn, structure, specs)
+
+    def attempt() -> _Attempt:
+        return call(Trace(dict(counts), depth, param))
+
+    first = attempt()
+    active, failure = first.active, first.failure
+    if failure is not None:
+        if isinstance(failure, (SpecError, PlanKeyError)):
+            raise failure
+        mistake = None if active.refusals else mistake_of(failure, who)
+        if mistake is not None:  # any other: the function is called again for each element, and raises there
+            raise mistake from failure
+        return None, True
+    if active.refusals or (active.shown and reaches(first.result, _is_text)):
+        return None, True
+    if call.twice:
+        _require_steady(first, attempt, lambda again: compare(first.result, again.result), who, fn)
+    return first.result, False
+
+
+def require_no_symbols(who: str, fn: Any) -> None:
+    """Make sure that a function which will run as ordinary Python captured no value of the function around it.
+
+    Inside a function of `interleave` or `flat_map` such a value exists for one outer element only, so that function has
+    to be called for each of them.
+
+    Raises:
+        TraceError: it captured one.
+    """
+    if ACTIVE.get() is not None and reaches(fn, lambda part: isinstance(part, Symbol)):
+        refuse(f"the use, in the ordinary Python function of {who}, {name_of(fn)},")
+
+
+def reaches(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Whether a test holds for a value, or for anything that it is made of: items, fields, captured values."""
+    waiting, seen = [value], set[int]()
+    while waiting and len(seen) < _MOST:
+        part = waiting.pop()
+        if test(part):
+            return True
+        if id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend(_parts(part))
+    return False
+
+
+_MOST = 100_000
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    if isinstance(value, (str, bytes, int, float, Symbol, type, types.ModuleType)):
+        return ()
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
+    if isinstance(value, types.FunctionType):
+        cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
+        kept = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        return [*(cell.cell_contents for cell in cells), *kept]
+    if isinstance(value, (tuple, list)):
+        return value
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, np.ndarray):
+        return value.ravel().tolist() if value.dtype == object else ()
+    if isinstance(value, Value):
+        return [getattr(value, "value", None), getattr(value, "op", None), *value.inputs]
+    if is_dataclass(value):
+        return [getattr(value, f.name, None) for f in fields(value)]
+    held = getattr(value, "__dict__", {})
+    return list(held.values()) if callable(value) or isinstance(value, Compound) else ()
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is the text of a symbol, or has it in it."""
+    return (isinstance(value, str) and TEXT in value) or (isinstance(value, bytes) and TEXT.encode() in value)
+
+
+def call_with(fn: Callable[..., Any], element: Any) -> Any:
+    """Call a user's function as tf.data does: exactly a top-level tuple is unpacked."""
+    return fn(*element) if type(element) is tuple else fn(element)

@@ -1,0 +1,143 @@
+"""replace_errors: what `on_error="replace"` delivers in the place of bad elements.
+
+The last good element stands in for a bad one; the first good one for those in front of it. A state holds no payloads,
+so behind one that element is made again: it names the place of the input in front of it, and how many elements were
+given since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import DataError
+from ..flow.element import BatchStream, Element, Hole, close, own_bytes, stand_in
+from ..flow.run import REPLAYING, Context, Flow
+from ..flow.state.checkpoints import Tape
+from ..flow.state.snapshot import State, below, number
+from ..ragged import Ragged
+from ..spec import Compound
+from ..transform.array import copied
+
+__all__ = ["StandIns", "rows_of"]
+
+
+class StandIns(Iterator[Element]):
+    """The elements of a flow, with a good one in the place of each bad one. Those that raise are passed on.
+
+    Args:
+        flow: the whole chain.
+        at: where it is opened.
+        batched: its elements are batches.
+        state: what `snapshot` gave; elements are made again up to it.
+    """
+
+    __slots__ = ("_batched", "_early", "_items", "_last", "_place", "_ready", "_run", "_share", "_since", "_tape")
+
+    def __init__(self, flow: Flow, at: Context, batched: bool, state: State = None) -> None:
+        self._run = at.run
+        self._share = at.run.bad.counts_good  # of bad elements: what is delivered is counted
+        self._batched = batched
+        self._tape = Tape(flow, at, below(state, "tape"))
+        self._items = self._tape.items
+        self._place = self._tape.count  # number of the item from which the elements given since can be made again
+        self._since = 0  # elements given since
+        self._last: tuple[Any, ...] | None = None  # the good element that stands in
+        self._early: list[Element] = []  # identities of bad elements in front of the first good one
+        self._ready: list[Element] = []  # what became of them, the next one last
+        if state is not None:
+            self._again(number(state, "since"))
+
+    def __next__(self) -> Element:
+        if self._ready:
+            self._since += 1
+            return self._ready.pop()
+        try:
+            for element in self._items:
+                if type(element[0]) is not Hole:
+                    given = self._good(element)
+                    self._since += 1
+                    return given
+                if self._run.stopped.is_set():
+                    break
+                bad = self._bad(element)
+                if bad is not None:
+                    self._since += 1
+                    return bad
+        except DataError:
+            self._since += 1
+            raise
+        raise StopIteration
+
+    def snapshot(self) -> State:
+        """Where it stands."""
+        return {"tape": self._tape.state(self._place), "since": self._since}
+
+    def close(self) -> None:
+        """Close the flow."""
+        close(self._tape.inner)
+
+    def _again(self, count: int) -> None:
+        """Make the last elements once more, so that what stands in for a bad one is there."""
+        before = REPLAYING.get()
+        try:
+            REPLAYING.set(True)
+            for _ in range(count):
+                with contextlib.suppress(DataError):  # it was raised before
+                    next(self, None)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            REPLAYING.set(before)
+
+    def _good(self, element: Element) -> Element:
+        """A good element, or the first that it stands in for."""
+        columns, stream, _ = element
+        if self._share:
+            rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
+            self._run.bad.good += max(1, rows)
+        # a copy, as the user may change what was delivered
+        self._last = columns if self._batched else own_copy(columns)
+        if self._early:
+            return self._first(element)
+        tape = self._tape
+        self._place, self._since = tape.count - 1, 0  # from here on is what a state needs
+        if tape.due():
+            tape.mark()
+            tape.forget(self._place)
+        return element
+
+    def _bad(self, element: Element) -> Element | None:
+        """What stands in for a bad element, itself if it is to be raised; None if it waits for a good one."""
+        if element[0].raised:
+            return element
+        self._run.leave_out(element)
+        _, stream, position = stand_in(None, element)
+        if self._last is not None:
+            return own_copy(self._last), stream, position
+        self._early.append((None, stream, position))
+        return None
+
+    def _first(self, element: Element) -> Element:
+        """The first good element stands in for those in front of it, and comes behind them."""
+        columns, stream, position = element
+        self._ready = [(own_copy(columns), stream, position)]
+        self._ready += [(own_copy(columns), bad, place) for _, bad, place in self._early[:0:-1]]
+        _, stream, position = self._early[0]
+        self._early = []
+        return columns, stream, position
+
+
+def own_copy(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Leaves that share no memory with those delivered before, nor with a block of a file."""
+    return tuple([leaf if isinstance(leaf, (bytes, Compound)) else copied(leaf) for leaf in own_bytes(columns)])
+
+
+def rows_of(leaf: Any) -> int:
+    """How many rows a leaf of a batch has; -1 for what has none, as a Python function may make it."""
+    shape = getattr(leaf, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else -1
+    return len(leaf) if isinstance(leaf, Ragged) else -1

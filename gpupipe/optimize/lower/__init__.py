@@ -1,0 +1,1 @@
+"""lower: a plan into flows, family by family."""

@@ -1,0 +1,120 @@
+"""inner: how `flat_map` and `interleave` open the dataset that belongs to an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...errors import PlanTypeError
+from ...flow.check import failed
+from ...flow.combine.read_ahead import calls_python
+from ...flow.element import Element as FlowElement
+from ...flow.run import Context, Flow
+from ...flow.state.snapshot import State
+from ...graph.classify import name_of
+from ...graph.trace import call_with, called_before
+from ...plan.node import Element, Node
+from ...plan.steps import FlatMap, refuse_options
+from ...plan.windows import GroupByWindow
+from ...spec import LEAF, TensorSpec, as_leaf
+from ..pending import Pending
+from .common_type import unknown
+
+__all__ = ["DynamicInner", "StaticInner"]
+
+
+@dataclass(frozen=True)
+class StaticInner:
+    """Opens the traced inner plan for an outer element."""
+
+    flow: Flow
+    python: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "python", calls_python(self.flow))
+
+    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
+        return self.flow.open(at.with_param(outer[0]), state)
+
+
+class DynamicInner:
+    """Calls the user's function for every outer element and opens the dataset it makes."""
+
+    def __init__(
+        self, node: FlatMap | GroupByWindow, element: Element, lower: Callable[[Node, Node, Context], Pending]
+    ) -> None:
+        self._node = node
+        self._lower = lower
+        self._structure = element.structure or LEAF
+        self._element: Element | None = None
+        self._called = self._python = False
+
+    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
+        with called_before(self._called):
+            pending, cardinality = self._made(at, outer)
+        self._called = True
+        if unknown(pending.element) or cardinality == 0:  # no elements: an empty list says float64 of nothing
+            return pending.flow.open(at, state)
+        if self._element is None:
+            self._element = pending.element
+        elif pending.element.structure != self._element.structure:
+            raise PlanTypeError(
+                f"{self._node.name} needs datasets of one structure, got {pending.element.structure} after "
+                f"{self._element.structure}, at {self._node.line}"
+            )
+        else:
+            self._one_dtype(pending.element.specs, self._element.specs)
+        return pending.flow.open(at, state)
+
+    def _made(self, at: Context, outer: FlowElement) -> tuple[Pending, int]:
+        """The dataset of an outer element, lowered, and its cardinality."""
+        name = self._node.name
+        argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
+        try:
+            dataset = call_with(self._node.fn, argument)
+        except Exception as error:
+            raise failed(name, error, outer[1], outer[2]) from error
+        plan = getattr(dataset, "plan", None)
+        if not isinstance(plan, Node):
+            raise PlanTypeError(
+                f"{name} needs a function that returns a Dataset, got {type(dataset).__name__} from "
+                f"{name_of(self._node.fn)}, at {self._node.line}"
+            )
+        refuse_options(name, plan)
+        dataset.refuse_epoch(name)
+        pending = self._lower(self._node, plan, at)
+        self._python = self._python or calls_python(pending.flow)
+        return pending, plan.cardinality
+
+    @property
+    def python(self) -> bool:
+        """Whether the datasets call Python for each element, once one told what they hold."""
+        return self._python and self._element is not None
+
+    @property
+    def looks(self) -> bool:
+        """Whether opening one looks at its first element. The first one is: the others are compared with it."""
+        return self.python
+
+    def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
+        for a, b in zip(found, first, strict=True):
+            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
+                raise PlanTypeError(
+                    f"{self._node.name} needs datasets of one dtype, got {a} after {b}, at {self._node.line}"
+                )
+
+    def expect(self, element: Element) -> None:
+        """Say what the datasets hold where none was made yet, but a first element was seen in an earlier process."""
+        if self._element is None and element.known:
+            self._element = element
+
+    def learned(self) -> Any:
+        """The structure of what the datasets hold, once one was made."""
+        return LEAF if self._element is None else self._element.structure
+
+    def batched(self, pending: Pending) -> Pending:
+        """What the datasets gave, known to be batches if those of the first one were."""
+        if self._element is None or not self._element.batched or not pending.element.known:
+            return pending
+        return replace(pending, element=replace(pending.element, batched=True))

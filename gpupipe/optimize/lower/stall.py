@@ -1,0 +1,58 @@
+"""stall: which steps may take for ever and give nothing, and what is said of them. See `flow.watch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...flow.stall import GivenFlow, TakenFlow, Watch, Watched, Where
+from ...plan.node import Node
+from ...plan.scanning import IgnoreErrors, RejectionResample, Unique
+from ...plan.steps import Unbatch
+from ...plan.windows import Rebatch
+from ..pending import Pending
+
+if TYPE_CHECKING:
+    from .lowerer import Lowerer
+
+__all__ = ["watched", "where"]
+
+_FROM_OUTSIDE = (IgnoreErrors, Unique, RejectionResample, Unbatch, Rebatch)
+"""Steps that are watched from outside. filter, flat_map, interleave and skip look at the clock themselves: a step more
+around each of their elements would cost 0.1 us."""
+
+
+_SHOWN = 8
+"""Steps of a chain that are named; those in the middle of a longer one are counted."""
+
+
+def where(node: Node) -> Where:
+    """A step in words."""
+    names: list[str] = []
+    at: Node | None = node
+    while at is not None:
+        names.append(at.name if len(at.sources) < 2 else f"{at.name} of {len(at.sources)}")
+        at = at.sources[0] if at.sources else None
+    names.reverse()
+    if len(names) > _SHOWN:
+        names[_SHOWN // 2 : -_SHOWN // 2] = [f"{len(names) - _SHOWN} more"]
+    return Where(node.describe(), node.line, " > ".join(names))
+
+
+def watched(lowerer: Lowerer, node: Node, lower: Callable[[Node], Pending]) -> Pending:
+    """Lower a node, with a watch around it if it is one that may spin and does not watch itself."""
+    if not isinstance(node, _FROM_OUTSIDE):
+        return lower(node)
+    shared = Watched(Watch(where(node)))
+    source = lowerer.done[id(node.source)]
+    lowerer.done[id(node.source)] = _around(source, lambda flow: TakenFlow(flow, shared))
+    try:
+        return _around(lower(node), lambda flow: GivenFlow(flow, shared))
+    finally:
+        lowerer.done[id(node.source)] = source  # others may read from it too
+
+
+def _around(pending: Pending, step: Callable[..., TakenFlow | GivenFlow]) -> Pending:
+    """A chain with a step on top that `explain()` does not show."""
+    return replace(pending.through(step, ""), steps=pending.steps)

@@ -1,0 +1,296 @@
+"""placer: compute what is pending: on the host if all of it is host work, else in a transform stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...errors import GpupipeError, PlanError
+from ...flow.maps.fetch import FetchFlow
+from ...flow.maps.host_program import HostProgram
+from ...flow.maps.known_bad import KnownBadFlow
+from ...flow.maps.traced import HostFlow
+from ...flow.run import Flow
+from ...flow.stage.flow import StageFlow
+from ...graph.host_values import is_batchwise, is_image
+from ...graph.values import Apply, Input, Item, Value, topological
+from ...options import DecoderOptions, Settings, parse_device
+from ...plan.node import Node
+from ...transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
+from ...transform.program import Program
+from ..pending import AHEAD, Pending
+from ..rules.graph_rules import optimize_values
+from .batchwise import array_calls, behind, executed
+from .split_host import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
+from .stage_report import StageNote
+from .to_host import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
+
+__all__ = ["MICRO_BATCH", "Placer"]
+
+MICRO_BATCH = 32
+"""Rows of a group where no batch ends the stage."""
+
+
+@dataclass
+class Placer:
+    """Places pending chains.
+
+    Attributes:
+        settings: of the run.
+        dry: nothing will run: an executor that this machine does not have is described, not refused.
+        notes: one per transform stage, in the order in which they were placed.
+        fired: how often each rule fired.
+        at: the step that reads what is placed, for notes.
+        troubles: why stages cannot run here, each with the line of its first op; where nothing will run.
+        made: whether datasets that a function makes while running give delivered elements.
+    """
+
+    settings: Settings
+    dry: bool = False
+    notes: list[StageNote] = field(default_factory=list)
+    fired: dict[str, int] = field(default_factory=dict)
+    at: Node | None = None
+    troubles: dict[str, str] = field(default_factory=dict)
+    made: bool = False
+    _choice: Choice | None = None
+    _trouble: str = ""
+
+    def choice(self) -> Choice:
+        """The executor of this chain, decided when the first image needs one."""
+        if self._choice is None:
+            try:
+                self._choice = resolve_device(self.settings)
+            except GpupipeError as error:
+                if not self.dry:
+                    raise
+                self._trouble = str(error)
+                self._choice = wished(self.settings, f"the options say so; it cannot run here: {error}")
+        return self._choice
+
+    def has_gpu(self) -> bool:
+        """Whether images are computed on a GPU. A chain without any runs where there is none."""
+        try:
+            return self.choice().device_id is not None
+        except GpupipeError:
+            return False  # an image that needs the executor says why
+
+    def hand_over(self) -> Callable[[Any], Any]:
+        """What puts host leaves beside the images of a batch that is delivered on a GPU."""
+        from ...transform.array import to_device
+
+        device_id = self.choice().device_id
+        assert device_id is not None
+        return _ToDevice(to_device, device_id)
+
+    def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:
+        """Compute every leaf, so that the chain's columns are its leaves.
+
+        Args:
+            pending: the chain.
+            deliver: whether the results go to the user, who gets batches where the images are; else host arrays.
+            label: the node that needs the values.
+        """
+        if self.settings.bad_records is not None:
+            pending = replace(pending, flow=KnownBadFlow(pending.flow))
+        if pending.placed:
+            return pending
+        values, fired = optimize_values(pending.values, self.settings.disabled_rules)
+        self.count(fired)
+        pending = self._cut(self._behind_batchwise(replace(pending, values=values)))
+        if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):
+            return self._on_host(pending)
+        return self._stage(pending, deliver, label)
+
+    def count(self, fired: dict[str, int]) -> None:
+        """Add to how often each rule fired."""
+        for name, count in fired.items():
+            self.fired[name] = self.fired.get(name, 0) + count
+
+    def fetched(self, pending: Pending, needed: Sequence[Value]) -> Flow:
+        """The flow with the payloads of every reference that `needed` reads, fetched ahead."""
+        columns = {value.index for value in topological(needed) if isinstance(value, Input)} & pending.references
+        return FetchFlow(pending.flow, tuple(sorted(columns))) if columns else pending.flow
+
+    def _on_host(self, pending: Pending) -> Pending:
+        flow = HostFlow(self.fetched(pending, pending.values), HostProgram(pending.values, self.settings.max_pixels))
+        steps = pending.steps
+        work = [value.op.name for value in topological(pending.values) if isinstance(value, Apply)]
+        if work:
+            steps = (*steps, f"host: {', '.join(work)}")
+        return replace(Pending.columns_of(flow, pending.element, steps), on_gpu=_stay(pending))
+
+    def _cut(self, pending: Pending) -> Pending:
+        """Make columns of image values that host work needs (`py_function` on an image), in a stage of their own."""
+        while True:
+            host = needed_on_host(pending.values)
+            needed = host or needed_for_size(pending.values)
+            if not needed:
+                return pending
+            kept = sorted(columns_read(pending.values))
+            outputs = (*needed, *(input_of(pending.values, i) for i in kept))
+            inner = replace(pending, values=outputs, batch=None, above=(), element=loose(outputs))
+            reader = (PY_FUNCTION, _reads(pending.values, host)) if host else (SIZES, _line(needed[0]))
+            staged = self._stage(inner, False, "py_function", len(kept), reader)
+            moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
+            places = {i: len(needed) + n for n, i in enumerate(kept)}
+            values = replaced(pending.values, moved, places)
+            pending = replace(
+                pending,
+                flow=staged.flow,
+                columns=staged.columns,
+                values=values,
+                steps=staged.steps,
+                references=frozenset(),
+                on_gpu=staged.on_gpu,
+            )
+
+    def _behind_batchwise(self, pending: Pending) -> Pending:
+        """Make columns of what ops on batches give to ops on rows behind them: those take a batch apart again."""
+        while True:
+            needed = behind(pending.values)
+            if not needed:
+                return pending
+            inner = replace(pending, values=needed, element=loose(needed))
+            staged = self._stage(self._cut(inner), False, "map", reader=(ON_ROWS, _reads(pending.values, needed)))
+            moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
+            pending = Pending(
+                staged.flow,
+                len(needed),
+                replaced(pending.values, moved, {}),
+                pending.element,
+                unstack=True,
+                ready=pending.ready,
+                steps=staged.steps,
+            )
+
+    def _refused(self, choice: Choice, program: Program) -> str:
+        """Refuse a program that the executor cannot run; where nothing will run, note and answer what is wrong."""
+        text, trouble = "", self._trouble
+        try:
+            refuse_unsupported(choice, program)
+        except PlanError as error:
+            if not self.dry:
+                raise
+            text, trouble = f", but {error}", trouble or str(error)
+        if trouble:
+            line = next((value.line for value in program.values if isinstance(value, Apply)), "")
+            self.troubles.setdefault(trouble, line)
+        return text
+
+    def _stage(
+        self, pending: Pending, deliver: bool, label: str, kept: int = 0, reader: tuple[str, str] | None = None
+    ) -> Pending:
+        """A transform stage: host work in front of it, the graph in it, the nodes above it on top.
+
+        `reader` is what needs the results on the host, and its line, if that is no step of the chain.
+        """
+        prepared = prepare(pending.values)
+        images = executed(prepared.values)
+        # Images that are computed but not delivered need no output; those delivered need one each.
+        program = Program(images) if images else None
+        flow = self.fetched(pending, prepared.host_values)
+        how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
+        host = HostProgram(prepared.columns, self.settings.max_pixels)
+        if how != "unstack" and not passes(prepared.columns, pending.columns):
+            flow = HostFlow(flow, host)
+        choice = self.choice() if program else None
+        size, drop = pending.batch or (MICRO_BATCH, False)
+        label = "batch" if pending.batch else label
+        make, to_device, trouble, threads, counted = None, None, "", 0, ""
+        stays = deliver and how != "rows" and choice is not None and choice.device_id is not None
+        if program is not None and choice is not None:
+            trouble = self._refused(choice, program)
+            threads, counted = threads_of(choice, self.settings)
+            make = _Maker(choice, threads, self.settings.decoding, self.settings.verify > 0)
+            to_device = self.hand_over() if stays else None
+        names = (
+            pending.element.structure.leaf_names()
+            if pending.element.structure and not kept
+            else [""] * len(prepared.values)
+        )
+        stage: Flow = StageFlow(
+            source=flow,
+            outputs=prepared.values,
+            names=tuple(names),
+            how=how,
+            size=size,
+            drop=drop,
+            aligned=pending.aligned,
+            ignores=pending.ignores,
+            executor=make,
+            headers=prepared.headers,
+            ready=pending.ready or AHEAD,
+            label=label,
+            to_device=to_device,
+            to_host=choice is not None and choice.device_id is not None and not stays,
+            program=program,
+            host=host if how == "unstack" else None,
+        )
+        steps = pending.steps
+        if program is not None and choice is not None:
+            note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
+            if counted:
+                note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
+            if choice.device_id is not None and not stays:
+                node = self.at
+                of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
+                note = note.copied_to_host(*(reader or of_node), None if reader else node)
+            self.notes.append(note)
+            steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
+        elif arrays := array_calls(prepared.values):
+            steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
+        element = pending.element
+        for step in pending.above:
+            stage = step(stage)
+        if kept:
+            return Pending(stage, len(prepared.values), prepared.values, element, on_gpu=_stay(pending), steps=steps)
+        on_gpu = frozenset(range(len(prepared.values))) if stays else _stay(pending)
+        return replace(Pending.columns_of(stage, element, steps), on_gpu=on_gpu)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes executors of one kind."""
+
+    choice: Choice
+    threads: int
+    decoding: DecoderOptions
+    verifies: bool
+
+    def __call__(self, program: Program, size: int) -> Any:
+        return make_executor(self.choice, program, size, self.threads, self.decoding, self.verifies)
+
+
+def wished(settings: Settings, why: str) -> Choice:
+    """What the options ask for, on whatever machine has it."""
+    kind, number = parse_device(settings.device)
+    if kind == "gpu":
+        return Choice("dali-gpu", number or 0, why)
+    return Choice("dali-cpu", None, why)
+
+
+def _reads(values: Sequence[Value], needed: Sequence[Value]) -> str:
+    """The line of the first call that reads one of some values and is none of them."""
+    calls = (v for v in topological(values) if isinstance(v, Apply) and v not in needed and not is_batchwise(v))
+    return next((call.line for call in calls if any(x in needed for x in call.x)), "")
+
+
+def _line(value: Value) -> str:
+    made = value.value if isinstance(value, Item) else value
+    return made.line if isinstance(made, Apply) else ""
+
+
+def _stay(pending: Pending) -> frozenset[int]:
+    """The leaves that are columns on a GPU, and are passed on."""
+    leaves = enumerate(pending.values)
+    return frozenset(i for i, value in leaves if isinstance(value, Input) and value.index in pending.on_gpu)
+
+
+@dataclass(frozen=True)
+class _ToDevice:
+    put: Any
+    device_id: int
+
+    def __call__(self, array: Any) -> Any:
+        return self.put(array, self.device_id)

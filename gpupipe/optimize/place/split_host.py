@@ -1,0 +1,178 @@
+"""split_host: the host part of a graph moved in front of the stage that runs the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...flow.maps.host_program import HeaderCheck
+from ...graph.host_values import is_image
+from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
+from ...ops.dali_function import DaliFunction, known_size
+from ...plan.node import Element
+from ...spec import Structure
+
+__all__ = [
+    "Prepared",
+    "columns_read",
+    "input_of",
+    "loose",
+    "needed_for_size",
+    "needed_on_host",
+    "passes",
+    "prepare",
+    "replaced",
+]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A pending graph with its host part moved in front of the stage.
+
+    Attributes:
+        values: the leaves, over the new columns.
+        columns: what the host computes for each element.
+        headers: for each (bytes, oriented) the column of image sizes.
+        host_values: what the host reads, over the old columns.
+    """
+
+    values: tuple[Value, ...]
+    columns: tuple[Value | HeaderCheck, ...]
+    headers: tuple[tuple[tuple[Value, bool], int], ...]
+    host_values: tuple[Value, ...]
+
+
+def prepare(values: tuple[Value, ...]) -> Prepared:
+    """Move host work in front of the stage: one column for each host value that the graph, a draw or a leaf reads."""
+    order = topological(values)
+    late = _drawn(order)
+    used: dict[Value, None] = {}
+
+    def note(value: Value) -> None:
+        if not isinstance(value, (Const, Draw, Identity)) and not is_image(value) and value not in late:
+            used[value] = None
+
+    for value in order:
+        if is_image(value) or isinstance(value, Draw) or value in late:
+            for below in value.inputs:
+                note(below)
+    for value in values:
+        note(value)
+    columns: list[Value | HeaderCheck] = list(used)
+    moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(used)}
+    identities: dict[int, int] = {}
+    for value in order:
+        if isinstance(value, Identity) and value.index >= 0 and value.index not in identities:
+            identities[value.index] = len(columns)
+            columns.append(Input(value.index, value.spec))
+    checks: dict[tuple[Value, bool], HeaderCheck] = {}
+    for value in order:
+        if isinstance(value, Apply) and value.op.decodes and value.x[0] not in late:
+            oriented = bool(getattr(value.op, "exif_orientation", False))
+            checks.setdefault((value.x[0], oriented), HeaderCheck(value.x[0], oriented, value.op.stage))
+    new = replaced(values, moved, {}, identities)
+    headers = []
+    for (data, oriented), check in checks.items():
+        headers.append(((moved.get(data, data), oriented), len(columns)))
+        columns.append(check)
+    return Prepared(new, tuple(columns), tuple(headers), tuple(used))
+
+
+def _drawn(order: Sequence[Value]) -> set[Value]:
+    """Host values that depend on a draw or on an image: computed when the batch is there."""
+    late: set[Value] = set()
+
+    def drawn(value: Value) -> bool:
+        return value in late or isinstance(value, (Draw, Identity)) or is_image(value)
+
+    for value in order:
+        if (isinstance(value, Item) and isinstance(value.value, Draw)) or (
+            not isinstance(value, Draw) and not is_image(value) and any(drawn(below) for below in value.inputs)
+        ):
+            late.add(value)
+    return late
+
+
+def replaced(
+    values: Sequence[Value],
+    moved: dict[Value, Value],
+    places: dict[int, int],
+    identities: dict[int, int] | None = None,
+) -> tuple[Value, ...]:
+    """Replace values by columns, top-down: what is below a replaced value disappears."""
+    done: dict[Value, Value] = {}
+    for value in topological(values):
+        if value in moved:
+            done[value] = moved[value]
+        elif isinstance(value, Input) and value.index in places:
+            done[value] = Input(places[value.index], value.spec)
+        elif isinstance(value, Identity) and value.index >= 0:
+            table = places if identities is None else identities
+            done[value] = Identity(table.get(value.index, value.index))
+        else:
+            inputs = value.inputs
+            new = tuple(done[below] for below in inputs)
+            done[value] = value if new == inputs else value.rebuild(new)
+    return tuple(done[value] for value in values)
+
+
+def passes(columns: Sequence[Value | HeaderCheck], count: int) -> bool:
+    """Whether the new columns are the old ones."""
+    return len(columns) == count and all(isinstance(c, Input) and c.index == i for i, c in enumerate(columns))
+
+
+def needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:
+    """Image values that host ops read, lowest first: those below which there is no such op."""
+    order = topological(values)
+    tainted: set[Value] = set()  # depends on a host op that read an image
+    needed: dict[Value, None] = {}
+    for value in order:
+        if any(below in tainted for below in value.inputs):
+            tainted.add(value)
+            continue
+        if isinstance(value, Apply) and not is_image(value):
+            images = [below for below in value.x if is_image(below)]
+            if images:
+                tainted.add(value)
+                needed.update(dict.fromkeys(images))
+    return tuple(needed)
+
+
+def needed_for_size(values: Sequence[Value]) -> tuple[Value, ...]:
+    """The lowest image whose size only its pixels tell, if geometry above it is computed from that size."""
+    order = topological(values)
+    asked: set[Value] = set()  # whose size a draw asks for, directly or through what lies between
+    for value in reversed(order):
+        if isinstance(value, Draw):
+            asked.update(value.x)
+        elif value in asked and not _unsized(value):
+            asked.update(value.inputs[:1])
+    return next(((value,) for value in order if value in asked and _unsized(value)), ())
+
+
+def _unsized(value: Value) -> bool:
+    """Whether a value is made by a user's DALI operators, which do not say how large their results are."""
+    made = value.value if isinstance(value, Item) else value
+    if not isinstance(made, Apply) or not isinstance(made.op, DaliFunction) or made.op.same_size:
+        return False
+    return known_size(value.spec) is None
+
+
+def columns_read(values: Sequence[Value]) -> set[int]:
+    """The columns that some values read, identities included."""
+    read = {value.index for value in topological(values) if isinstance(value, Input)}
+    return read | {value.index for value in topological(values) if isinstance(value, Identity) and value.index >= 0}
+
+
+def input_of(values: Sequence[Value], index: int) -> Value:
+    """Column `index` as some values read it."""
+    for value in topological(values):
+        if isinstance(value, Input) and value.index == index:
+            return value
+    return Input(index, Identity(index).spec)
+
+
+def loose(values: Sequence[Value]) -> Element:
+    """The type of an element that holds these values side by side."""
+    structure = Structure(tuple, (), tuple(Structure() for _ in values), len(values))
+    return Element(structure, tuple(value.spec for value in values))

@@ -1,0 +1,150 @@
+"""stage_report: what `explain()` says of a transform stage."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+
+from ...graph.classify import name_of
+from ...graph.host_values import is_image
+from ...graph.values import Apply, Const, Draw, Input, Item, Value
+from ...plan.node import Node
+from ...transform import array
+from ...transform.choose import Choice
+from ...transform.program import Program
+from .batchwise import array_calls
+from .to_host import ToHost
+
+__all__ = ["StageNote"]
+
+
+@dataclass(frozen=True)
+class StageNote:
+    """One transform stage in words.
+
+    Attributes:
+        where: the executor.
+        why: why this one.
+        size: what a group is.
+        reads: host values that enter.
+        ops: what runs, in order.
+        gives: what leaves.
+        buffers: what finished groups hold.
+        gpu: ordinal of the GPU that results are on.
+        to_host: what of them is copied there.
+        decodes: whether DALI decodes images in it, which `Options.verify` is about.
+        each: what a group of results is made of, for `to_host`, and its bytes; None where sizes are unknown.
+    """
+
+    where: str
+    why: str
+    size: str
+    reads: tuple[str, ...]
+    ops: tuple[str, ...]
+    gives: tuple[str, ...]
+    buffers: str
+    gpu: int | None
+    each: tuple[str, int | None]
+    to_host: ToHost | None = None
+    decodes: bool = False
+
+    def copied_to_host(self, reader: str, line: str, node: Node | None = None) -> StageNote:
+        """The same where something reads the results on the host, see `ToHost`."""
+        assert self.gpu is not None
+        return replace(self, to_host=ToHost(self.gpu, reader, line, node, *self.each))
+
+    @classmethod
+    def of(
+        cls,
+        choice: Choice,
+        program: Program,
+        how: str,
+        size: int,
+        ready: int,
+        leaves: Sequence[Value] = (),
+        stays: bool = True,
+    ) -> StageNote:
+        """Describe a program, the groups it runs on, and the array code that makes its leaves of the results.
+
+        `stays` says whether the results are where they were computed when array code gets them.
+        """
+        groups = {
+            "batch": f"batches of {size}",
+            "rows": f"micro-batches of {size}",
+            "unstack": "the rows of each batch",
+        }
+        given = tuple(dict.fromkeys(filter(is_image, leaves))) or program.outputs
+        sizes = [_bytes(value) for value in given]
+        row = None if None in sizes else sum(n or 0 for n in sizes)
+        held = "unknown sizes" if row is None else f"{size * row * ready:,} bytes in {ready} finished batches"
+        each = {"batch": ("batch", row and row * size), "rows": ("element", row), "unstack": ("row", row)}[how]
+        return cls(
+            choice.label,
+            choice.why,
+            groups[how],
+            tuple(map(_text, program.inputs)),
+            (
+                *(_call(v) for v in program.values if isinstance(v, Apply)),
+                *(f"{_call(v)} as array code ({_library(choice, stays)})" for v in array_calls(leaves)),
+            ),
+            tuple(str(value.spec) for value in given),
+            held,
+            choice.device_id,
+            each,
+            decodes=choice.executor != "numpy" and any(isinstance(v, Apply) and v.op.decodes for v in program.values),
+        )
+
+
+def _library(choice: Choice, stays: bool) -> str:
+    """What runs array code where this executor's results are."""
+    if choice.device_id is None or not stays:
+        return "NumPy"
+    if array.has_cupy():
+        return f"CuPy on GPU {choice.device_id}"
+    return "NumPy, since CuPy is missing: batches go to the host"
+
+
+def _call(apply: Apply) -> str:
+    """An op with its parameters and what it gives."""
+    only = "" if apply.op.supports("reference") or apply.op.rows == "batch" else ", on DALI only"
+    return f"{apply.op.name}{_parameters(apply)} -> {' and '.join(map(str, apply.specs))}{only}"
+
+
+def _parameters(apply: Apply) -> str:
+    """The static parameters of an op, those that differ from their defaults."""
+    shown = []
+    for f in fields(apply.op):
+        if not f.repr:
+            continue
+        value = getattr(apply.op, f.name)
+        if isinstance(value, functools.partial):
+            value = value.func
+        if f.default is not MISSING and value == f.default:
+            continue
+        text = name_of(value) if callable(value) else repr(value)
+        shown.append(f"{f.name}={text if len(text) < 60 else text[:57] + '...'}")
+    return f"({', '.join(shown)})" if shown else ""
+
+
+def _text(value: Value) -> str:
+    match value:
+        case Item(value=Draw() as draw, index=i):
+            kind = "drawn" if draw.site else "computed"
+            return f"{draw.op.name}.{draw.op.parameters[i]} ({kind} on the host)"
+        case Input():
+            return f"{value.spec}"
+        case Const():
+            return f"constant {value.spec}"
+        case _:
+            return str(value.spec)
+
+
+def _bytes(value: Value) -> int | None:
+    shape = value.spec.shape
+    if shape is None or None in shape:
+        return None
+    size = value.spec.dtype.itemsize
+    for n in shape:
+        size *= n or 0
+    return int(size)

@@ -1,0 +1,107 @@
+"""to_host: results of a GPU that a step reads on the host, in words for `explain()`, and as findings of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...plan.node import Node, walk
+from ...plan.scanning import RejectionResample, Scan, TakeWhile, Unique
+from ...plan.steps import Batch, Cache, Filter, FlatMap, Map, PaddedBatch, Unbatch
+from ...plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
+
+__all__ = ["DELIVERY", "ON_ROWS", "PY_FUNCTION", "SIZES", "ToHost", "advice"]
+
+DELIVERY = "elements that are delivered without a batch"
+
+
+PY_FUNCTION = "ops.py_function"
+
+
+SIZES = "the sizes of what ops.dali_function gives"
+
+
+ON_ROWS = "an op on rows behind one on batches"
+"""What reads results on the host beside the steps of a chain, by their names."""
+
+
+@dataclass(frozen=True)
+class ToHost:
+    """Results that are copied from a GPU to the host.
+
+    Attributes:
+        gpu: ordinal of the GPU.
+        reader: what reads them there: the name of a step, or one of those above.
+        line: ``file:line`` of it.
+        node: that step; None where it is none.
+        each: "batch", "row" (of a batch that was there before) or "element".
+        size: bytes of each of these; None where nobody knows.
+    """
+
+    gpu: int
+    reader: str
+    line: str
+    node: Node | None
+    each: str
+    size: int | None
+
+    def __str__(self) -> str:
+        return f"{self.copied} to the host, for {self.reader}{f' at {self.line}' if self.line else ''}"
+
+    @property
+    def copied(self) -> str:
+        """How much is copied."""
+        return f"all of each {self.each}" if self.size is None else f"{self.size:,} bytes of each {self.each}"
+
+
+_PARTS = {
+    DELIVERY: "end the chain with batch(...)",
+    PY_FUNCTION: "write it with ops, or with ops.dali_function",
+    SIZES: "give it a spec with height and width, or same_size=True",
+    ON_ROWS: "call the op on batches (mixup, cutmix) behind all others",
+}
+
+
+_BATCHES = (Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, Window, GroupByWindow, Bucketed)
+
+
+_QUESTIONS = (Filter, TakeWhile, RejectionResample, Scan, Unique)
+
+
+def advice(copies: Sequence[ToHost], stays: bool) -> Iterator[tuple[ToHost, str]]:
+    """What to write so that results stay on the GPU, once for each step and reader, where to copy them is a slip.
+
+    Args:
+        copies: what the stages of a chain copy to the host.
+        stays: whether another stage delivers on the GPU.
+    """
+    for copy in {(copy.line, copy.reader): copy for copy in copies}.values():
+        if stays and isinstance(copy.node, Cache) and copy.each == "element":
+            continue  # images are decoded once and augmented in every epoch
+        what = f"the chain copies {copy.copied} from GPU {copy.gpu} to the host, for {copy.reader}"
+        yield copy, f"{what}; {_instead(copy)}"
+
+
+def _instead(copy: ToHost) -> str:
+    node = copy.node
+    if copy.reader in _PARTS:
+        return _PARTS[copy.reader]
+    if isinstance(node, Cache):
+        return "put the cache in front of the map that makes the images: what is encoded is smaller, too"
+    if isinstance(node, Map) and node.traced is not None and any(isinstance(below, _BATCHES) for below in walk(node)):
+        return "put batch behind the map, so that both are computed at once"
+    if isinstance(node, Map) and node.traced is not None:
+        return "take 'deferral' out of Options(disabled_rules=...)"
+    if isinstance(node, Batch) and not node.source.element.batched:
+        return "take 'map_and_batch' out of Options(disabled_rules=...)"
+    if isinstance(node, Map):
+        return "write its function with ops, or call it in the loop"
+    if isinstance(node, PaddedBatch | Bucketed) and not node.source.element.batched:
+        return "bring the images to one size with ops (resize, crop, pad_to_bounding_box), and write batch"
+    if isinstance(node, _BATCHES):
+        return "make batches once, with batch, of the size that is wanted"
+    if isinstance(node, _QUESTIONS):
+        return "put it in front of the map that makes the images, and let it look at what is there by then"
+    if isinstance(node, FlatMap):
+        return "let its function make datasets of what was read, and compute images behind it"
+    return "put it in front of the map that makes the images"

@@ -1,0 +1,76 @@
+"""check_shuffles: buffers that hold a whole dataset, and what that costs. Checks of a chain; see `checks`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...flow.memory import REFERENCE
+from ...flow.order.shuffle_by_index import PLACE
+from ...plan.indexed import blocker
+from ...plan.mixing import Listed
+from ...plan.node import Node
+from ...plan.sources import Files, Range, Records, Slices, Tensors
+from ...plan.steps import WHOLE, Cache, Filter, FlatMap, Map, Prefetch, Shard, Shuffle, Skip, Take, WithOptions
+from ...spec import TensorSpec
+from .memory import size_of
+
+__all__ = ["shuffle_holds_all"]
+
+MANY = 1_000
+"""Elements that a buffer may hold without a word: the shuffle of a small dataset is no slip."""
+
+
+MUCH = 1 << 24
+"""Bytes, the same."""
+
+
+_PASSING = (Filter, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
+
+
+def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
+    """A buffer that holds every element: an index does without, where there is one, and else it has its price."""
+    if not isinstance(node, Shuffle) or isinstance(node.source, Files):
+        return None
+    count, whole = node.cardinality, node.size == WHOLE
+    if not whole and not 0 <= count <= node.size:
+        return None
+    made = _what_is_held(node.source)
+    each = None if made is None else REFERENCE if made.references else size_of(made.specs) if made.specs else None
+    indexed = blocker(node.source) is None
+    if not whole and (not indexed or (count < MANY and (each or 0) * count < MUCH)):
+        return None
+    what = "every element" if count < 0 else f"all {count:,} elements"
+    cost = "" if made is None else " as many bytes as they have," if each is None else f" {each:,} bytes each,"
+    if each is not None and count >= 0:
+        cost = f" {each * count:,} bytes,"
+    text = f"{node.name} holds {what} in memory,{cost} and reads them all before the first one leaves"
+    if isinstance(node.source, (Slices, Range)):  # see flow/order/shuffle_by_index.py
+        text = f"{node.name} holds the places of {what}, {PLACE * count:,} bytes"
+    if indexed:
+        return f"{text}; shuffle(gp.ALL) gives a uniform order too, and holds nothing"
+    return f"{text}; where that is too much give it a number of elements, or shuffle(gp.ALL) what has an index"
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a buffer holds of each element.
+
+    Attributes:
+        specs: of its leaves.
+        references: to records, instead of them.
+    """
+
+    specs: tuple[TensorSpec, ...]
+    references: bool = False
+
+
+def _what_is_held(node: Node) -> _Held | None:
+    """What a buffer behind this step holds of each element; None where that is in memory anyway."""
+    while True:
+        if isinstance(node, (Slices, Listed, Tensors)) or type(node) is Cache:
+            return None
+        if isinstance(node, FlatMap) and isinstance(node.inner, Records) and not node.inner.compression:
+            return _Held((), references=True)
+        if not isinstance(node, _PASSING) and (not isinstance(node, Map) or node.traced is None):
+            return _Held(node.element.specs)
+        node = node.source  # what is traced is computed behind the shuffle

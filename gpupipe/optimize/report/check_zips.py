@@ -1,0 +1,223 @@
+"""check_zips: inputs of a zip that draw apart, so that the parts of a pair do not belong together.
+
+Nothing is said of inputs that are known to have nothing to do with each other: of other sizes, one of them numbers that
+are counted or drawn, or the same dataset twice, which is how partners are drawn for mixup or contrastive views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from ...graph.values import Draw, topological
+from ...plan.files import Saved, SavedFiles
+from ...plan.indexed import Everything, FromIndexable, Select
+from ...plan.joins import Zip
+from ...plan.mixing import Listed, SampleFrom
+from ...plan.node import Node, walk
+from ...plan.scanning import RejectionResample
+from ...plan.sources import Files, FromGenerator, OneFile, Range, Slices
+from ...plan.steps import FlatMap, Map, Shuffle
+
+__all__ = ["zip_of_random_ops", "zip_of_shuffles"]
+
+_DATA = (Slices, Files, FromGenerator, OneFile, FromIndexable, Listed, Saved, SavedFiles)
+"""Sources whose elements may belong to those of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Random:
+    """A step of an input that draws.
+
+    Attributes:
+        node: where the user wrote it.
+        text: what was written.
+        source: what it draws for.
+        terms: equal for steps that draw alike in two inputs; None where nothing does.
+    """
+
+    node: Node
+    text: str
+    source: Node
+    terms: Any
+
+    def __str__(self) -> str:
+        return f"{self.text} at {self.node.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What draws in one input of a zip, the first step first.
+
+    Attributes:
+        node: its last step.
+        base: the source that it begins with.
+        orders: steps that decide which element comes when.
+        draws: maps that draw for each element.
+    """
+
+    node: Node
+    base: Node
+    orders: tuple[_Random, ...]
+    draws: tuple[_Random, ...]
+
+
+def zip_of_shuffles(node: Node, above: tuple[Node, ...]) -> str | None:
+    """Inputs in orders that are drawn apart: the first of one does not belong to the first of the other."""
+    if not isinstance(node, Zip):
+        return None
+    for one, other in _pairs(node):
+        a, b = one.orders, other.orders
+        if not a and not b:
+            continue
+        if one.node == other.node and _alike(a, b) and not one.draws and not any(map(_is_python, walk(one.node))):
+            return (
+                f"two inputs are one dataset in one order ({a[-1]}): every element is paired with itself; give the "
+                "inputs different seeds, or none"
+            )
+        if bool(a) != bool(b):
+            (shuffled, still) = (one, other) if a else (other, one)
+            source = shuffled.orders[0].source
+            if source == still.node or not 0 <= source.cardinality == _size(still):
+                continue
+            what = f"one input is in a random order ({shuffled.orders[-1]}) and another is not"
+        elif _alike(a, b) or _unrelated(a[0].source, b[0].source):
+            continue
+        else:
+            first, second = _first_apart(a, b)
+            what = f"two inputs are in random orders of their own ({first}, and {second})"
+        return (
+            f"{what}: the parts of a pair do not belong together; zip first, then shuffle: "
+            "Dataset.zip((a, b)).shuffle(n), or write equal seeds and buffer sizes into both inputs"
+        )
+    return None
+
+
+def zip_of_random_ops(node: Node, above: tuple[Node, ...]) -> str | None:
+    """Inputs with random ops of their own: an image and its mask get different windows, whatever the seeds are."""
+    if not isinstance(node, Zip):
+        return None
+    for one, other in _pairs(node):
+        a, b = one.draws, other.draws
+        if not a or not b or _sizes_differ(a[0].source, b[0].source):
+            continue
+        named = any(x.terms is not None and x.terms == y.terms for x in a for y in b)
+        if a[0].source == b[0].source and not named:
+            continue
+        seeds = ", although their seeds are equal" if named else ""
+        return (
+            f"two inputs have random ops of their own ({a[0]}, and {b[0]}), which draw apart{seeds}: if the parts of a "
+            "pair belong together, zip first, then map one call over both, such as ops.random_crop((image, mask), size)"
+        )
+    return None
+
+
+def _pairs(node: Zip) -> Iterator[tuple[_Input, _Input]]:
+    """Every two inputs that hold data."""
+    return combinations([one for one in _inputs(node) if _holds_data(one)], 2)
+
+
+def _holds_data(one: _Input) -> bool:
+    """Whether the elements may belong to those of another: numbers do only if images are made of them."""
+    if isinstance(one.base, Range):
+        return any(isinstance(step.node, Map) and step.node.traced is not None for step in one.draws)
+    return isinstance(one.base, _DATA)
+
+
+def _inputs(root: Zip) -> list[_Input]:
+    """What draws in each input, without recursion: a zip inside one counts by its first input."""
+    done: dict[int, _Input] = {}
+    for node in walk(root):
+        below = [done[id(source)] for source in node.sources]
+        if node is root:
+            return below
+        if isinstance(node, Zip):
+            below = below[:1]
+        base = below[0].base if below else node
+        orders = tuple(step for one in below for step in one.orders)
+        draws = tuple(step for one in below for step in one.draws)
+        done[id(node)] = _Input(node, base, (*orders, *_orders_of(node, base)), (*draws, *_draws_of(node)))
+    return []
+
+
+def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
+    """What a step does to the order of elements, or to which of them there are."""
+    match node:
+        case Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle):
+            whole = 0 <= node.cardinality <= size
+            yield _random(node, source, seed, reshuffle, "a buffer", None if whole else size)
+        case Select(source=source, order=Everything(seed=seed, reshuffle=reshuffle)):
+            yield _random(node, source, seed, reshuffle, "all")
+        case SampleFrom(seed=seed, weights=weights, anew=anew):
+            yield _random(node, node.inputs[0], seed, anew, "sample", weights, node.number if seed is None else 0)
+        case RejectionResample(source=source, seed=seed):
+            yield _random(node, source, seed, True, "resample", _names(base))
+        case FlatMap(inner=Node() as inner):
+            for below in walk(inner):
+                for step in _orders_of(below, inner):
+                    terms = None if step.terms is None else (*step.terms, _names(base))
+                    yield _Random(below, step.text, node.source, terms)
+        case _:
+            return
+
+
+def _random(node: Node, source: Node, seed: int | None, anew: bool, *terms: Any) -> _Random:
+    """A step that draws an order; one that draws it once and for all does so alike in all inputs."""
+    listed = isinstance(source, Files) and source.line == node.line  # shuffled by `list_files` itself
+    text = f"list_files(seed={seed})" if listed else node.describe()
+    return _Random(node, text, source, (*terms, seed, anew) if seed is not None or not anew else None)
+
+
+def _names(base: Node) -> Any:
+    """What identifies the elements of a source."""
+    return getattr(base, "names", None) or type(base).__name__
+
+
+def _draws_of(node: Node) -> Iterator[_Random]:
+    """The random ops of a map, and of those in datasets that are made of elements."""
+    match node:
+        case Map(source=source, traced=None, rng=True):
+            yield _Random(node, node.describe(), source, None)
+        case Map(source=source, traced=traced) if traced is not None:
+            for value in topological(traced.outputs):
+                if isinstance(value, Draw) and value.site:
+                    seeded = value.site if "@" in value.site else None
+                    yield _Random(node, value.op.name, source, seeded)
+        case FlatMap(inner=Node() as inner):
+            for below in walk(inner):
+                for step in _draws_of(below):
+                    yield _Random(below, step.text, node.source, step.terms)
+        case _:
+            return
+
+
+def _is_python(node: Node) -> bool:
+    """Whether a step is an ordinary function, which may draw for itself."""
+    return isinstance(node, Map) and node.traced is None
+
+
+def _alike(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> bool:
+    return len(a) == len(b) and all(x.terms is not None and x.terms == y.terms for x, y in zip(a, b, strict=True))
+
+
+def _first_apart(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> tuple[_Random, _Random]:
+    """The first two steps that do not draw alike; the last ones where one input has more of them."""
+    for x, y in zip(a, b, strict=False):
+        if x.terms is None or x.terms != y.terms:
+            return x, y
+    return a[-1], b[-1]
+
+
+def _unrelated(a: Node, b: Node) -> bool:
+    return a == b or _sizes_differ(a, b)
+
+
+def _sizes_differ(a: Node, b: Node) -> bool:
+    return a.cardinality >= 0 and b.cardinality >= 0 and a.cardinality != b.cardinality
+
+
+def _size(one: _Input) -> int:
+    """How many elements an input has in one pass."""
+    return one.base.cardinality if one.node.cardinality < 0 else one.node.cardinality

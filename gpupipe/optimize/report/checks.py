@@ -1,0 +1,270 @@
+"""checks: what is certainly a slip in a chain that means something all the same. Pure functions of the plan.
+
+Nothing here raises, warns or logs: a finding may be what its author wants, and a chain runs many times.
+`Dataset.check()` gives the findings and `explain()` shows them. A check speaks only of what is certain from the plan;
+where a step hides what is below it (several inputs, a function that makes datasets while running) it is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ...errors import GpupipeError
+from ...graph.host_values import is_image
+from ...graph.values import Draw, topological
+from ...options import Settings
+from ...plan.indexed import Everything, Select, Sliced
+from ...plan.node import UNKNOWN_CARDINALITY, Node, walk
+from ...plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unbatch
+from ..lower.lowerer import lower
+from ..place.to_host import advice
+from .check_functions import random_in_python, serial_python_map
+from .check_images import channels_first, normalize_of_another_range
+from .check_shuffles import shuffle_holds_all
+from .check_zips import zip_of_random_ops, zip_of_shuffles
+
+__all__ = ["CHECKS", "Finding", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One slip.
+
+    Attributes:
+        rule: the name of the check, e.g. ``"repeat_before_shuffle"``.
+        line: ``file:line`` of the step to change.
+        text: what happens, and what to write instead.
+    """
+
+    rule: str
+    line: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.text}"
+
+
+Above = tuple[Node, ...]
+"""The steps between a node and the end of the chain, the nearest first."""
+
+
+Check = Callable[[Node, Above], str | None]
+
+
+def check(root: Node, settings: Settings) -> tuple[Finding, ...]:
+    """The findings of a chain, inputs first, in the order of `CHECKS` for one step; then those of where it runs."""
+    return (*_of_the_plan(root), *_of_the_device(root, settings))
+
+
+def _of_the_device(root: Node, settings: Settings) -> Iterator[Finding]:
+    """What cannot run on this machine, and where results of a GPU are copied to the host."""
+    try:
+        lowered = lower(root, settings)
+    except GpupipeError:
+        return  # a mistake in the chain: whoever runs or explains it is told
+    for trouble, line in lowered.placer.troubles.items():
+        yield Finding("cannot_run", line or root.line, f"the chain cannot run here: {trouble}")
+    notes = [note for note in lowered.placer.notes if note.gpu is not None]
+    copies = [note.to_host for note in notes if note.to_host is not None]
+    for copy, text in advice(copies, stays=len(copies) < len(notes)):
+        yield Finding("copied_to_host", copy.line, text)
+
+
+def _of_the_plan(root: Node) -> tuple[Finding, ...]:
+    users: dict[int, list[Node]] = {}
+    order = walk(root)
+    for node in order:
+        for source in node.sources:
+            users.setdefault(id(source), []).append(node)
+    return tuple(
+        Finding(rule.__name__, node.line, text)
+        for node in order
+        for rule in CHECKS
+        if (text := rule(node, tuple(_above(node, users)))) is not None
+    )
+
+
+def _above(node: Node, users: dict[int, list[Node]]) -> Iterator[Node]:
+    """The steps behind a node, as long as there is one each."""
+    while len(found := users.get(id(node), [])) == 1:
+        node = found[0]
+        yield node
+
+
+def _below(node: Node) -> Iterator[Node]:
+    """The steps before a node, the nearest first, as long as each has one input."""
+    sources = node.sources
+    while len(sources) == 1:
+        (below,) = sources
+        yield below
+        sources = below.sources
+
+
+def _shuffles(node: Node) -> bool:
+    return isinstance(node, Shuffle) or (isinstance(node, Select) and isinstance(node.order, Everything))
+
+
+def _reshuffles(node: Node) -> bool:
+    if isinstance(node, Shuffle):
+        return node.reshuffle
+    return isinstance(node, Select) and isinstance(node.order, Everything) and node.order.reshuffle
+
+
+def repeat_before_shuffle(node: Node, above: Above) -> str | None:
+    """A shuffle behind a repeat mixes passes: an element may come twice before another one comes once."""
+    if not _shuffles(node):
+        return None
+    for below in _below(node):
+        if isinstance(below, Repeat) and below.count not in (0, 1):
+            return (
+                f"{node.name} stands behind the repeat at {below.line}: it mixes passes, so that an element may come "
+                "twice before another one comes once; write shuffle first, then repeat"
+            )
+    return None
+
+
+def cache_after_shuffle(node: Node, above: Above) -> str | None:
+    """A cache keeps the order of its first pass."""
+    if not isinstance(node, Cache) or any(map(_shuffles, above)):
+        return None
+    for below in _below(node):
+        if _reshuffles(below):
+            return (
+                f"cache stands behind the {below.name} at {below.line}: it keeps one order, and every epoch has it; "
+                "shuffle behind the cache"
+            )
+    return None
+
+
+def random_before_cache(node: Node, above: Above) -> str | None:
+    """A cache keeps what random ops drew in its first pass."""
+    if not isinstance(node, Cache):
+        return None
+    for below in _below(node):
+        if isinstance(below, Map) and below.traced is not None:
+            drawn = [value for value in topological(below.traced.outputs) if isinstance(value, Draw) and value.site]
+            if drawn:
+                return (
+                    f"cache stands behind the map at {below.line}, which calls {drawn[0].op.name}: its random results "
+                    "are kept, and every epoch has them; put random ops behind the cache"
+                )
+    return None
+
+
+def batch_before_shuffle(node: Node, above: Above) -> str | None:
+    """A shuffle behind a batch moves whole batches."""
+    if not _shuffles(node):
+        return None
+    for below in _below(node):
+        if isinstance(below, Unbatch):
+            return None
+        if isinstance(below, (Batch, PaddedBatch)):
+            return (
+                f"{node.name} stands behind the {below.name} at {below.line}: it moves whole batches, and the same "
+                "elements stay together; shuffle before the batch"
+            )
+    return None
+
+
+def split_of_a_shuffle(node: Node, above: Above) -> str | None:
+    """A part behind a shuffle that changes gives other elements in every epoch."""
+    if not _takes_a_part(node):
+        return None
+    for below in _below(node):
+        if isinstance(below, (Repeat, Cache)):
+            return None  # the first n of an endless stream are no split; a cache keeps one order
+        if _reshuffles(below):
+            return (
+                f"{node.describe()} stands behind the {below.name} at {below.line}, which changes its order: every "
+                "epoch has other elements here, so a split made this way leaks; use split([...], seed=...), or shuffle "
+                "with reshuffle_each_iteration=False"
+            )
+    return None
+
+
+def _takes_a_part(node: Node) -> bool:
+    if isinstance(node, Take):
+        n = node.source.cardinality
+        return node.count > 0 and not 0 <= n <= node.count
+    if isinstance(node, Skip):
+        return node.count > 0
+    return isinstance(node, Select) and isinstance(node.order, Sliced)
+
+
+def small_shuffle(node: Node, above: Above) -> str | None:
+    """A buffer of one element changes nothing; one that is smaller than a batch hardly leaves it."""
+    if not isinstance(node, Shuffle) or 0 <= node.cardinality <= node.size:
+        return None
+    if node.size == 1:
+        return "shuffle(1) changes nothing: its buffer holds one element; give it thousands, or gp.ALL"
+    batch = next((step for step in above if isinstance(step, (Batch, PaddedBatch))), None)
+    if batch is not None and node.size < batch.size:
+        return (
+            f"shuffle({node.size}) has a smaller buffer than the {batch.name}({batch.size}) at {batch.line}: an "
+            f"element comes at most {node.size - 1} places early, less than one batch; give it thousands, or gp.ALL"
+        )
+    return None
+
+
+def no_prefetch(node: Node, above: Above) -> str | None:
+    """A chain with a transform stage, and nothing made ahead behind it."""
+    if not isinstance(node, Map) or node.traced is None or any(isinstance(step, Prefetch) for step in above):
+        return None
+    if not any(map(is_image, topological(node.traced.outputs))):
+        return None
+    if any(isinstance(step, Map) and step.traced is not None for step in above) or any(
+        isinstance(step, Cache) or len(step.sources) > 1 for step in above
+    ):
+        return None  # a later map says it; behind a cache images are only read
+    return (
+        "the chain computes images and has no prefetch behind it: end it with prefetch(gp.AUTOTUNE), so that the next "
+        "batch is ready when it is asked for"
+    )
+
+
+def uneven_shards(node: Node, above: Above) -> str | None:
+    """Shards whose sizes differ by one element may differ by one batch."""
+    if (
+        not isinstance(node, Shard)
+        or node.even is not None
+        or not any(isinstance(a, (Batch, PaddedBatch)) for a in above)
+    ):
+        return None
+    first, last = (_count(replace(node, index=index), above) for index in (0, node.shards - 1))
+    if first == last or min(first, last) < 0:
+        return None
+    return (
+        f"the shards of {node.source.cardinality} elements are uneven: the first one makes {first} steps and the last "
+        f"one {last}, and ranks that train together wait for each other in every step; use "
+        f"shard({node.shards}, {node.index}, even='drop') or even='wrap'"
+    )
+
+
+def _count(node: Node, above: Above) -> int:
+    """How many elements the steps above would have over this node."""
+    for step in above:
+        if len(step.sources) != 1:
+            return UNKNOWN_CARDINALITY
+        node = step.with_sources((node,))
+    return node.cardinality
+
+
+CHECKS: tuple[Check, ...] = (
+    repeat_before_shuffle,
+    batch_before_shuffle,
+    small_shuffle,
+    shuffle_holds_all,
+    cache_after_shuffle,
+    random_before_cache,
+    split_of_a_shuffle,
+    normalize_of_another_range,
+    channels_first,
+    serial_python_map,
+    random_in_python,
+    zip_of_shuffles,
+    zip_of_random_ops,
+    uneven_shards,
+    no_prefetch,
+)
+"""Every check, in the order in which they are asked."""

@@ -1,0 +1,120 @@
+"""explain: what a chain is and how it will run, as text. Reads no data."""
+
+from __future__ import annotations
+
+from ...options import Settings
+from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
+from ...plan.steps import FlatMap, never_ends
+from ...plan.windows import GroupByWindow
+from ...spec import describe
+from ..lower.lowerer import Lowered, lower
+from ..place.stage_report import StageNote
+from .checks import check
+from .resume_costs import resuming
+
+__all__ = ["Explanation", "explain"]
+
+
+class Explanation(str):
+    """Text that a REPL or a notebook shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def explain(root: Node, settings: Settings) -> Explanation:
+    """Describe a plan: as written, and as it will run."""
+    lowered = lower(root, settings)
+    lines = ["plan as written (last step first)"]
+    lines += [f"  {'  ' * depth}{text}" for depth, text in _tree(root)]
+    lines += ["", "as it will run", "  flow (host thread)"]
+    lines += [f"    {step}" for step in lowered.steps]
+    for number, note in enumerate(lowered.placer.notes, 1):
+        lines += _stage(number, note)
+    if not lowered.placer.notes:
+        lines.append("  no transform stage: everything runs on the host")
+    fired = {**lowered.fired, **lowered.placer.fired}
+    lines += [
+        "",
+        "  rules: " + (", ".join(f"{name} x{count}" for name, count in sorted(fired.items())) or "none fired"),
+    ]
+    if settings.disabled_rules:
+        lines.append(f"  disabled: {', '.join(settings.disabled_rules)}")
+    lines.append(
+        f"  seed {settings.seed}, on_error={settings.on_error!r}, threads {settings.threads} "
+        f"(DALI on CPU: {settings.dali_threads}), "
+        f"host_memory {settings.host_memory:,} bytes, device_memory {settings.device_memory:,} bytes"
+    )
+    lines.append(
+        f"  lost_files={settings.lost_files!r}: a file that cannot be read to its end, unless an index says what it "
+        f"holds, is {'raised, whatever on_error says' if settings.lost_files == 'raise' else 'left out from there on'}"
+    )
+    if settings.bad_records is not None:
+        lines.append(f"  bad from the start: the records that {settings.bad_records} lists")
+    if settings.verify:
+        lines.append(f"  {_verified(settings, lowered, _open_ended(root))}")
+    if settings.error_manifest is not None:
+        lines.append(f"  bad records are appended to {settings.error_manifest}")
+    if settings.max_bad is not None:
+        lines.append(f"  max_bad={settings.max_bad}: more of them end the iterator")
+    again = resuming(root, settings)
+    if again:
+        lines += ["", "behind a state (load_state_dict)", *(f"  {text}" for text in again)]
+    findings = check(root, settings)
+    if findings:
+        lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
+    return Explanation("\n".join(lines))
+
+
+def _open_ended(root: Node) -> bool:
+    """Whether functions make datasets while running, or wait for a first element: nobody knows what those compute."""
+    return any(
+        (isinstance(node, FlatMap) and node.inner is None)
+        or isinstance(node, GroupByWindow)
+        or getattr(node, "pending", False)
+        for node in walk(root)
+    )
+
+
+def _verified(settings: Settings, lowered: Lowered, open_ended: bool) -> str:
+    decodes, notes = any(note.decodes for note in lowered.placer.notes), lowered.placer.notes
+    if not decodes and not open_ended:
+        host = bool(notes) and all(note.where.startswith("NumPy") for note in notes)
+        why = "the host decodes every image itself" if host else "DALI decodes no image of this chain"
+        return f"verify={settings.verify}: nothing is verified, {why}"
+    what = "a PixelError" if settings.wrong_pixels == "raise" else "a warning in the log"
+    return (
+        f"verify={settings.verify}: one image in {settings.verify} {'' if decodes else 'that DALI decodes '}is decoded "
+        f"again on the host and compared, before any crop; one that differs is {what}"
+    )
+
+
+def _tree(root: Node) -> list[tuple[int, str]]:
+    lines: list[tuple[int, str]] = []
+    stack = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        unknown = "endless or none" if never_ends(node) else "?"
+        count = {INFINITE: "endless", UNKNOWN_CARDINALITY: unknown}.get(node.cardinality, str(node.cardinality))
+        lines.append((depth, f"{node.describe()}  ->  {count} x {describe(node.element.nested)}"))
+        below = depth + (len(node.sources) > 1)
+        stack.extend((source, below) for source in reversed(node.sources))
+    return lines
+
+
+def _stage(number: int, note: StageNote) -> list[str]:
+    return [
+        f"  stage {number} (transform): {note.where}, because {note.why}; {note.size}",
+        *(f"    reads  {text}" for text in note.reads),
+        *(f"    runs   {text}" for text in note.ops),
+        *(f"    gives  {text}" for text in note.gives),
+        f"    holds  {note.buffers}",
+        *([f"    copies {note.to_host}"] if note.to_host is not None else []),
+        *(
+            [f"    stays  on GPU {note.gpu}, and is delivered there"]
+            if note.to_host is None and note.gpu is not None
+            else []
+        ),
+    ]

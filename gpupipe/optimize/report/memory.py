@@ -1,0 +1,195 @@
+"""memory: what the buffers of a chain may hold, and what they hold while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...extract.records.index import INDEXES
+from ...flow.memory import REFERENCE, bytes_of_all
+from ...flow.order.shuffle_by_index import PLACE, can_place
+from ...flow.run import Run
+from ...flow.stage.runner import IN_FLIGHT, WAITING
+from ...graph.host_values import is_image
+from ...graph.values import Input, topological
+from ...options import Settings
+from ...plan.files import FileCache
+from ...plan.node import Node, walk
+from ...plan.steps import WHOLE, Batch, Cache, Map, Prefetch, Shuffle, WithOptions, buffer_name
+from ...spec import TensorSpec
+from ..lower.lowerer import Lowerer
+from ..pending import AHEAD, Pending
+from ..place.placer import Placer
+from ..rules.plan_rules import ShuffleRepeat, disabled_rules, rewrite
+
+__all__ = ["MemoryReport", "StepMemory", "memory_report", "size_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepMemory:
+    """The memory of one step.
+
+    Attributes:
+        step: what holds it, e.g. ``"shuffle(1000)"``.
+        line: ``file:line`` where the user wrote it; empty for what belongs to no line.
+        elements: held now.
+        bytes: held now.
+        most_elements: at most; None where nobody knows before the data are read.
+        most_bytes: at most, payloads alone; None where sizes are unknown.
+    """
+
+    step: str
+    line: str = ""
+    elements: int = 0
+    bytes: int = 0
+    most_elements: int | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """What the buffers of a chain hold now, and may hold. Bytes are those of payloads, not of Python objects.
+
+    Attributes:
+        steps: one row for each step that holds elements, inputs first.
+        running: whether an iterator was asked; a dataset holds nothing but filled caches and indexes.
+    """
+
+    steps: tuple[StepMemory, ...]
+    running: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Held now, all together."""
+        return sum(step.bytes for step in self.steps)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """At most, all together; None where one of them is unknown."""
+        known = [step.most_bytes for step in self.steps]
+        return None if None in known else sum(size or 0 for size in known)
+
+    def __str__(self) -> str:
+        rows = [("step", "elements", "bytes", "at most", "bytes at most", "line")]
+        for s in self.steps:
+            rows.append(
+                (s.step, f"{s.elements:,}", f"{s.bytes:,}", _number(s.most_elements), _number(s.most_bytes), s.line)
+            )
+        rows.append(("together", "", f"{self.bytes:,}", "", _number(self.most_bytes), ""))
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        lines = []
+        for row in rows:
+            cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 5)), row[5]]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def memory_report(root: Node, settings: Settings, run: Run | None = None) -> MemoryReport:
+    """The memory of a chain; of its running buffers too, where a run is given. Reads no data."""
+    steps = _planned(root, settings)
+    for label, (elements, size) in ({} if run is None else run.held()).items():
+        place = next((i for i, step in enumerate(steps) if step.step == label), None)
+        if place is None:  # of a dataset that was made while running
+            steps.append(StepMemory(label, "", elements, size))
+        else:
+            found = steps[place]
+            steps[place] = replace(found, elements=found.elements + elements, bytes=found.bytes + size)
+    if INDEXES.nbytes:
+        steps.append(StepMemory("indexes of record files (of this process)", "", 0, INDEXES.nbytes, 0, INDEXES.limit))
+    return MemoryReport(tuple(steps), run is not None)
+
+
+def _planned(root: Node, settings: Settings) -> list[StepMemory]:
+    """What every buffer of a chain may hold, and what its filled caches hold."""
+    root, _ = rewrite(root, disabled_rules(settings))
+    lowerer = Lowerer(settings, Placer(settings, dry=True), None)
+    trailing = 0
+    while isinstance(root, Prefetch | WithOptions):
+        if isinstance(root, Prefetch):
+            trailing = max(trailing, AHEAD if root.size < 0 else root.size)
+            line = root.line
+        root = root.source
+    last = lowerer.run(root)
+    steps = []
+    for node in walk(root, lambda node: id(node) in lowerer.done and not _read(node, lowerer)):
+        made = _cached(node) if isinstance(node, Cache) else None
+        if made is None and _read(node, lowerer):
+            made = _step(node, lowerer.done[id(node.sources[0])], lowerer, settings, trailing)
+        if made is not None:
+            steps.append(made)
+    if trailing and not any(map(is_image, topological(last.values))):
+        steps.append(_buffer(f"prefetch({trailing})", line, trailing, size_of(last.element.specs)))
+    return steps
+
+
+def _read(node: Node, lowerer: Lowerer) -> bool:
+    """Whether a node has inputs that are needed: a filled cache does without."""
+    return bool(node.sources) and id(node.sources[0]) in lowerer.done
+
+
+def _cached(node: Cache) -> StepMemory | None:
+    """A cache in memory, and what full passes left in it."""
+    if isinstance(node, FileCache):
+        return None
+    held = [bytes_of_all(filled.elements) for filled in list(node.store.filled.values())]
+    count = node.source.cardinality
+    most = _buffer("cache()", node.line, None if count < 0 else count, size_of(node.element.specs))
+    return replace(most, elements=sum(n for n, _ in held), bytes=sum(size for _, size in held))
+
+
+def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, trailing: int) -> StepMemory | None:
+    match node:
+        case Shuffle(size=size) | ShuffleRepeat(size=size):
+            count = node.source.cardinality
+            most = min(size, count) if count >= 0 else None if size == WHOLE else size
+            each = PLACE if can_place(source.flow) else _physical(source)
+            return _buffer(f"shuffle({buffer_name(size)})", node.line, most, each)
+        case Prefetch(size=size) if source.batch is None or source.above:
+            return _buffer(f"prefetch({size})", node.line, 2 if size < 0 else size, _physical(source))
+        case Map(workers="process"):
+            calls = settings.threads if node.calls < 0 else node.calls
+            return _buffer("map(workers='process')", node.line, 2 * calls, None)
+        case Batch(size=size):
+            pending = lowerer.done[id(node)]
+            if not any(map(is_image, topological(pending.values))):
+                return None
+            finished = trailing or pending.ready or AHEAD
+            one = size_of(tuple(value.spec for value in pending.values))
+            count = finished + IN_FLIGHT - 1 + WAITING  # the oldest in flight waits for room among the finished
+            return _buffer(f"batch({size})", node.line, count, None if one is None else one * size)
+        case _:
+            return None
+
+
+def _buffer(step: str, line: str, most: int | None, each: int | None) -> StepMemory:
+    total = 0 if most == 0 else None if most is None or each is None else most * each
+    return StepMemory(step, line, 0, 0, most, total)
+
+
+def _physical(source: Pending) -> int | None:
+    """Bytes of one element as it flows, before what is deferred is computed; None where nobody knows."""
+    if source.references:
+        return REFERENCE
+    if source.batch is not None or source.unstack:
+        return size_of(source.element.specs)
+    inputs = {value.index: value.spec for value in topological(source.values) if isinstance(value, Input)}
+    return size_of(tuple(inputs.values())) if len(inputs) == source.columns else None
+
+
+def size_of(specs: Sequence[TensorSpec]) -> int | None:
+    """Bytes of an element of these specs; None where nobody knows."""
+    total = 0
+    for spec in specs:
+        dtype: Any = spec.dtype
+        if spec.shape is None or None in spec.shape or dtype is None or dtype is bytes:
+            return None
+        size = int(dtype.itemsize)
+        for n in spec.shape:
+            size *= n or 0
+        total += size
+    return total

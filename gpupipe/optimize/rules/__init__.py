@@ -1,0 +1,1 @@
+"""rules: rewrites of plans and graphs. Each says the same as before, for less."""

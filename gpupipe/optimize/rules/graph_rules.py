@@ -1,0 +1,181 @@
+"""graph_rules: rewrites of the values inside one stage. Each says the same with fewer or larger operators.
+
+A rule is a function of one value, whose inputs are already rewritten, that answers the value to use instead. None of
+them renumbers a draw: sites were given when the function was traced.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from ...graph.values import Apply, Item, Value, rewrite_values, topological
+from ...io import ParseSingleExample
+from ...ops.composite import Composite
+from ...ops.crop import Crop
+from ...ops.crop_mirror_normalize import CropMirrorNormalize
+from ...ops.decode_crop import DecodeCrop
+from ...ops.flip import Flip
+from ...ops.normalize import Normalize
+from ...ops.transpose import Transpose
+
+__all__ = ["GRAPH_RULES", "optimize_values"]
+
+Rule = Callable[[Value], Value]
+
+
+def decompose(value: Value) -> Value:
+    """random_resized_crop(x) => resize(crop(x, window)): a composite op as its parts."""
+    made, result = (value.value, value.index) if isinstance(value, Item) else (value, 0)
+    if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop):
+        return value
+    # An op on several images at once (image and mask) has a row of parts, and a result, for each of them.
+    several = isinstance(made.op, Composite) and made.op.images > 1
+    if several and not isinstance(value, Item):
+        return value
+    parts = made.op.row(result) if several and isinstance(made.op, Composite) else made.op.decompose()
+    if not parts or (not several and isinstance(value, Item)):
+        return value
+    x: Value = made.x[result]
+    for op, taken in parts:
+        x = Apply(op, (x,), tuple(made.params[i] for i in taken), made.line)
+    return x
+
+
+def drop_identities(value: Value) -> Value:
+    """f(x) => x, where f changes nothing for values of this spec."""
+    if isinstance(value, Apply) and len(value.x) == 1 and not value.params and value.op.is_identity(value.x[0].spec):
+        return value.x[0]
+    return value
+
+
+def merge_adjacent(value: Value) -> Value:
+    """g(f(x)) => h(x), where one op gives exactly the same."""
+    if not isinstance(value, Apply) or value.params or len(value.x) != 1:
+        return value
+    below = value.x[0]
+    if not isinstance(below, Apply) or below.params or len(below.x) != 1:
+        return value
+    merged = below.op.merge(value.op)
+    return value if merged is None else Apply(merged, below.x, (), value.line)
+
+
+def fuse_crop_mirror_normalize(value: Value) -> Value:
+    """transpose(normalize(flip(crop(x)))) => crop_mirror_normalize(x): one pass over the pixels.
+
+    A cropped, flipped or normalised image that something else uses too is computed twice then, which costs less than
+    another pass over the whole image.
+    """
+    if not isinstance(value, Apply):
+        return value
+    match value.op:
+        case Normalize(mean=mean, std=std) if value.x[0].spec.layout == "HWC":
+            x, flip, crop = value.x[0], None, None
+            if isinstance(x, Apply) and isinstance(x.op, Flip) and x.op.direction == "left_right":
+                flip, x = x, x.x[0]
+            if isinstance(x, Apply) and isinstance(x.op, Crop) and not x.op.pad:
+                crop, x = x, x.x[0]
+            window = crop.op if crop is not None and isinstance(crop.op, Crop) else None
+            params = (*(crop.params if crop else ()), *(flip.params if flip else ()))
+            fused = CropMirrorNormalize(mean, std, "HWC", flip is not None, window)
+            return Apply(fused, (x,), params, value.line)
+        case Transpose(layout="CHW"):
+            done = value.x[0]
+            if isinstance(done, Apply) and isinstance(done.op, CropMirrorNormalize) and done.op.layout == "HWC":
+                return Apply(replace(done.op, layout="CHW"), done.x, done.params, value.line)
+    return value
+
+
+def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
+    def fuse_decode_crop(value: Value) -> Value:
+        """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
+        if not isinstance(value, Apply) or not isinstance(value.op, Crop) or value.op.pad:
+            return value
+        decode = value.x[0]
+        if not isinstance(decode, Apply) or not decode.op.decodes or decode.params or consumers[decode] != 1:
+            return value
+        fused = DecodeCrop.of(decode.op, value.op)
+        return value if fused is None else Apply(fused, decode.x, value.params, value.line)
+
+    return fuse_decode_crop
+
+
+def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
+    """parse(record, features)[k] => parse(record, the features that are used)[k]: the rest is skipped, not parsed."""
+    used: dict[Value, set[int]] = {}
+    for value in topological(values):
+        if (
+            isinstance(value, Item)
+            and isinstance(value.value, Apply)
+            and isinstance(value.value.op, ParseSingleExample)
+        ):
+            used.setdefault(value.value, set()).add(value.index)
+
+    def rule(value: Value) -> Value:
+        if not isinstance(value, Item) or value.value not in used:
+            return value
+        parse = value.value
+        assert isinstance(parse, Apply) and isinstance(parse.op, ParseSingleExample)
+        names = [parse.op.features[i][0] for i in sorted(used[parse])]
+        if len(names) == len(parse.op.features):
+            return value
+        pruned = Apply(parse.op.select(names), parse.x, (), parse.line)
+        if len(names) == 1:  # a lone result is the value itself
+            return pruned
+        return Item(pruned, names.index(parse.op.features[value.index][0]))
+
+    return rewrite_values(values, rule)
+
+
+GRAPH_RULES: tuple[str, ...] = (
+    "prune_features",
+    "decompose",
+    "drop_identities",
+    "merge_adjacent",
+    "fuse_decode_crop",
+    "fuse_crop_mirror_normalize",
+)
+"""Names of the rules, in the order in which they run; `Options.disabled_rules` leaves some out."""
+
+
+def optimize_values(
+    values: Sequence[Value], disabled: Collection[str] = ()
+) -> tuple[tuple[Value, ...], dict[str, int]]:
+    """Rewrite a graph until nothing changes.
+
+    Returns:
+        The new values, and how often each rule did something.
+    """
+    fired: Counter[str] = Counter()
+    now = tuple(values)
+    local: dict[str, Rule] = {
+        "decompose": decompose,
+        "drop_identities": drop_identities,
+        "merge_adjacent": merge_adjacent,
+        "fuse_crop_mirror_normalize": fuse_crop_mirror_normalize,
+    }
+    for name in GRAPH_RULES:
+        if name in disabled:
+            continue
+        for _ in range(len(topological(now)) + 1):
+            if name == "prune_features":
+                new = prune_features(now)
+            elif name == "fuse_decode_crop":
+                new = rewrite_values(now, _fuse_decode_crop(_consumers(now)))
+            else:
+                new = rewrite_values(now, local[name])
+            if new == now:
+                break
+            fired[name] += 1
+            now = new
+    return now, dict(fired)
+
+
+def _consumers(values: Sequence[Value]) -> Counter[Value]:
+    """How many values (or outputs) use each value as an input; sizes that a draw asks for do not count."""
+    users: Counter[Value] = Counter(values)
+    for value in topological(values):
+        if isinstance(value, Apply):
+            users.update(value.x)
+    return users

@@ -1,0 +1,40 @@
+"""select_rules: a choice of places moves below steps that cost something: they run over what was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...plan.indexed import Rows, Select, Sliced
+from ...plan.node import Node
+from ...plan.steps import Batch, Map, PaddedBatch, Prefetch, WithOptions
+
+__all__ = ["choose_rows", "sink_selects"]
+
+
+def sink_selects(node: Node) -> Node | None:
+    """map(f)[places] => [places].map(f), and so for prefetch and with_options."""
+    match node:
+        case Select(source=Map() | Prefetch() | WithOptions() as step):
+            return replace(step, source=replace(node, source=step.source))
+        case _:
+            return None
+
+
+def choose_rows(node: Node) -> Node | None:
+    """batch(n)[places] => [rows].batch(n), where no batch but the last can be short.
+
+    Not under ``on_error="replace"``: a batch that is made by itself takes a bad row's stand-in from its own rows.
+    """
+    match node:
+        case Select(source=Batch() | PaddedBatch() as batch, order=order):
+            full = batch.drop or (batch.source.cardinality >= 0 and batch.source.cardinality % batch.size == 0)
+            if isinstance(order, Sliced) and order.step == 1:
+                count = None if order.count is None else order.count * batch.size
+                chosen = replace(node, source=batch.source, order=Sliced(order.start * batch.size, 1, count))
+            elif not isinstance(order, Rows) and (full or (isinstance(order, Sliced) and order.step > 0)):
+                chosen = replace(node, source=batch.source, order=Rows(order, batch.size, batch.drop))
+            else:
+                return None
+            return replace(batch, source=chosen, places=True)
+        case _:
+            return None

@@ -1,0 +1,195 @@
+"""columns: the leaves of an element as bytes and back. Every length that is read is bounded before it is used.
+
+A column is a tag, then
+
+    bytes      u64 length, data
+    array      u8 dtype, u8 rank, u64 per dimension, data in C order
+    scalar     u8 dtype, data
+    objects    u8 rank, u64 per dimension, u64 length of each byte string, all of them end to end
+    ragged     the values, then the row splits, as two columns
+
+all little-endian. There is no pickle, so reading a file runs no code that it names.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from ..errors import PlanError, PlanTypeError
+from ..ragged import Ragged
+from ..spec import byte_array
+from .structures import Malformed
+
+__all__ = ["Cursor", "add_column", "read_column"]
+
+_BYTES, _ARRAY, _SCALAR, _OBJECTS, _RAGGED = range(5)
+
+
+_DTYPES = tuple(np.dtype(name) for name in "?,<i1,<u1,<i2,<u2,<i4,<u4,<i8,<u8,<f2,<f4,<f8".split(","))
+
+
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+
+
+_MOST_RANK = 32
+
+
+_DEEPEST = 32  # ragged dimensions
+
+
+_u8 = struct.Struct("<B")
+
+
+_u64 = struct.Struct("<Q")
+
+
+def add_column(column: Any, out: list[Any]) -> None:
+    """Append the bytes of one leaf to `out`, as bytes and memoryviews; arrays are not copied where they are in order.
+
+    Raises:
+        PlanTypeError: a leaf that files cannot hold.
+    """
+    if isinstance(column, (bytes, memoryview)):
+        out += (bytes((_BYTES,)), _u64.pack(len(column)), column)
+    elif isinstance(column, Ragged):
+        out.append(bytes((_RAGGED,)))
+        add_column(column.values, out)
+        add_column(np.asarray(column.row_splits), out)
+    elif isinstance(column, np.ndarray) and column.dtype == object:
+        items = [bytes(item) for item in column.flat]
+        out += (bytes((_OBJECTS,)), _dims(column.shape))
+        out.append(np.array([len(item) for item in items], "<u8").tobytes())
+        out.append(b"".join(items))
+    elif isinstance(column, (np.ndarray, np.generic)):
+        code = _CODES.get(column.dtype.newbyteorder("<"))
+        if code is None:
+            raise PlanTypeError(f"elements in a file need numbers of at most 64 bits, got {column.dtype}")
+        # Shape first: a contiguous copy of a scalar has a dimension.
+        shape = column.shape
+        array = np.ascontiguousarray(column, _DTYPES[code])
+        if isinstance(column, np.generic):
+            out += (bytes((_SCALAR, code)), array.tobytes())
+        else:
+            out += (bytes((_ARRAY, code)), _dims(shape))
+            if array.nbytes:
+                out.append(array.reshape(-1).view(np.uint8).data)
+    else:
+        raise PlanTypeError(f"elements in a file need arrays, numbers and bytes, got {type(column).__name__}")
+
+
+def _dims(shape: tuple[int, ...]) -> bytes:
+    if len(shape) > _MOST_RANK:
+        raise PlanTypeError(f"elements in a file need arrays of at most {_MOST_RANK} dimensions, got {len(shape)}")
+    return struct.pack(f"<B{len(shape)}Q", len(shape), *shape)
+
+
+class Cursor:
+    """A place in a piece of memory; nothing is read beyond its end.
+
+    Args:
+        view: what is read.
+    """
+
+    __slots__ = ("_at", "_view")
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that are not read yet."""
+        return len(self._view) - self._at
+
+    def take(self, n: int) -> memoryview:
+        """The next `n` bytes, as a view.
+
+        Raises:
+            Malformed: there are fewer.
+        """
+        if n > self.left:
+            raise Malformed(f"{n} bytes are needed, {self.left} are left")
+        at = self._at
+        self._at = at + n
+        return self._view[at : self._at]
+
+    def u8(self) -> int:
+        """The next byte."""
+        return self.take(1)[0]
+
+    def u64(self) -> int:
+        """The next 8 bytes as a number."""
+        number: int = _u64.unpack(self.take(8))[0]
+        return number
+
+    def numbers(self, count: int, code: str) -> tuple[int, ...]:
+        """The next `count` numbers of a `struct` code."""
+        size = struct.calcsize(f"<{code}")
+        return struct.unpack(f"<{count}{code}", self.take(count * size))
+
+
+def read_column(cursor: Cursor, depth: int = 0) -> Any:
+    """Read one leaf. Arrays own their memory; `bytes` are read-only views of what the cursor is over.
+
+    Raises:
+        Malformed: it is none, or larger than what is left.
+    """
+    tag = cursor.u8()
+    if tag == _BYTES:
+        return cursor.take(cursor.u64())
+    if tag == _SCALAR:
+        dtype = _dtype(cursor)
+        return _numbers(cursor.take(dtype.itemsize), dtype)[0]
+    if tag == _ARRAY:
+        dtype = _dtype(cursor)
+        shape, count = _shape(cursor)
+        data = cursor.take(count * dtype.itemsize)
+        try:
+            return _numbers(data, dtype).reshape(shape).copy()
+        except (ValueError, OverflowError) as error:  # a dimension of 0 beside one that NumPy cannot count
+            raise Malformed(f"no array of shape {shape}: {error}") from error
+    if tag == _OBJECTS:
+        shape, count = _shape(cursor)
+        if count * 8 > cursor.left:
+            raise Malformed(f"{count} byte strings do not fit {cursor.left} bytes")
+        items = byte_array([bytes(cursor.take(n)) for n in cursor.numbers(count, "Q")])
+        try:
+            return items.reshape(shape)
+        except (ValueError, OverflowError) as error:
+            raise Malformed(f"no array of shape {shape}: {error}") from error
+    if tag == _RAGGED and depth < _DEEPEST:
+        values, splits = read_column(cursor, depth + 1), read_column(cursor, depth + 1)
+        if not isinstance(values, (np.ndarray, Ragged)) or not isinstance(splits, np.ndarray):
+            raise Malformed("no ragged rows")
+        try:
+            return Ragged(values, splits)
+        except PlanError as error:
+            raise Malformed(str(error)) from error
+    raise Malformed(f"no column begins with {tag}")
+
+
+def _numbers(data: memoryview, dtype: np.dtype[Any]) -> Any:
+    numbers = np.frombuffer(data, dtype)
+    if dtype == np.bool_ and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy reckons with whatever is there
+        raise Malformed("a truth value is neither 0 nor 1")
+    return numbers
+
+
+def _dtype(cursor: Cursor) -> np.dtype[Any]:
+    code = cursor.u8()
+    if code >= len(_DTYPES):
+        raise Malformed(f"no dtype has the number {code}")
+    return _DTYPES[code]
+
+
+def _shape(cursor: Cursor) -> tuple[tuple[int, ...], int]:
+    """The dimensions of an array, and how many values it has; the caller compares that with what is left."""
+    rank = cursor.u8()
+    if rank > _MOST_RANK:
+        raise Malformed(f"an array of {rank} dimensions")
+    shape = cursor.numbers(rank, "Q")
+    return shape, math.prod(shape)

@@ -1,0 +1,448 @@
+"""elements_file: elements with their identities in a file, for `cache`, `snapshot`, `save` and `load`.
+
+The file is framed like a TFRecord file: every record has its length and two CRCs, and damage is found by the reader
+that finds it there. The records are, by their first byte,
+
+    G   the head: the rest of the magic, u32 version, JSON: type of the elements and what they depend on
+    S   the name of a stream: token, u64 key, u16 length of the unit, unit, name
+    E   an element: token, u64 number, its identity, u16 number of columns, the columns (see `columns`)
+    H   a hole: token, u64 number, its identity, JSON of its error
+    Z   the end: token, u64 number of elements and holes. A file without it is not whole
+
+An identity is u8 0, u64 key of the stream, u64 position; or, for a batch, u8 1, u64 position, u32 rows, u64 key of
+each, u64 position of each. All little-endian; nothing is ever pickled.
+
+Damage costs the elements it hits and no other. Elements are numbered, so the reader knows how many are missing, and
+where; each says its key itself, so a lost S costs a name in messages. The token, a hash of the head, tells records of
+this file from those of another one inside an element, which a search for the next good header may come upon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from crc32c import crc32c
+
+from .. import errors
+from ..errors import DataError, MissingFileError, RecordError
+from ..extract.records.crc import mask, masked_crc32c
+from ..extract.records.tfrecord import RecordReader
+from ..extract.storage.files import LocalStorage
+from ..log import logger
+from .columns import Cursor, add_column, read_column
+from .structures import Malformed
+
+__all__ = ["ElementsReader", "ElementsWriter", "Saved", "StreamLike"]
+
+_MAGIC = b"GPUPIPE elements\0"
+
+
+_VERSION = 2
+
+
+_FLUSH = 1 << 20
+
+
+_NAMED = 1 << 18
+"""Streams whose names the reader's table holds."""
+
+
+_TOKEN = 4
+
+
+_END = 12 + 1 + _TOKEN + 8 + 4
+
+
+_LEAST = 12 + 1 + _TOKEN + 8 + 17 + 2 + 4  # bytes of the smallest element in the file
+
+
+_NOTED = 100  # damaged records in a row of which each keeps its own error
+
+
+Saved = tuple["tuple[Any, ...] | DataError", "Any | list[tuple[Any, int]]", int]
+"""(columns or error, stream or the (stream, position) of each row of a batch, position).
+
+An element that is lost is (error, None, an offset in the damaged bytes).
+"""
+
+
+class StreamLike(Protocol):
+    """What identifies a stream."""
+
+    key: int
+    name: str
+    unit: str
+
+
+class ElementsWriter:
+    """Writes elements to a new file. No descriptor is held between writes, so thousands may be open.
+
+    Args:
+        path: the file, which must not exist. Give it its final name once `finish` was called.
+        head: goes into the head; plain JSON.
+        compression: "" or "GZIP".
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: str, head: dict[str, Any], compression: str = "") -> None:
+        self.path = path
+        self.count = 0
+        self._stream = zlib.compressobj(6, zlib.DEFLATED, 31) if compression else None
+        self._buffer: list[Any] = []
+        self._size = 0
+        self._named: dict[int, StreamLike] = {}  # by key
+        self._pid = os.getpid()
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        said = json.dumps(head).encode()
+        self._token = _token_of(said)
+        self._record([_MAGIC, struct.pack("<I", _VERSION), said])
+
+    def write(
+        self,
+        value: Sequence[Any] | DataError,
+        stream: Any,
+        position: int,
+        rows: Sequence[tuple[Any, int]] | None = None,
+    ) -> None:
+        """Append one element, or the error that stands for one.
+
+        Args:
+            value: the columns, or the error.
+            stream: of the element.
+            position: in that stream.
+            rows: where the element is a batch, the (stream, position) of each of its rows.
+
+        Raises:
+            PlanTypeError: a column that files cannot hold.
+            OSError: the file cannot be written.
+        """
+        if len(self._named) + (1 if rows is None else len(rows)) > _NAMED:  # the reader forgets the oldest names
+            self._named.clear()
+        if rows is None:
+            identity = struct.pack("<BQQ", 0, self._key(stream), position)
+        else:
+            keys = [self._key(row) for row, _ in rows]
+            n = len(rows)
+            identity = struct.pack(f"<BQI{n}Q{n}Q", 1, position, n, *keys, *(place for _, place in rows))
+        number = struct.pack("<Q", self.count)
+        if isinstance(value, DataError):
+            self._record([b"H", self._token, number, identity, json.dumps(_error_to_json(value)).encode()])
+        else:
+            parts: list[Any] = [b"E", self._token, number, identity, struct.pack("<H", len(value))]
+            for column in value:
+                add_column(column, parts)
+            self._record(parts)
+        self.count += 1
+
+    def finish(self) -> None:
+        """Write the end, and wait until the disk has everything."""
+        self._record([b"Z", self._token, struct.pack("<Q", self.count)])
+        if self._stream is not None:
+            self._put(self._stream.flush())
+        self._flush()
+        fd = os.open(self.path, os.O_RDWR)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def discard(self) -> None:
+        """Remove the file. In a forked child nothing happens: it is the parent's."""
+        if os.getpid() != self._pid:
+            return
+        self._buffer, self._size = [], 0
+        try:
+            os.remove(self.path)
+        except FileNotFoundError:  # somebody tidied up
+            return
+
+    def _key(self, stream: StreamLike) -> int:
+        """The key of a stream, whose name is in the file before it is used."""
+        known = self._named.get(stream.key)
+        if known is not stream:
+            if known is None or (known.name, known.unit) != (stream.name, stream.unit):
+                unit, name = (text.encode(errors="surrogateescape") for text in (stream.unit, stream.name))
+                self._record([b"S", self._token, struct.pack("<QH", stream.key, len(unit)), unit, name])
+            self._named[stream.key] = stream
+        return stream.key
+
+    def _record(self, parts: list[Any]) -> None:
+        length = struct.pack("<Q", sum(map(len, parts)))
+        crc = 0
+        for part in parts:
+            crc = crc32c(part, crc)
+        framed = [length, struct.pack("<I", masked_crc32c(length)), *parts, struct.pack("<I", mask(crc))]
+        # Joined at once: the parts are views of arrays that belong to somebody else.
+        data = b"".join(framed)
+        self._put(data if self._stream is None else self._stream.compress(data))
+        if self._size >= _FLUSH:
+            self._flush()
+
+    def _put(self, data: bytes) -> None:
+        self._buffer.append(data)
+        self._size += len(data)
+
+    def _flush(self) -> None:
+        if os.getpid() != self._pid:
+            raise DataError("this file belongs to the process that began it")
+        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))  # never made anew
+        try:
+            for data in self._buffer:
+                view = memoryview(data)
+                while len(view):
+                    view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
+        self._buffer, self._size = [], 0
+
+
+class ElementsReader:
+    """Reads such a file from its begin to its end, in blocks; it never holds all of it.
+
+    The file is opened once: another file put in its place is read by the next reader. One that shrinks is an error.
+
+    Args:
+        path: the file.
+        compression: "" or "GZIP".
+        head_needed: whether a damaged head is an error; else it is damage like any other, and `head` is empty.
+
+    Raises:
+        MissingFileError: there is no such file.
+        RecordError: it is no file of elements, or of another version; from every method where it is damaged.
+    """
+
+    def __init__(self, path: str, compression: str = "", head_needed: bool = True) -> None:
+        self.path = path
+        self.compression = compression
+        self._storage = LocalStorage(limit=1)  # its own, so that its descriptor stays the same
+        self._reader = RecordReader(path, compression=compression, storage=self._storage)
+        self._records = iter(self._reader)
+        self._token: bytes | None = None  # where the head is damaged, that of the first good record
+        self._broken: list[RecordError] = []  # damage since the last good element
+        self._unread = False  # not damage, but a read that failed for good
+        self.head = self._head(head_needed)
+
+    def check_end(self) -> None:
+        """Check that the last record is the end, where the file is not compressed: it costs one read."""
+        if self.compression:
+            return
+        size, tag = self._storage.size(self.path)
+        try:
+            data = self._storage.read(self.path, max(size - _END, 0), min(_END, size), tag)
+        except MissingFileError:
+            raise
+        except DataError as error:
+            raise self._damaged(str(error), size) from error
+        crc = struct.pack("<I", masked_crc32c(data[12:-4]))
+        if data[:8] != struct.pack("<Q", 1 + _TOKEN + 8) or data[12:13] != b"Z" or data[-4:] != crc:
+            raise self._damaged("it ends without its last record", max(size - _END, 0))
+
+    def elements(
+        self, make_stream: Callable[[int, str, str], Any], on_damage: Callable[[], None] = lambda: None
+    ) -> Iterator[Saved]:
+        """Iterate over the elements once. Each one that is lost is a RecordError in its place: (error, None, offset).
+
+        Args:
+            make_stream: makes a stream of its key, name and unit.
+            on_damage: called when damage is found, before anything behind it is handed out.
+
+        Raises:
+            RecordError: the file ends too early, or something follows its end: what is lost cannot be counted.
+        """
+        streams: dict[int, Any] = {}
+
+        def named(key: int, name: str, unit: str) -> Any:
+            streams.pop(key, None)
+            if len(streams) >= _NAMED:
+                del streams[next(iter(streams))]  # the oldest: the writer has forgotten it, too
+            made = streams[key] = make_stream(key, name, unit)
+            return made
+
+        def stream_of(key: int) -> Any:
+            found = streams.get(key)  # nothing there: what says its name is damaged
+            return named(key, os.path.basename(self.path), "index") if found is None else found
+
+        expected = 0
+        if self._broken:  # the head
+            on_damage()
+        for offset, record in self._records:
+            if isinstance(record, DataError):
+                self._unread = self._unread or record.lost
+                self._note(record.reason, offset, on_damage)
+                continue
+            try:
+                kind = bytes(record[:1])
+                cursor = Cursor(record[1:])
+                self._check_token(bytes(cursor.take(_TOKEN)))
+                if kind == b"S":
+                    key, n = struct.unpack("<QH", cursor.take(10))
+                    unit, name = bytes(cursor.take(n)), bytes(cursor.take(cursor.left))
+                    named(key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape"))
+                    continue
+                if kind not in (b"E", b"H", b"Z"):
+                    raise Malformed(f"no record begins with {kind!r}")
+                number = cursor.u64()
+                if number < expected:
+                    raise Malformed(f"the file says it has another number of elements than {expected}")
+                if kind == b"Z":
+                    if cursor.left:
+                        raise Malformed(f"{cursor.left} bytes are left over")
+                else:
+                    where, position = _identity(cursor, stream_of)
+                    if kind == b"E":
+                        (columns,) = cursor.numbers(1, "H")
+                        value: Any = tuple([read_column(cursor) for _ in range(columns)])
+                        if cursor.left:
+                            raise Malformed(f"{cursor.left} bytes are left over")
+                    else:
+                        value = _error_from_json(bytes(cursor.take(cursor.left)))
+            except Malformed as error:
+                self._note(str(error), offset, on_damage)
+                continue
+            if number != expected or self._broken:
+                for lost in self._lost(number - expected, offset, on_damage):
+                    yield lost
+            if kind == b"Z":
+                break
+            expected = number + 1
+            yield value, where, position
+        else:
+            first = self._broken[0] if self._broken else None
+            reason = f"it ends after {expected} elements without its last record"
+            if first is not None:
+                reason = f"{reason}; {first.reason}"
+            ended = self._damaged(reason, None if first is None else first.offset)
+            ended.lost = self._unread
+            raise ended from first
+        for offset, _ in self._records:
+            raise self._damaged("something follows its last record", offset)
+
+    def _check_token(self, token: bytes) -> None:
+        if self._token is None:
+            self._token = token
+        elif token != self._token:
+            raise Malformed("the record belongs to another file")
+
+    def _note(self, reason: str, offset: int, on_damage: Callable[[], None]) -> None:
+        """Keep damage until the next good element tells what it has cost."""
+        on_damage()
+        if len(self._broken) < _NOTED:
+            self._broken.append(RecordError(reason, file=self.path, offset=offset, stage="read"))
+
+    def _lost(self, count: int, offset: int, on_damage: Callable[[], None]) -> Iterator[Saved]:
+        """An error for each of `count` elements that are missing before `offset`."""
+        broken, self._broken = self._broken, []
+        if count == 0:
+            logger.warning("%s; no element is lost", broken[0])
+            return
+        on_damage()
+        begin = offset if not broken or broken[0].offset is None else broken[0].offset
+        if not broken or count > (offset - begin) // _LEAST:  # no damage of these bytes: nobody's count is believed
+            yield (
+                self._damaged(f"the file says it has another number of elements, {count} are missing", begin),
+                None,
+                begin,
+            )
+            return
+        for i in range(count):
+            error = broken[min(i, len(broken) - 1)]
+            yield self._damaged(error.reason, error.offset), None, begin + i
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+        self._storage.close()
+
+    def _head(self, needed: bool) -> dict[str, Any]:
+        offset, record = next(self._records, (0, None))
+        if record is None:
+            raise self._damaged("it is empty", 0)
+        if isinstance(record, MissingFileError):
+            raise record
+        if isinstance(record, DataError):
+            self._unread = record.lost
+            if needed or record.lost:
+                damaged = self._damaged(record.reason, offset)
+                damaged.lost = record.lost
+                raise damaged from record
+            self._note(f"its head: {record.reason}", offset, lambda: None)
+            return {}
+        n = len(_MAGIC)
+        if bytes(record[:n]) != _MAGIC or len(record) < n + 4:
+            raise self._damaged("it does not begin like one", 0)
+        (version,) = struct.unpack("<I", record[n : n + 4])
+        if version != _VERSION:
+            reason = (
+                f"a file of elements of version {_VERSION} is needed, this one has version {version}; write it anew"
+            )
+            raise RecordError(reason, file=self.path, offset=0, stage="read")
+        try:
+            said = bytes(record[n + 4 :])
+            head = json.loads(said)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged("its head is no JSON", 0) from error
+        if not isinstance(head, dict):
+            raise self._damaged("its head is no JSON object", 0)
+        self._token = _token_of(said)
+        return head
+
+    def _damaged(self, reason: str, offset: int | None) -> RecordError:
+        what = f"a file of elements is needed, this one is damaged or none: {reason}"
+        return RecordError(what, file=self.path, offset=offset, stage="read")
+
+
+def _token_of(head: bytes) -> bytes:
+    return hashlib.blake2b(head, digest_size=_TOKEN).digest()
+
+
+def _identity(cursor: Cursor, stream_of: Callable[[int], Any]) -> tuple[Any, int]:
+    kind = cursor.u8()
+    if kind == 0:
+        key, position = struct.unpack("<QQ", cursor.take(16))
+        return stream_of(key), position
+    if kind == 1:
+        position, n = struct.unpack("<QI", cursor.take(12))
+        if n == 0 or n * 16 > cursor.left:
+            raise Malformed(f"a batch of {n} rows")
+        keys, places = cursor.numbers(n, "Q"), cursor.numbers(n, "Q")
+        return [(stream_of(key), place) for key, place in zip(keys, places, strict=True)], position
+    raise Malformed(f"no identity begins with {kind}")
+
+
+def _error_to_json(error: DataError) -> dict[str, Any]:
+    return {
+        "kind": type(error).__name__,
+        "reason": error.reason,
+        "file": error.file,
+        "offset": error.offset,
+        "stage": error.stage,
+        "unit": error.unit,
+    }
+
+
+def _error_from_json(data: bytes) -> DataError:
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("an error is no JSON") from error
+    if not isinstance(given, dict):
+        raise Malformed("an error is no JSON object")
+    kind = getattr(errors, str(given.get("kind")), None)
+    known = isinstance(kind, type) and issubclass(kind, DataError)
+    file, offset = given.get("file"), given.get("offset")
+    made: DataError = (kind if known and kind is not None else DataError)(
+        str(given.get("reason")),
+        file=file if isinstance(file, str) else None,
+        offset=offset if type(offset) is int else None,
+        stage=str(given.get("stage")),
+        unit=str(given.get("unit")),
+    )
+    return made

@@ -1,0 +1,1 @@
+"""dali: the executor that runs a program as a DALI graph."""

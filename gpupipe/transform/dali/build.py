@@ -1,0 +1,150 @@
+"""build: a program as DALI nodes. DALI itself is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import GpupipeError, PlanError, SpecError
+from ...graph.values import Apply, Const, Item, Value
+from ...options import DecoderOptions
+from ..program import Program
+from .failures import cause_of
+from .feeding import LEGAL, VERIFIED, Entry, wrap
+from .proof import BLOCK
+
+__all__ = ["Lowering", "delivered", "input_nodes", "look_nodes", "lower", "promises"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """What an op's `dali` method is handed.
+
+    Attributes:
+        fn: `nvidia.dali.fn`.
+        types: `nvidia.dali.types`.
+        math: `nvidia.dali.math`.
+        device: where images live, ``"cpu"`` or ``"gpu"``.
+        decoder_device: the `device=` of decoders, ``"cpu"`` or ``"mixed"``.
+        region_decode: whether `decoders.image_slice` may be used; else decode the whole image and slice.
+        decoding: what the user asked of decoders.
+        decoded: results of decoders, and whether each is of a region, as `note_decoded` was told.
+    """
+
+    fn: Any
+    types: Any
+    math: Any
+    device: str
+    decoder_device: str
+    region_decode: bool
+    decoding: DecoderOptions = field(default_factory=DecoderOptions)
+    decoded: list[tuple[Any, bool]] = field(default_factory=list)
+
+    def note_decoded(self, image: Any, region: bool = False) -> Any:
+        """Have the pixels that a decoder gives looked at, see `proof`; answer `image`."""
+        self.decoded.append((image, region))
+        return image
+
+    def dtype(self, dtype: Any) -> Any:
+        """The DALI type of a NumPy dtype."""
+        found = np.dtype(dtype)
+        if found not in LEGAL:
+            raise SpecError(f"DALI has no equal of dtype {found}")
+        return getattr(self.types, "FLOAT" if found == np.float32 else str(found).upper())
+
+
+def input_nodes(d: Lowering, program: Program, entries: dict[int, Entry]) -> dict[Value, Any]:
+    """The nodes of a program's inputs. Parameters and encoded bytes stay on the CPU."""
+    calls = [value for value in program.values if isinstance(value, Apply)]
+    images = {
+        x for call in calls for x in call.x if not call.op.foreign or x.spec.layout is not None or x.spec.rank == 3
+    }
+    nodes: dict[Value, Any] = {}
+    for n, value in enumerate(program.inputs):
+        if isinstance(value, Const):
+            nodes[value] = _constant(d, value.value, d.device if value in images else "cpu")
+            continue
+        entry = entries[n]
+        # An array of rank 3 without a layout is an image {HWC}, as in TensorSpec.require.
+        layout = value.spec.layout or ("HWC" if entry.ndim == 3 and value in images else None)
+        node = d.fn.external_source(
+            name=f"input{n}",
+            no_copy=True,
+            dtype=d.dtype(entry.dtype),
+            ndim=entry.ndim,
+            layout=layout,
+            preserve=True,
+        )
+        moves = d.device == "gpu" and entry.kind != "bytes" and value in images
+        nodes[value] = node.gpu() if moves else node
+    return nodes
+
+
+def _constant(d: Lowering, value: Any, device: str) -> Any:
+    if isinstance(value, bytes):
+        return d.types.Constant(np.frombuffer(value, np.uint8), device="cpu")
+    if isinstance(value, np.ndarray):
+        return d.types.Constant(wrap(value), device=device)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
+    """The node of a value, made of those below it.
+
+    Raises:
+        PlanError: the op has no DALI form.
+        GpupipeError: DALI refuses what it makes.
+    """
+    if isinstance(value, Item):
+        return nodes[value.value][value.index]
+    if not isinstance(value, Apply):
+        raise TypeError(f"{value!r} is not an image value")
+    if not value.op.supports("dali"):
+        raise PlanError(f"{value.op.name} has no DALI form; run it with Options(backend='numpy') or as a Python map")
+    try:
+        return value.op.dali(d, *(nodes[below] for below in value.inputs))
+    except Exception as error:
+        where = f" ({value.line})" if value.line else ""
+        raise GpupipeError(f"{value.op.name}{where} cannot be built as DALI nodes: {cause_of(str(error))}") from error
+
+
+def delivered(d: Lowering, node: Any) -> Any:
+    """A result where images are: some operators, and constants, are on the CPU whatever the device."""
+    if d.device == "cpu":
+        return node
+    if isinstance(node, d.types.ScalarConstant):
+        return d.types.Constant(node.value, dtype=node.dtype, shape=(), device="gpu")
+    return node.gpu() if getattr(node, "device", "") == "cpu" else node
+
+
+def promises(value: Apply, nodes: dict[Value, Any]) -> list[Any]:
+    """The first input of a user's function and all that it gave, as nodes."""
+    given, made = nodes[value.x[0]], nodes[value]
+    return [given, *(made if isinstance(made, tuple) else (made,))]
+
+
+def look_nodes(d: Lowering, images: Sequence[Any], proves: bool, verifies: bool) -> list[Any]:
+    """What the host is to see of decoded images: for each samples and shape, and the image where it is verified.
+
+    Of an image that is not verified that is its first pixel.
+    """
+    out = []
+    if verifies and images:
+        whole = d.fn.external_source(name=VERIFIED, dtype=d.dtype(np.int32), ndim=1)
+    for image in images:
+        if proves:
+            grid = d.fn.resize(image, size=[BLOCK, BLOCK], interp_type=d.types.INTERP_NN, antialias=False)
+            beyond = {"out_of_bounds_policy": "pad", "fill_values": 0}
+            block = d.fn.slice(image, start=[0, 0], shape=[BLOCK, BLOCK], axes=[0, 1], **beyond)
+            out += [_on_host(d, d.fn.cat(grid, block, axis=0)), image.shape()]
+        if verifies:
+            given = d.fn.slice(image, start=[0, 0], shape=whole, axes=[0, 1], out_of_bounds_policy="trim_to_shape")
+            out.append(_on_host(d, given))
+    return out
+
+
+def _on_host(d: Lowering, node: Any) -> Any:
+    return node.cpu() if d.device == "gpu" else node

@@ -1,0 +1,497 @@
+"""executor: the executor that runs a program as a DALI graph, on the CPU or on a GPU. The only home of DALI.
+
+DALI is pushed, never pulls: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. Nothing
+random, no reader and no state is in the graph, so a batch depends on its feed alone. DALI's default (dynamic) executor
+is needed for three things, each tested: results are owned by whoever holds them, a failing batch costs exactly that
+batch, and at `prefetch_queue_depth=1` any number of runs may be scheduled ahead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import ClosedError, DataError, DecodeError, DeviceError, GpupipeError, MissingDependencyError
+from ...graph.op import Array
+from ...graph.values import Apply, Const
+from ...options import DecoderOptions
+from ...spec import TensorSpec
+from ..array import load_cupy, to_device_array
+from ..host_decode import HostDecoder
+from ..machine import card_and_versions
+from ..numpy import can_compute
+from ..pool import ENDINGS, PipelinePool
+from ..program import BatchFailed, Feed, Program, WrongPixels
+from .build import Lowering, delivered, input_nodes, look_nodes, lower, promises
+from .failures import cause_of, device_failed, is_of_device
+from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly, wrap
+from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
+from .regions import REGION_DECODE
+from .results import check_result, separate, to_numpy, unlike
+
+__all__ = ["DaliExecutor", "Lowering", "release_memory", "wrap"]
+
+_POOL = PipelinePool()
+
+
+_ON_GPU: list[int] = []
+"""The process that first built a pipeline on a GPU, as its id; its forked children inherit the list."""
+
+
+_NO_LONGER_SHIPPED = r"nvidia-dali-cuda\d+ is no longer shipped with"
+"""How DALI begins its warnings of libraries of CUDA that its wheel leaves out."""
+
+
+@functools.cache
+def _import_dali() -> Any:
+    """Import what is needed of DALI, once.
+
+    Raises:
+        MissingDependencyError: naming the extra that brings it.
+    """
+    try:
+        from nvidia.dali import backend, fn, math, tensors, types
+        from nvidia.dali.pipeline import Pipeline
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
+            f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
+        ) from error
+    # Building the first GPU pipeline warns of cuFFT and NPP, which only operators need that no op here uses.
+    warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)
+    # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
+    atexit.register(_end)
+    return _Dali(Pipeline, backend, fn, math, tensors, types)
+
+
+def _end() -> None:
+    for ending in ENDINGS:
+        ending()
+    _POOL.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Dali:
+    pipeline: Any
+    backend: Any
+    fn: Any
+    math: Any
+    tensors: Any
+    types: Any
+
+
+def release_memory() -> None:
+    """Destroy idle pipelines and return DALI's unused memory, of the host and of GPUs, to the system."""
+    _POOL.clear()
+    if "nvidia.dali" in sys.modules:
+        _import_dali().backend.ReleaseUnusedMemory()
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A batch in flight.
+
+    Attributes:
+        feed: its rows, the images as DALI gets them.
+        buffers: what was fed, kept until DALI is done with it.
+        causes: of the rows that kept the batch from being fed at all.
+        outcome: what DALI made of it, where it was asked for before its turn.
+    """
+
+    feed: Feed
+    buffers: list[Any]
+    causes: dict[int, DataError]
+    outcome: Any = None
+
+
+class DaliExecutor:
+    """A program as a DALI graph. Implements `Executor`.
+
+    Args:
+        program: what to compute.
+        batch_size: the largest batch that will be submitted.
+        threads: CPU threads of DALI.
+        device_id: ordinal of the GPU, None for the CPU (then no GPU and no driver are needed).
+        decoding: what decoders of a GPU are asked for.
+        verifies: whether batches will say which of their images are to be compared with the host's (`Feed.verified`).
+        proves: whether every decoded row is looked at, see `proof`; None: on a GPU. On the CPU libjpeg decodes, which
+            writes every row or says an error.
+
+    Results on the CPU are NumPy arrays, on a GPU CuPy arrays (`DeviceArray` where CuPy is missing), without a copy.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        batch_size: int,
+        threads: int,
+        device_id: int | None = None,
+        decoding: DecoderOptions | None = None,
+        verifies: bool = False,
+        proves: bool | None = None,
+    ) -> None:
+        self._program, self._batch_size, self._threads, self._device_id = program, batch_size, threads, device_id
+        self._decoding = decoding or DecoderOptions()
+        self._proves, self._verifies = device_id is not None if proves is None else proves, verifies
+        self._prover = Prover(program, TOLERANCE if self._decoding.jpeg_fancy_upsampling else TOLERANCE_SIMPLE)
+        self._names = ", ".join(value.op.name for value in program.values if isinstance(value, Apply))
+        self._fed = [n for n, value in enumerate(program.inputs) if not isinstance(value, Const)]
+        self._flights: deque[_Flight] = deque()
+        self._entries: tuple[Entry, ...] | None = None
+        self._pipeline: Any = None
+        self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
+        self._checked = not self._foreign
+        self._host = HostDecoder(program, threads, batch_size, libjpeg=device_id is None)
+        if device_id is not None:
+            load_cupy()
+        self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
+        self._closed = False
+        self._pid = os.getpid()
+
+    @property
+    def label(self) -> str:
+        """Where the program runs."""
+        return "DALI on CPU" if self._device_id is None else f"DALI on GPU {self._device_id}"
+
+    def submit(self, feed: Feed) -> None:
+        """Feed a batch and schedule its run; see `Executor.submit`."""
+        self._check_open()
+        if not 1 <= feed.size <= self._batch_size:
+            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+        if self._entries is None:
+            self._entries = tuple(entry_of(self._program.inputs[n], feed.values[n]) for n in self._fed)
+        causes: dict[int, DataError] = {}
+        values = list(feed.values)
+        for n in self._host.readings:
+            values[n] = self._host.ready(n, values[n], causes)
+        self._flights.append(self._start(replace(feed, values=tuple(values)), causes))
+
+    def _start(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
+        """Feed a batch to DALI and schedule its run, unless some of its rows are known to be bad."""
+        assert self._entries is not None
+        entries = zip(self._fed, self._entries, strict=True)
+        tensors = _import_dali().tensors
+        fed = [] if causes else [(feed.values[n], entry) for n, entry in entries]
+        buffers = [tensors_of(tensors, self._names, rows, entry, feed.size, causes) for rows, entry in fed]
+        if causes:
+            return _Flight(feed, [], causes)
+        if self._pipeline is None:
+            self._pipeline = _POOL.take(self._key) or self._build(self._entries)
+        try:
+            for n, buffer in zip(self._fed, buffers, strict=True):
+                self._pipeline.feed_input(f"input{n}", buffer)
+            if self._verifies and self._pipeline.decoders:
+                self._pipeline.feed_input(VERIFIED, wholly(feed))
+            self._pipeline.schedule_run()
+        except Exception as error:
+            # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
+            self._give_up()
+            if is_of_device(str(error)):
+                raise self._device_failed(str(error)) from error
+            raise GpupipeError(f"{self.label} refused a batch of {self._names}: {cause_of(str(error))}") from error
+        return _Flight(feed, buffers, {})
+
+    def collect(self) -> list[Any]:
+        """Wait for the oldest batch; see `Executor.collect`."""
+        self._check_open()
+        if not self._flights:
+            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
+        flight = self._flights.popleft()
+        outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
+        if isinstance(outputs, BatchFailed):
+            if not flight.causes:
+                self._check_good_row(outputs.text)
+            outputs = self._judged(flight, outputs)
+        elif self._good is None:
+            self._good = kept(flight.feed.chosen([0]))
+        size = flight.feed.size
+        count = len(self._program.outputs)
+        outputs, others = outputs[:count], [to_numpy(_POOL, output, size) for output in outputs[count:]]
+        shapes = sum(1 + len(value.specs) for value in self._foreign)
+        self._check_shapes(others[:shapes])
+        hand_over = functools.partial(to_numpy, _POOL) if self._device_id is None else to_device_array
+        results = separate([hand_over(output, size) for output in outputs])
+        if not self._checked:
+            self._checked = True
+            for value, result in zip(self._program.outputs, results, strict=True):
+                check_result(value, result)
+        wrong = self._wrong(flight.feed, iter(others[shapes:]))
+        if wrong:
+            raise WrongPixels(wrong, f"{self.label}, {card_and_versions(self._device_id)}", results)
+        return results
+
+    def _wrong(self, feed: Feed, looks: Iterator[Any]) -> dict[int, str]:
+        """The rows whose decoded images are not what they should be, and how; `looks` is what `look_nodes` made."""
+        found: dict[int, str] = {}
+        for decoder in self._pipeline.decoders:
+            wrong = self._prover.wrong_samples(decoder, feed, next(looks), next(looks)) if self._proves else {}
+            images = next(looks) if self._verifies else ()
+            for row in feed.verified:
+                if row not in wrong and (text := self._prover.wrong_image(decoder, feed, row, images[row])):
+                    wrong[row] = text
+            found = {row: f"{decoder.name}: {text}" for row, text in wrong.items()} | found
+        return found
+
+    def _outcome(self, flight: _Flight) -> Any:
+        """Wait for the oldest run: DALI's outputs, or BatchFailed. No later one can be asked for before it."""
+        if flight.causes:
+            return BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
+        try:
+            # Without a stream this waits until the batch is there, on a GPU, too; the next run is scheduled already.
+            outputs = self._pipeline.share_outputs()
+        except (RuntimeError, MemoryError) as error:
+            text = str(error) or type(error).__name__
+            if "scheduler was shut down" in text:
+                raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
+            if "Calling type does not match" in text or "ExternalSource expected" in text:
+                raise GpupipeError(f"{self.label} cannot run {self._names}: {cause_of(text)}") from error
+            return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source
+        self._pipeline.release_outputs()
+        return outputs
+
+    def _device_failed(self, text: str, known: str = "") -> DeviceError:
+        """Close for good, and answer the error to raise: it was not the data that made a run fail."""
+        self._give_up()
+        return device_failed(text, self.label, f"{self._names} in batches of {self._batch_size}", known)
+
+    def _check_good_row(self, text: str) -> None:
+        """Compute a row again that was computed before, after a run that failed.
+
+        Args:
+            text: of that failure.
+
+        Raises:
+            DeviceError: it fails now; or there is no such row yet, and the text names the device.
+        """
+        if self._good is None:
+            if is_of_device(text):
+                raise self._device_failed(text)
+            return
+        self._finish_later()
+        outputs = self._outcome(self._start(self._good, {}))
+        if isinstance(outputs, BatchFailed):
+            raise self._device_failed(text, "fails on rows that it computed before")
+
+    def _give_up(self) -> None:
+        """Close without giving the pipeline back: nobody is to use it again."""
+        self._closed, self._pipeline = True, None
+        self._flights.clear()
+        self._host.close()
+
+    def _finish_later(self) -> None:
+        """Wait for all batches in flight: DALI answers them in order, and one run at a time tells which rows fail."""
+        for later in self._flights:
+            if later.outcome is None:
+                later.outcome = self._outcome(later)
+
+    def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
+        """The outputs of a batch that DALI failed on, the images that it refuses decoded by the host.
+
+        Raises:
+            BatchFailed: the host refuses some of them, too, or it is not for images that the batch failed.
+        """
+        if not self._host.readings:
+            raise failure
+        self._finish_later()
+        causes = dict(failure.causes)  # of rows that DALI has not seen, nor those beside them
+        rest = [row for row in range(flight.feed.size) if row not in causes]
+        # The host's threads find the bad ones sooner than halving does; DALI has a say, as it has in batches without.
+        refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
+        refused = refused or self._refused(flight.feed, rest)
+        if len(refused) == len(rest) > 1:
+            self._check_good_row(failure.text)
+        if not refused and not causes:  # a run that fails and then works: that is none of its images
+            raise self._device_failed(failure.text, "failed once and ran on the same batch again")
+        values: list[Any] = list(flight.feed.values)
+        for n in self._host.readings:
+            values[n] = list(values[n])
+        for row in (*causes, *refused):  # the first of its images that is bad is the reason
+            try:
+                for n in self._host.readings:
+                    values[n][row] = self._host.second_opinion(n, values[n][row])
+            except DecodeError as error:
+                causes[row] = error
+        if not causes:
+            outputs = self._outcome(self._start(replace(flight.feed, values=tuple(values)), {}))
+            if not isinstance(outputs, BatchFailed):
+                return outputs
+            failure = outputs  # for another reason than its images
+            if self._good is None and len(refused) == len(rest) and can_compute(self._program, flight.feed):
+                raise self._device_failed(
+                    failure.text, "fails on every row of its first batch, which the host computes"
+                )
+        raise BatchFailed(failure.text, causes)
+
+    def _refused(self, feed: Feed, rows: list[int]) -> list[int]:
+        """Those of some rows for which a run fails, found by halving."""
+        out, parts = [], [rows] if rows else []
+        while parts:
+            part = parts.pop()
+            if isinstance(self._outcome(self._start(feed.chosen(part), {})), BatchFailed):
+                middle = len(part) // 2
+                if middle:
+                    parts += [part[middle:], part[:middle]]
+                else:
+                    out += part
+        return out
+
+    def _check_shapes(self, shapes: list[Any]) -> None:
+        """Compare the shapes of what users' functions gave with what was declared, whether it is delivered or not.
+
+        Raises:
+            SpecError: one is another.
+        """
+        rest = iter(shapes)
+        for value in self._foreign:
+            given, *made = (next(rest) for _ in range(1 + len(value.specs)))
+            for index, rows in enumerate(made):
+                for row, first in zip(rows, given, strict=True):
+                    given_shape = tuple(first.tolist())
+                    spec = value.op.promised(index, given_shape, value.x[0].spec.layout) or value.specs[index]
+                    shape = tuple(row.tolist())
+                    if not spec.accepts(TensorSpec(shape, spec.dtype)):
+                        raise unlike(value, spec, f"one of shape {list(shape)}")
+
+    def close(self) -> None:
+        """Drain the pipeline and put it back for the next executor of this program."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        self._host.close()
+        pipeline, self._pipeline = self._pipeline, None
+        flights, self._flights = self._flights, deque()
+        if pipeline is None:
+            return
+        for flight in flights:
+            if not flight.causes and flight.outcome is None:
+                try:
+                    pipeline.share_outputs()
+                    pipeline.release_outputs()
+                except RuntimeError:
+                    continue  # bad data in a batch that nobody wants any more; the pipeline is as good as before
+        _POOL.put(self._key, pipeline, self._program)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
+        if self._closed:
+            raise ClosedError(f"{self.label} was closed")
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        looks = (self._decoding, self._proves, self._verifies)
+        return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id, *looks)
+
+    def _build(self, entries: tuple[Entry, ...]) -> Any:
+        dali = _import_dali()
+        on_gpu = self._device_id is not None
+        if on_gpu:
+            _refuse_fork(self.label)
+        d = Lowering(
+            dali.fn,
+            dali.types,
+            dali.math,
+            "gpu" if on_gpu else "cpu",
+            "mixed" if on_gpu else "cpu",
+            REGION_DECODE.get(self._device_id, False) if self._device_id is not None else True,
+            self._decoding,
+        )
+        pipeline = dali.pipeline(
+            batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
+        )
+        _POOL.watch(pipeline)  # before it is built: a fork in between leaves the child one that it must not end
+        with pipeline:
+            nodes = input_nodes(d, self._program, dict(zip(self._fed, entries, strict=True)))
+            for n in self._fed:
+                # With `preserve`, this keeps an input that no operator reads: pruned, it could not be fed.
+                pipeline.add_sink(nodes[self._program.inputs[n]])
+            decoders, decoded = [], []
+            for value in self._program.values:
+                nodes[value] = lower(d, value, nodes)
+                for image, region in d.decoded:
+                    assert isinstance(value, Apply)
+                    decoders.append(Decoder.of(self._program, value, region))
+                    decoded.append(image)
+                d.decoded.clear()
+            looks = look_nodes(d, decoded, self._proves, self._verifies)
+            shapes = [node.shape() for value in self._foreign for node in promises(value, nodes)]
+            pipeline.set_outputs(*(delivered(d, nodes[value]) for value in self._program.outputs), *shapes, *looks)
+        pipeline.decoders = tuple(decoders)  # it may serve another executor of this program
+        try:
+            pipeline.build()
+        except Exception as error:
+            if is_of_device(str(error)):
+                raise self._device_failed(str(error)) from error
+            raise GpupipeError(f"{self.label} cannot build {self._names}: {cause_of(str(error))}") from error
+        return pipeline
+
+
+def copy_to_gpu(array: Array, device_id: int) -> Any:
+    """Copy an array to a GPU with nothing but DALI; answer the tensor, finished."""
+    array = wrap(array)
+    return _copied("cpu", [array], array.dtype, array.ndim, device_id)
+
+
+def copy_on_gpu(array: Any, device_id: int) -> Any:
+    """Copy an array of a GPU, finished and contiguous, into memory of DALI's there; answer the tensor, finished."""
+    tensors, interface = _import_dali().tensors, array.__cuda_array_interface__
+    given = array if isinstance(array, tensors.TensorGPU) else tensors.TensorGPU(array, "", device_id)
+    dtype = np.dtype(interface["typestr"])
+    # -1: a stream of DALI's, and `feed_input` waits for the copy.
+    return _copied("gpu", [given], dtype, len(interface["shape"]), device_id, cuda_stream=-1)
+
+
+def _copied(source: str, arrays: list[Any], dtype: np.dtype[Any], ndim: int, device_id: int, **how: Any) -> Any:
+    """Copy an array from a device to a GPU, through a pipeline that does nothing else."""
+    key = ("copy", source, str(dtype), ndim, device_id)
+    try:
+        pipeline = _POOL.take(key) or _copying(source, dtype, ndim, device_id)
+        pipeline.feed_input("input0", arrays, **how)
+        pipeline.schedule_run()
+        (output,) = pipeline.share_outputs()
+        pipeline.release_outputs()
+    except (RuntimeError, MemoryError) as error:
+        text = str(error) or type(error).__name__
+        if not is_of_device(text):
+            raise
+        raise device_failed(text, f"DALI on GPU {device_id}", "a copy") from error
+    _POOL.put(key, pipeline)
+    return output[0]
+
+
+def _refuse_fork(label: str) -> None:
+    """Make sure that CUDA can work in this process.
+
+    Raises:
+        DeviceError: its parent used a GPU before it was forked.
+    """
+    if not _ON_GPU:
+        _ON_GPU.append(os.getpid())
+    if _ON_GPU[0] != os.getpid():
+        raise DeviceError(
+            f"{label} cannot run in a process that was forked from one that used a GPU: CUDA does not survive a fork; "
+            "start it with multiprocessing's 'spawn' (torch: DataLoader(multiprocessing_context='spawn')), or use "
+            "Options(device='cpu') in it"
+        )
+
+
+def _copying(source: str, dtype: np.dtype[Any], ndim: int, device_id: int) -> Any:
+    dali = _import_dali()
+    _refuse_fork(f"DALI on GPU {device_id}")
+    d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
+    pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
+    _POOL.watch(pipeline)
+    with pipeline:
+        given = dali.fn.external_source(name="input0", device=source, dtype=d.dtype(dtype), ndim=ndim)
+        pipeline.set_outputs(given.gpu() if source == "cpu" else given)
+    pipeline.build()
+    return pipeline

@@ -1,0 +1,307 @@
+"""proof: whether the pixels that DALI's decoders gave are those of the images, without decoding them again.
+
+Decoders of GPUs have given black, unfinished and exchanged images without an error (NVIDIA/nvImageCodec#50,
+pytorch/torchcodec#1634). DALI hands out no buffer before it decodes into it, so no mark can be put there first. Instead
+every row has to agree with marks that its file has already: the size in its header, and the mean of its first 8x8
+pixels, which a host reads without decoding (`extract/first_block.py`). The graph gives those pixels and 64 others, on a
+grid over the image, so the rows of the grid also show what was left black. Of a row that does not agree the host
+decodes the image, and only where those samples differ from it the row is called wrong: an image that is black is no
+false alarm, nor is one that another law of gray makes differ.
+
+What is caught of JPEGs, which are all that a GPU decodes here:
+
+- a row of another size: always;
+- a row left as it was, or exchanged with one of the same size: unless the mean of its first 8x8 pixels is within 4 of
+  255 of the right one, as about 1 of 30 photographs is;
+- a row that is black, or a band across it, its lower part for example, where its first pixels agree.
+
+That costs some microseconds a row, and one decoding on the host for each row that is suspicious and right after all.
+Such false alarms are few among photographs, but there are data sets full of them: images with black borders, or colours
+so saturated that the means differ. So the host looks at fewer once 8 rows that were suspicious for the same reason
+(size, mean or black) were right: at 1 such row for every 768 that were decoded, altogether 1 of 256 at most, by turns
+the most suspicious one and any other. The log says so when it begins. A row that is wrong costs nothing of these, so a
+decoder that goes on giving wrong rows is caught among any images, at one of the first hundreds; a single wrong row may
+be missed then.
+
+What is not: a lower part that holds an older image, and any damage that spares the samples. `Options.verify` is for
+these. A JPEG whose first code says nothing (colours by Adobe's segment or called R, G and B, arithmetic codes, a
+progressive one of a quality below 25 or so) and one that is turned has no mean: then its size and what is black remain.
+Of other formats the size is compared: DALI decodes them on the host, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import DecodeError
+from ...extract.images.decode import MOST_PIXELS, decode
+from ...extract.images.first_block import mean_of_first_block
+from ...extract.images.headers import read_header
+from ...graph.op import Array
+from ...graph.values import Apply, Const
+from ...log import logger
+from ..program import Feed, Program
+
+__all__ = ["BLOCK", "TOLERANCE", "TOLERANCE_SIMPLE", "Decoder", "Prover", "sampled"]
+
+BLOCK = 8
+"""Pixels of a side of JPEG's blocks; also rows and columns of the grid, of samples at (2 i + 1) / 16 of each side.
+
+A power of 2, so that DALI's nearest neighbour and integer arithmetic name the same pixels."""
+
+
+TOLERANCE = 8.0
+"""Mean difference (of 255) over 8x8 pixels, or 8 of the grid, that a decoder may have from libjpeg.
+
+libjpeg's own fast inverse transform differs from its exact one by up to 7.6 (250 photographs); wrong images differ by
+tens."""
+
+
+TOLERANCE_SIMPLE = 16.0
+"""The same without fancy upsampling: libjpeg's simple one differs by up to 11.7 along edges of colours."""
+
+
+_AGREES = 4.0
+"""Levels by which the mean of the first block may differ before the host looks: of 250 photographs it does by 1.6."""
+
+
+_FALSE_ALARMS = 8
+"""Rows that were suspicious for one reason and right, after which the host looks at fewer of these."""
+
+
+_ROWS_A_LOOK = 768
+"""Decoded rows for each further look for one reason: with three of them about 1 ms for 256 rows."""
+
+
+_ANY_SIZE = (0, 0)
+
+
+_WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """One decoder of a program, whose results are looked at.
+
+    Attributes:
+        name: of the op, as the user wrote it.
+        image: the input that it decodes.
+        channels: that it gives, 1 or 3.
+        upright: whether it turns images as EXIF says.
+        window: the inputs that say where a region begins and its size; None where it decodes whole images.
+    """
+
+    name: str
+    image: int
+    channels: int
+    upright: bool
+    window: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, program: Program, call: Apply, windowed: bool) -> Decoder:
+        """Describe a decoder of a program."""
+        op: Any = getattr(call.op, "decoder", call.op)
+        start, shape = (program.inputs.index(param) for param in call.params) if windowed else (0, 0)
+        return cls(
+            call.op.stage,
+            program.inputs.index(call.x[0]),
+            1 if getattr(op, "channels", 3) == 1 else 3,
+            bool(getattr(op, "exif_orientation", False)),
+            (start, shape) if windowed else None,
+        )
+
+    def on_host(self, program: Program, feed: Feed, row: int) -> Array | None:
+        """What it should have given for a row; None where the host cannot decode it."""
+        before = MOST_PIXELS.get()
+        try:
+            MOST_PIXELS.set(1 << 62)  # headers were checked before: Options.max_pixels may be above the default
+            image = decode(_row(program, feed, self.image, row), self.channels, self.upright)
+        except DecodeError:
+            return None
+        finally:
+            MOST_PIXELS.set(before)
+        if self.window is not None:
+            (y, x), (h, w) = (np.asarray(_row(program, feed, n, row)).tolist() for n in self.window)
+            image = image[y : y + h, x : x + w]
+        return image
+
+
+class _Suspicion:
+    """How many of the rows that are suspicious for one reason the host looks at.
+
+    Args:
+        what: is said of such a row in the log.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._left = float(_FALSE_ALARMS)
+        self._turn = self._right = 0
+        self._told = False
+
+    def of(self, size: int, rows: Array, strength: Array) -> Iterator[int]:
+        """The rows to look at, until too many of them are `dismissed`.
+
+        Args:
+            size: of the batch.
+            rows: int64[N], numbers of those that are suspicious.
+            strength: of the suspicion, for every row of the batch.
+        """
+        self._left = min(self._left + size / _ROWS_A_LOOK, _FALSE_ALARMS)
+        if not len(rows) or self._left < 1:
+            return
+        # By turns the most suspicious first, and any: those that always look worst would hide the others.
+        rows = np.roll(rows, self._turn // 2)
+        if self._turn % 2 == 0:
+            rows = rows[strength[rows].argsort(kind="stable")[::-1]]
+        self._turn += 1
+        for row in rows.tolist():
+            if self._left < 1:
+                return
+            yield row
+
+    def dismissed(self, name: str) -> None:
+        """A row was right; `name` is the decoder's."""
+        self._left -= 1
+        self._right += 1
+        if self._left < 1 and not self._told:
+            self._told = True
+            logger.info(
+                "%s: %d images %s, and are what the host decodes; from now on the host looks at one such image for "
+                "every %d that are decoded, and not at each; Options(verify=) compares images whatever they look like",
+                name,
+                self._right,
+                self._what,
+                _ROWS_A_LOOK,
+            )
+
+
+class Prover:
+    """Compares what decoders gave with what the host knows.
+
+    Args:
+        program: what runs.
+        tolerance: of a mean over 8x8 pixels, see `TOLERANCE`.
+    """
+
+    def __init__(self, program: Program, tolerance: float) -> None:
+        self._program, self._tolerance = program, tolerance
+        self._sizes = _Suspicion("have another size than their files say")
+        self._means = _Suspicion("have first 8x8 pixels of another mean than their files say")
+        self._blacks = _Suspicion("are black, or have black bands")
+
+    def wrong_samples(self, decoder: Decoder, feed: Feed, samples: Array, shapes: Array) -> dict[int, str]:
+        """The rows whose samples are not those of their images, and how they differ.
+
+        Args:
+            decoder: whose results they are.
+            feed: what it was given.
+            samples: uint8[B,16,8,C], the grid above the first block.
+            shapes: int64[B,3], of the decoded images.
+        """
+        rows = range(feed.size)
+        known = [self._known(decoder, feed, row) for row in rows]
+        sizes = np.array([size for size, _, _ in known])
+        means = np.array([mean for _, mean, _ in known], np.float32)
+        jpeg = np.array([of_gpu for _, _, of_gpu in known])
+        block = samples[:, BLOCK:].mean(axis=(1, 2), dtype=np.float32)
+        gray = block[:, 0] if decoder.channels == 1 else block @ _WEIGHTS
+        dark = ~samples[:, :BLOCK].any(axis=(2, 3)) & jpeg[:, None]
+        other = ((shapes[:, :2] != sizes) & (sizes > 0)).any(axis=1)
+        with np.errstate(invalid="ignore"):  # NaN where the file does not say its mean
+            gaps = np.abs(gray - np.clip(means, 0, 255))
+            odd = gaps > _AGREES
+        bands = dark.sum(axis=1)
+        found: dict[int, str] = {}
+        seen = np.zeros(feed.size, bool)
+        for suspicion, rows, strength in (
+            (self._sizes, other, gaps), (self._means, odd, gaps), (self._blacks, bands > 0, bands)
+        ):  # fmt: skip
+            for row in suspicion.of(feed.size, np.flatnonzero(rows & ~seen), strength):
+                seen[row] = True
+                expected = decoder.on_host(self._program, feed, row)
+                text = "" if expected is None else self._unlike_samples(samples[row], tuple(shapes[row]), expected)
+                if text:
+                    found[row] = text
+                else:
+                    suspicion.dismissed(decoder.name)
+        return dict(sorted(found.items()))
+
+    def _known(self, decoder: Decoder, feed: Feed, row: int) -> tuple[tuple[int, int], float, bool]:
+        """What the host knows of a row: its size, the mean of its first block or NaN, whether a GPU decodes it."""
+        data = _row(self._program, feed, decoder.image, row)
+        jpeg = data[0] == 0xFF
+        if decoder.window is not None:
+            height, width = np.asarray(_row(self._program, feed, decoder.window[1], row)).tolist()
+            return (height, width), np.nan, jpeg
+        try:
+            header = read_header(data, orientation=decoder.upright)
+        except DecodeError:  # a kind of image that the host does not know
+            return _ANY_SIZE, np.nan, False
+        if not jpeg or header.orientation != 1 or min(header.height, header.width) < BLOCK:
+            return header.size, np.nan, jpeg
+        mean = mean_of_first_block(data)
+        return header.size, np.nan if mean is None else mean, jpeg
+
+    def _unlike_samples(self, samples: Array, shape: tuple[int, ...], expected: Array) -> str:
+        """How the samples of a row differ from those of its image; "" if they do not."""
+        if shape[:2] != expected.shape[:2]:
+            return f"it is {shape[0]}x{shape[1]} pixels and not {expected.shape[0]}x{expected.shape[1]}"
+        off = np.abs(samples.astype(np.int16) - sampled(expected))
+        lines = off[:BLOCK].mean(axis=(1, 2))
+        worst = max(float(lines.max()), float(off[BLOCK:].mean()))
+        if worst <= self._tolerance:
+            return ""
+        black = " (it is black there)" if not samples[:BLOCK][lines > self._tolerance].any() else ""
+        part = f"{int((lines > self._tolerance).sum())} of 8 lines of samples" if lines.max() > self._tolerance else ""
+        return f"{part or 'its first 8x8 pixels'} differ by up to {worst:.0f} of 255 on average{black}"
+
+    def wrong_image(self, decoder: Decoder, feed: Feed, row: int, image: Array) -> str:
+        """How a decoded image differs from what the host makes of it; "" if it does not, or the host cannot tell."""
+        expected = decoder.on_host(self._program, feed, row)
+        if expected is None:
+            return ""
+        if image.shape != expected.shape:
+            return f"it is {image.shape[0]}x{image.shape[1]} pixels and not {expected.shape[0]}x{expected.shape[1]}"
+        means = _tiles(np.abs(image.astype(np.int16) - expected))
+        wrong = means > self._tolerance
+        if not wrong.any():
+            return ""
+        y, x = (BLOCK * int(n) for n in np.unravel_index(int(means.argmax()), means.shape))
+        return (
+            f"{np.count_nonzero(wrong) / wrong.size:.1%} of its 8x8 tiles differ by more than {self._tolerance:g} of "
+            f"255 on average, that at row {y} and column {x} by {means.max():.0f}"
+        )
+
+
+def sampled(image: Array) -> Array:
+    """What the graph gives of an image: uint8[H,W,C] -> uint8[16,8,C], the grid, then the first block.
+
+    Pixels of the block beyond the image are 0.
+    """
+    odd = 2 * np.arange(BLOCK) + 1
+    height, width, channels = image.shape
+    grid = image[odd * height // (2 * BLOCK)][:, odd * width // (2 * BLOCK)]
+    block = np.zeros((BLOCK, BLOCK, channels), np.uint8)
+    first = image[:BLOCK, :BLOCK]
+    block[: first.shape[0], : first.shape[1]] = first
+    return np.concatenate([grid, block])
+
+
+def _tiles(off: Array) -> Array:
+    """The mean of every 8x8 tile of int16[H,W,C]; those at the lower and right edge may be smaller."""
+    height, width, channels = off.shape
+    tops, lefts = np.arange(0, height, BLOCK), np.arange(0, width, BLOCK)
+    sums = np.add.reduceat(np.add.reduceat(off.sum(axis=2, dtype=np.int64), tops, axis=0), lefts, axis=1)
+    pixels = np.outer(np.diff(tops, append=height), np.diff(lefts, append=width))
+    means: Array = sums / (pixels * channels)
+    return means
+
+
+def _row(program: Program, feed: Feed, n: int, row: int) -> Any:
+    value = program.inputs[n]
+    return value.value if isinstance(value, Const) else feed.values[n][row]
