@@ -15,18 +15,36 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gpupipe"
 
 # A module may import what stands before it, and its own folder. gpupipe itself (the public names) counts as dataset.
-ORDER = (
-    "brief < errors < integers < log < threads < structure < spec < ragged < options < random < extract < op"
-    " < arithmetic < graph < evaluate < candidate < eager < difference < symbol < trace < ops < io < plan < transform"
-    " < flow < optimize < load < arguments < dataset < compat < compare < cli"
-).split(" < ")
-RANK = {name: rank for rank, name in enumerate(ORDER)} | {"__main__": ORDER.index("cli")}
+# Where the folders and files inside of a folder have an order of their own, it stands under the name of that folder.
+ORDERS = {
+    "": (
+        "brief < errors < integers < log < threads < structure < random < options < spec < ragged < extract < serial"
+        " < graph < ops < io < plan < transform < flow < optimize < load < arguments < dataset < compat < compare < cli"
+    ),
+    "extract": "storage < images < examples < records",
+    "flow": (
+        "element < memory < check < bad < kept < run < state < step < access < words < stall < error_policy < sources"
+        " < prefetch < maps < workers < combine < order < batching < cache < stage"
+    ),
+    "optimize": "pending < rules < place < lower < report",
+}
+RANKS = {folder: {name: rank for rank, name in enumerate(order.split(" < "))} for folder, order in ORDERS.items()}
+RANKS[""]["__main__"] = RANKS[""]["cli"]
+
+# Files that import one another in a circle, by way of functions and for type checkers. Each of them has to go.
+CIRCLES = {
+    "dataset": "base batches buffers core elements mixing running scanning sources",
+    "extract/storage": "patterns remote",
+    "load": "iterator shutdown",
+    "optimize/lower": "by_index lowerer mixing passthrough registry scan sources stall windows",
+    "transform": "array dali/executor dali/results",
+}
 
 # Who may import an optional library at all, always inside a function. The last three are for tests and benchmarks only.
 HOMES = {
-    "nvidia": ("transform/dali.py",),
+    "nvidia": ("transform/dali/executor.py",),
     "cupy": ("transform/array.py",),
-    "fsspec": ("extract/remote.py",),
+    "fsspec": ("extract/storage/remote.py",),
     "torch": (),
     "jax": (),
     "tensorflow": (),
@@ -68,7 +86,7 @@ def _imports(source: str, package: str) -> Iterator[Import]:
                 base = ".".join([*parents, base] if base else parents)
             if base == "gpupipe":
                 for alias in node.names:
-                    inside = f"gpupipe.{alias.name}" if alias.name in RANK else "gpupipe"
+                    inside = f"gpupipe.{alias.name}" if alias.name in RANKS[""] else "gpupipe"
                     yield Import(inside, node.lineno, id(node) in at_import)
             else:
                 yield Import(base, node.lineno, id(node) in at_import)
@@ -87,6 +105,22 @@ def _run_at_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _run_at_import(handler.body)
 
 
+def _upwards(parts: tuple[str, ...], module: str) -> Iterator[str]:
+    """Yield what is wrong with an import of a module of the package, at the first folder in which both part."""
+    folder = ""
+    for mine, other in zip(parts, module.split("."), strict=False):
+        ranks = RANKS.get(folder)
+        if ranks is None or mine == "__init__":
+            return
+        if other not in ranks or mine not in ranks:
+            yield f": {other if other not in ranks else mine} has no rank"
+        elif ranks[other] > ranks[mine]:
+            yield f", which stands after {mine}"
+        if other != mine:
+            return
+        folder = f"{folder}/{mine}" if folder else mine
+
+
 def _violations(path: str, source: str) -> list[str]:
     """What a file of the package, at `path` below it, imports against the rules."""
     parts = Path(path).with_suffix("").parts
@@ -96,11 +130,7 @@ def _violations(path: str, source: str) -> list[str]:
         top, _, below = module.partition(".")
         where = f"gpupipe/{path}:{line}"
         if top == "gpupipe" and parts != ("__init__",):
-            inner = below.partition(".")[0] or "dataset"
-            if inner not in RANK or parts[0] not in RANK:
-                found.append(f"{where} imports {module}: {inner if inner not in RANK else parts[0]} has no rank")
-            elif RANK[inner] > RANK[parts[0]]:
-                found.append(f"{where} imports {module}, which stands after {parts[0]}")
+            found.extend(f"{where} imports {module}{complaint}" for complaint in _upwards(parts, below or "dataset"))
         if top in HOMES:
             if not any(path == home or (home.endswith("/") and path.startswith(home)) for home in HOMES[top]):
                 found.append(f"{where} imports {module}; allowed in: {', '.join(HOMES[top]) or 'no file'}")
@@ -114,6 +144,54 @@ def test_a_file_imports_only_downwards_and_optional_libraries_only_at_home(path:
     assert not _violations(path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
 
 
+def _graph() -> dict[str, set[str]]:
+    """Which file imports which, as paths below the package: for type checkers and in functions, too."""
+    names = {_name(path) for path in _sources()}
+    graph: dict[str, set[str]] = {name: set() for name in names}
+    for path in _sources():
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            above = ("gpupipe", *parts[:-1])[: len(parts) - node.level + 1] if node.level else ()
+            base = "/".join([*above, *(node.module or "").split(".")]).removeprefix("gpupipe").strip("/")
+            for alias in node.names:
+                inside = f"{base}/{alias.name}" if base else alias.name
+                graph[_name(path)].update({inside if inside in names else base} & (names - {""}))
+    return graph
+
+
+def _name(path: Path) -> str:
+    found = path.relative_to(PACKAGE).with_suffix("").as_posix()
+    return "" if found == "__init__" else found.removesuffix("/__init__")
+
+
+def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Files that import one another, as sets: what reaches itself, with all that it reaches and that reaches it."""
+    reached: dict[str, set[str]] = {}
+    for name in graph:
+        seen, left = set[str](), [name]
+        while left:
+            more = graph[left.pop()] - seen
+            seen |= more
+            left.extend(more)
+        reached[name] = seen
+    found = {frozenset(b for b in reached[a] if a in reached[b]) for a in graph if a in reached[a]}
+    return sorted(map(set, found), key=min)
+
+
+def test_no_other_files_import_one_another_in_a_circle() -> None:
+    expected = [{f"{folder}/{name}" for name in names.split()} for folder, names in CIRCLES.items()]
+
+    assert _circles(_graph()) == sorted(expected, key=min)
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str](), "e": {"e"}}
+
+    assert _circles(graph) == [{"b", "c"}, {"e"}]
+
+
 def test_the_ops_are_among_the_files_checked() -> None:
     assert PACKAGE / "ops" / "__init__.py" in _sources()
 
@@ -122,15 +200,22 @@ def test_the_ops_are_among_the_files_checked() -> None:
     ("path", "source", "complaint"),
     [
         ("spec.py", "from gpupipe.plan.node import Node", "stands after spec"),
+        ("flow/run.py", "from .maps.scan import ScanFlow", "stands after run"),
+        ("flow/maps/scan.py", "from ..combine.join import ZipFlow", "stands after maps"),
+        ("flow/maps/scan.py", "from gpupipe.flow.other.join import x", "other has no rank"),
         ("spec.py", "def f():\n    import gpupipe.plan", "stands after spec"),
         ("plan/node.py", "from ..optimize import rules", "stands after plan"),
         ("io.py", "from gpupipe import Dataset", "stands after io"),
-        ("op.py", "from gpupipe import ops", "stands after op"),
+        ("graph/op.py", "from gpupipe import ops", "stands after graph"),
         ("spec.py", "from gpupipe import utils", "stands after spec"),
         ("spec.py", "import gpupipe.utils", "utils has no rank"),
-        ("flow/x.py", "def f():\n    import nvidia.dali", "allowed in: transform/dali.py"),
-        ("transform/dali.py", "import nvidia.dali", "when the module is imported"),
-        ("transform/dali.py", "try:\n    from nvidia import dali\nexcept ImportError:\n    raise", "when the module"),
+        ("flow/x.py", "def f():\n    import nvidia.dali", "allowed in: transform/dali/executor.py"),
+        ("transform/dali/executor.py", "import nvidia.dali", "when the module is imported"),
+        (
+            "transform/dali/executor.py",
+            "try:\n    from nvidia import dali\nexcept ImportError:\n    raise",
+            "when the module",
+        ),
         ("transform/array.py", "class A:\n    import cupy", "when the module is imported"),
         ("compare/parity.py", "def f():\n    import tensorflow as tf", "allowed in: no file"),
     ],
@@ -146,7 +231,7 @@ def test_the_rules_find(path: str, source: str, complaint: str) -> None:
     ("path", "source"),
     [
         ("plan/node.py", "from gpupipe.plan.other import x\nfrom .another import y\nfrom gpupipe import io, ops, spec"),
-        ("transform/dali.py", "def f():\n    import nvidia.dali.fn as fn"),
+        ("transform/dali/executor.py", "def f():\n    import nvidia.dali.fn as fn"),
         ("transform/array.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cupy"),
         ("__init__.py", "from gpupipe.dataset import Dataset\nfrom gpupipe import compare"),
         ("compare/demo.py", "import gpupipe as gp"),

@@ -37,7 +37,7 @@ __all__ = [
     "unpacked",
 ]
 
-FORMAT = 3
+FORMAT = 4
 """Version of the text. Another one is refused: what a step writes down is its own business."""
 
 NOTED = 128
