@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpupipe.graph.op import Case, Op
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops._shared.decoding import NativeDecoding
+from gpupipe.ops._shared.flip import Flip
+from gpupipe.ops._shared.reverse import Reverse
+from gpupipe.ops._shared.turn import Turn
 from gpupipe.ops.adjust_brightness import AdjustBrightness, adjust_brightness
 from gpupipe.ops.adjust_contrast import AdjustContrast, adjust_contrast
 from gpupipe.ops.adjust_gamma import AdjustGamma, adjust_gamma
@@ -25,19 +31,15 @@ from gpupipe.ops.center_crop import CenterCrop, center_crop
 from gpupipe.ops.central_crop import CentralCrop, central_crop
 from gpupipe.ops.color_jitter import ColorJitter, color_jitter
 from gpupipe.ops.convert_image_dtype import ConvertImageDtype, convert_image_dtype
-from gpupipe.ops.crop import Crop
 from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox, crop_to_bounding_box
 from gpupipe.ops.cutmix import Cutmix, cutmix
 from gpupipe.ops.dali_function import DaliFunction, dali_function
 from gpupipe.ops.decode_and_crop_jpeg import decode_and_crop_jpeg
-from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_image import DecodeImage, decode_image
 from gpupipe.ops.decode_jpeg import DecodeJpeg, decode_jpeg
 from gpupipe.ops.decode_png import DecodePng, decode_png
-from gpupipe.ops.decoding import NativeDecoding
 from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape, extract_jpeg_shape
-from gpupipe.ops.flip import Flip
 from gpupipe.ops.flip_left_right import FlipLeftRight, flip_left_right
 from gpupipe.ops.flip_up_down import FlipUpDown, flip_up_down
 from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb, grayscale_to_rgb
@@ -61,14 +63,12 @@ from gpupipe.ops.random_saturation import RandomSaturation, random_saturation
 from gpupipe.ops.resize import Resize, ResizeArea, resize
 from gpupipe.ops.resize_shorter import ResizeShorter, resize_shorter
 from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad, resize_with_crop_or_pad
-from gpupipe.ops.reverse import Reverse
 from gpupipe.ops.rgb_to_grayscale import RgbToGrayscale, rgb_to_grayscale
 from gpupipe.ops.rgb_to_hsv import RgbToHsv, rgb_to_hsv
 from gpupipe.ops.rot90 import Rot90, rot90
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox, sample_distorted_bounding_box
 from gpupipe.ops.slice import Slice, slice
 from gpupipe.ops.transpose import Transpose, transpose
-from gpupipe.ops.turn import Turn
 
 __all__ = [
     "CATALOGUE",

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.colour import Colour, rows_within, tolerance
+from gpupipe.ops._shared.colour import Colour, rows_within, tolerance
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
 
 __all__ = ["AdjustBrightness", "Brightness", "adjust_brightness"]

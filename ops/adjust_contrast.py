@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.colour import (
+from gpupipe.ops._shared.colour import (
     Colour,
     channel_means,
     channel_means_dali,
@@ -21,8 +21,8 @@ from gpupipe.ops.colour import (
     rows_within,
     tolerance,
 )
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
 
 __all__ = ["AdjustContrast", "Contrast", "adjust_contrast", "mean_tolerance"]

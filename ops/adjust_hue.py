@@ -10,10 +10,10 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.colour import Colour, rows_within, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_saturation import division_tolerance
-from gpupipe.ops.colour import Colour, rows_within, turn_hue, turn_hue_dali
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
 
 __all__ = ["AdjustHue", "Hue", "adjust_hue"]

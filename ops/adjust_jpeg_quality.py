@@ -12,9 +12,9 @@ import numpy as np
 from gpupipe.extract.images.decode import decode
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.colour import Colour, rows_within
+from gpupipe.ops._shared.colour import Colour, rows_within
+from gpupipe.ops._shared.samples import picture
 from gpupipe.ops.convert_image_dtype import LARGEST, ConvertImageDtype, dtype_of
-from gpupipe.ops.samples import picture
 from gpupipe.random import BatchRng
 
 __all__ = ["AdjustJpegQuality", "JpegQuality", "adjust_jpeg_quality", "jpeg_tolerance", "pictures"]

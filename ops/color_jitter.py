@@ -12,10 +12,10 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops.colour import Colour, planes, planes_dali, together_dali, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.colour import Colour, planes, planes_dali, together_dali, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.ops.rgb_to_grayscale import WEIGHTS
-from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 
 __all__ = ["ColorJitter", "color_jitter"]

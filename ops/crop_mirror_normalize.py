@@ -10,8 +10,8 @@ import numpy as np
 
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, Op
-from gpupipe.ops.crop import Crop
-from gpupipe.ops.flip import Flip
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.flip import Flip
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, factors, per_channel, scaled, scaled_hwc
 from gpupipe.ops.transpose import Transpose
 from gpupipe.spec import TensorSpec

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, TypeVar
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.composite import Composite, Row
-from gpupipe.ops.crop import Crop
-from gpupipe.ops.geometry import image_of, images_of, static, window, windows_inside
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.geometry import image_of, images_of, static, window, windows_inside
+from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -10,7 +10,7 @@ from gpupipe.errors import PlanError, PlanTypeError, SpecError
 from gpupipe.graph.classify import name_of
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.symbols import active_trace, apply
-from gpupipe.ops.geometry import full
+from gpupipe.ops._shared.geometry import full
 from gpupipe.spec import Structure, TensorSpec, flatten
 
 __all__ = ["DaliFunction", "dali_function", "known_size"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpupipe.errors import SpecError
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.decoding import Decoding, NativeDecoding, check_decoding
+from gpupipe.ops._shared.decoding import Decoding, NativeDecoding, check_decoding
 
 __all__ = ["DecodeImage", "decode_image"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.decoding import Decoding
+from gpupipe.ops._shared.decoding import Decoding
 
 __all__ = ["DecodeJpeg", "decode_jpeg"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.decoding import Decoding, NativeDecoding, check_decoding
+from gpupipe.ops._shared.decoding import Decoding, NativeDecoding, check_decoding
 
 __all__ = ["DecodePng", "decode_png"]
 

@@ -12,8 +12,8 @@ from gpupipe.errors import SpecError
 from gpupipe.extract.images.headers import read_header
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.decoding import files
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.decoding import files
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.spec import TensorSpec
 
 __all__ = ["ExtractJpegShape", "extract_jpeg_shape"]

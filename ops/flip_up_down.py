@@ -10,10 +10,10 @@ import numpy as np
 
 from gpupipe.graph.op import Case
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.composite import Composite, Row
-from gpupipe.ops.geometry import images_of
-from gpupipe.ops.reverse import Reverse
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.geometry import images_of
+from gpupipe.ops._shared.reverse import Reverse
+from gpupipe.ops._shared.samples import noise
 
 __all__ = ["FlipUpDown", "flip_up_down"]
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.colour import Colour, planes, planes_dali, tolerance
+from gpupipe.ops._shared.colour import Colour, planes, planes_dali, tolerance
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.ops.rgb_to_hsv import check_floats
-from gpupipe.ops.samples import tones
 
 __all__ = ["HsvToRgb", "hsv_to_rgb"]
 

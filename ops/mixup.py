@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from gpupipe.graph.op import Array, Case
-from gpupipe.ops.mixing import Mixing, beta, mixed
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.mixing import Mixing, beta, mixed
+from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 
 __all__ = ["Mixup", "mixup"]

@@ -11,10 +11,10 @@ import numpy as np
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.composite import Composite, Row
-from gpupipe.ops.crop import Crop
-from gpupipe.ops.geometry import GeometryError, image_of, images_of, static, window
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.geometry import GeometryError, image_of, images_of, static, window
+from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.samples import noise, tones
 from gpupipe.ops.normalize import check_channels
-from gpupipe.ops.samples import noise, tones
 from gpupipe.spec import TensorSpec
 
 __all__ = ["PerImageStandardization", "per_image_standardization"]

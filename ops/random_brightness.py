@@ -8,10 +8,10 @@ from typing import Any, ClassVar, TypeVar
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.colour import Colour, rows_within, tolerance, uniform
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_brightness import Brightness
-from gpupipe.ops.colour import Colour, rows_within, tolerance, uniform
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomBrightness", "random_brightness"]

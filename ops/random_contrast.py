@@ -8,10 +8,10 @@ from typing import Any, ClassVar, TypeVar
 
 from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.colour import Colour, check_factors, factors
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_contrast import Contrast, mean_tolerance
-from gpupipe.ops.colour import Colour, check_factors, factors
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomContrast", "random_contrast"]

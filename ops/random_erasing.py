@@ -12,8 +12,8 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops.geometry import column, layout_of, pair
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.geometry import column, layout_of, pair
+from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

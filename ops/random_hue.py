@@ -8,11 +8,11 @@ from typing import Any, ClassVar, TypeVar
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.colour import Colour, rows_within, uniform
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_hue import Hue
 from gpupipe.ops.adjust_saturation import division_tolerance
-from gpupipe.ops.colour import Colour, rows_within, uniform
 from gpupipe.ops.convert_image_dtype import dtype_of
-from gpupipe.ops.samples import tones
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomHue", "random_hue"]

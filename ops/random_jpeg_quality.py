@@ -10,8 +10,8 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.colour import Colour, check_bounds, rows_below, rows_within
 from gpupipe.ops.adjust_jpeg_quality import JpegQuality, jpeg_tolerance, pictures
-from gpupipe.ops.colour import Colour, check_bounds, rows_below, rows_within
 from gpupipe.ops.convert_image_dtype import dtype_of
 from gpupipe.random import BatchRng
 

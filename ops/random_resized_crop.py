@@ -11,11 +11,11 @@ import numpy as np
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.composite import Composite, Row
-from gpupipe.ops.crop import Crop
-from gpupipe.ops.geometry import column, full, images_of, pair, window, windows_inside
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.geometry import column, full, images_of, pair, window, windows_inside
+from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.resize import Resize, check_methods
-from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 
 __all__ = ["RandomResizedCrop", "crop_windows", "random_resized_crop"]

@@ -11,9 +11,9 @@ import numpy as np
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.geometry import GeometryError, full, image_of, pair, static
-from gpupipe.ops.resampling import METHODS, SUPPORT, resampled, rounded
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.geometry import GeometryError, full, image_of, pair, static
+from gpupipe.ops._shared.resampling import METHODS, SUPPORT, resampled, rounded
+from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.composite import Composite, Row
-from gpupipe.ops.crop import Crop
-from gpupipe.ops.geometry import images_of, static, window
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.geometry import images_of, static, window
+from gpupipe.ops._shared.samples import noise
 from gpupipe.random import BatchRng
 
 __all__ = ["ResizeWithCropOrPad", "resize_with_crop_or_pad"]

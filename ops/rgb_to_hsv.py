@@ -11,10 +11,10 @@ import numpy as np
 from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Case
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.colour import Colour, extremes, extremes_dali, hue, hue_dali
+from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_saturation import division_tolerance
-from gpupipe.ops.colour import Colour, extremes, extremes_dali, hue, hue_dali
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
-from gpupipe.ops.samples import tones
 
 __all__ = ["RgbToHsv", "check_floats", "rgb_to_hsv"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OPS = sorted(path.name for path in (ROOT / "ops").glob("*.py"))
+OPS = sorted(path.relative_to(ROOT / "ops").as_posix() for path in (ROOT / "ops").rglob("*.py"))
 
 # Distributions whose import name differs.
 IMPORT_NAMES = {"pillow": "PIL"}

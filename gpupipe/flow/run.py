@@ -298,7 +298,6 @@ class Run:
 
     def note(self, element: Element, verb: Action) -> int:
         """List a bad element; answer how many were left out so far, 0 if this one was noted before."""
-
         hole = element[0]
         if hole.noted or self.stopped.is_set():  # what a run that ends breaks off is not bad
             return 0

@@ -23,7 +23,7 @@ from PIL import Image
 
 import gpupipe.threads
 from gpupipe import Dataset, Options, TensorSpec, ops
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 from tests.behaviour.model import take_until_closed
 
 INT = TensorSpec((), "int64")

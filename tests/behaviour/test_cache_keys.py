@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from gpupipe import Dataset, Options, ops
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 from gpupipe.transform.machine import has_dali
 from tests.behaviour.model import outcomes, run
 

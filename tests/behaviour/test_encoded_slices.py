@@ -11,7 +11,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 from tests.behaviour.model import run
 
 

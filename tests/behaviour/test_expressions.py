@@ -12,7 +12,7 @@ from PIL import Image
 
 from gpupipe import Dataset, ops
 from gpupipe.errors import SpecError, TraceError
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 from tests.behaviour.model import run
 
 EXPRESSIONS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {

@@ -14,7 +14,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import Dataset, TFRecordDataset, ops
 from gpupipe.extract.storage.patterns import may_be_paths, stable_names
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 from tests.behaviour.model import run
 
 

@@ -11,7 +11,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options
 from gpupipe.errors import PlanTypeError
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.options import DecoderOptions
 from tests.behaviour.model import run
 

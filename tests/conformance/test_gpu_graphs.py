@@ -24,13 +24,13 @@ from gpupipe.graph.host_values import BatchValues, is_image
 from gpupipe.graph.op import Case, Op
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Apply, Input, Value
-from gpupipe.ops.crop import Crop
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops._shared.decoding import decoder
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
-from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg
-from gpupipe.ops.decoding import decoder
-from gpupipe.ops.samples import encoded, picture
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform.program import Feed, Program

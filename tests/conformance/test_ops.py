@@ -14,10 +14,10 @@ from gpupipe.graph.arithmetic import Arithmetic
 from gpupipe.graph.eager import eager_rng, sizes_of
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
-from gpupipe.ops.crop import Crop
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
-from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.mixup import Mixup
 from gpupipe.spec import TensorSpec, as_leaf, byte_array

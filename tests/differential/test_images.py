@@ -20,7 +20,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.ops.samples import encoded, noise, picture
+from gpupipe.ops._shared.samples import encoded, noise, picture
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]
 

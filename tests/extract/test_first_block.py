@@ -10,7 +10,7 @@ import pytest
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.first_block import mean_of_first_block
 from gpupipe.graph.op import Array
-from gpupipe.ops.samples import encoded, noise, picture
+from gpupipe.ops._shared.samples import encoded, noise, picture
 
 WEIGHTS = np.array([0.299, 0.587, 0.114])
 KINDS: list[dict[str, Any]] = [

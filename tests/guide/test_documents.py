@@ -17,7 +17,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(path for path in ROOT.glob("**/*.md") if not path.relative_to(ROOT).parts[0].startswith("."))

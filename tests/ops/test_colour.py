@@ -15,6 +15,7 @@ from gpupipe.graph.host_values import BatchValues
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
+from gpupipe.ops._shared.samples import encoded, noise, picture, tones
 from gpupipe.ops.adjust_hue import AdjustHue
 from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality, pictures
 from gpupipe.ops.adjust_saturation import AdjustSaturation
@@ -23,7 +24,6 @@ from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_hue import RandomHue
 from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
 from gpupipe.ops.random_saturation import RandomSaturation
-from gpupipe.ops.samples import encoded, noise, picture, tones
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform import machine

@@ -10,7 +10,7 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.graph.op import Array
-from gpupipe.ops.samples import noise, picture
+from gpupipe.ops._shared.samples import noise, picture
 
 pytestmark = pytest.mark.tf
 

@@ -11,14 +11,14 @@ import pytest
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.center_crop import CenterCrop
 from gpupipe.ops.central_crop import CentralCrop
-from gpupipe.ops.crop import Crop
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
 from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
 from gpupipe.ops.random_crop import RandomCrop
 from gpupipe.ops.resize_shorter import ResizeShorter
-from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -11,7 +11,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import GpupipeError, PlanError, PlanTypeError, SpecError
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.transform import choose
 
 fn = pytest.importorskip("nvidia.dali.fn")

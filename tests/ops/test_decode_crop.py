@@ -10,12 +10,12 @@ import pytest
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.values import Apply, Input, Value
-from gpupipe.ops.crop import Crop
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops._shared.reverse import Reverse
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
-from gpupipe.ops.decode_crop import DecodeCrop
 from gpupipe.ops.decode_jpeg import DecodeJpeg
-from gpupipe.ops.reverse import Reverse
-from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.program import Feed, Program

@@ -11,7 +11,7 @@ from PIL import Image
 
 from gpupipe import ops
 from gpupipe.errors import DecodeError, SpecError
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 
 COLOURS, GRAY, CLEAR = picture(29, 37), picture(29, 37, 1), picture(13, 11, 4)
 

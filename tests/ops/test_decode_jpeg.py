@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from gpupipe import ops
 from gpupipe.errors import DecodeError, SpecError
 from gpupipe.extract.images import decode as decoding
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 
 FILES = {
     "4:4:4": encoded(picture(29, 37), quality=90, subsampling=0),

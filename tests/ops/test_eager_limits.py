@@ -10,7 +10,7 @@ from PIL import Image
 
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import DataError, DecodeError
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 
 PIXELS = 30 * 40
 

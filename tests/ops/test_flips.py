@@ -10,10 +10,10 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, SpecError
+from gpupipe.ops._shared.reverse import Reverse
+from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.ops.random_flip_up_down import RandomFlipUpDown
-from gpupipe.ops.reverse import Reverse
-from gpupipe.ops.samples import noise
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -15,10 +15,10 @@ from gpupipe import ops
 from gpupipe.errors import DataError, PlanTypeError, SpecError
 from gpupipe.graph.op import Op
 from gpupipe.graph.symbols import apply
+from gpupipe.ops._shared.mixing import beta
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.ops.cutmix import Cutmix
-from gpupipe.ops.mixing import beta
 from gpupipe.ops.mixup import Mixup
-from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import machine

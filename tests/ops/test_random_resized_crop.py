@@ -12,8 +12,8 @@ from PIL import Image
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array
+from gpupipe.ops._shared.samples import noise, picture
 from gpupipe.ops.random_resized_crop import RandomResizedCrop, crop_windows
-from gpupipe.ops.samples import noise, picture
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -12,9 +12,9 @@ from PIL import Image
 from gpupipe import ops
 from gpupipe.errors import PlanTypeError, ShapeError, SpecError
 from gpupipe.graph.op import Array
-from gpupipe.ops.resampling import METHODS, taps
+from gpupipe.ops._shared.resampling import METHODS, taps
+from gpupipe.ops._shared.samples import noise, picture
 from gpupipe.ops.resize import Resize
-from gpupipe.ops.samples import noise, picture
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

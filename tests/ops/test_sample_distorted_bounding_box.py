@@ -10,8 +10,8 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, ShapeError, SpecError
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
-from gpupipe.ops.samples import encoded, picture
 from gpupipe.random import BatchRng
 from gpupipe.transform import machine
 

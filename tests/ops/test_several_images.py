@@ -13,7 +13,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.errors import ShapeError, SpecError
-from gpupipe.ops.samples import noise
+from gpupipe.ops._shared.samples import noise
 from gpupipe.transform.machine import has_dali
 
 OPS: dict[str, Callable[[Any], Any]] = {

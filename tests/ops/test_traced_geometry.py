@@ -13,7 +13,7 @@ from gpupipe.errors import ShapeError
 from gpupipe.graph.host_values import BatchValues, is_image
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.spec import TensorSpec, flatten
 from gpupipe.transform.program import Feed, Program
 from tests.conformance.harness import EXECUTORS, make_executor

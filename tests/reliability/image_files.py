@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from gpupipe.ops.samples import picture
+from gpupipe.ops._shared.samples import picture
 
 __all__ = ["HEIGHT", "WIDTH", "bmp", "files", "png", "scans", "unfinished"]
 

@@ -18,7 +18,7 @@ from gpupipe.errors import DataError, DecodeError
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.extract.images.headers import read_header
 from gpupipe.extract.images.scans import is_unfinished, jpeg_read_in_several_ways
-from gpupipe.ops.samples import picture
+from gpupipe.ops._shared.samples import picture
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
 from tests.reliability.image_files import HEIGHT, WIDTH, bmp, files, png, scans, unfinished

@@ -14,7 +14,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.extract.storage import retry
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 from tests.reliability.lost import BROKEN, EACH, FIRST, SECOND, bad_sector, chain, of_kind, records_of
 from tests.reliability.resume import plain, through_json
 from tests.reliability.test_failed_reads import KINDS, POLICIES, taken

@@ -18,7 +18,7 @@ import gpupipe as gp
 from gpupipe.errors import BadRecord
 from gpupipe.flow.bad import records as module
 from gpupipe.flow.batching import resumable as formed
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on, parse
 from tests.reliability.bad_records import (

@@ -360,10 +360,10 @@ def test_a_generator_that_hands_on_another_one_may_be_closed_by_two_threads() ->
     assert list(items) == []
 
 
-STEPS = sorted((Path(gp.__file__).parent / "flow").glob("*.py"))
+STEPS = sorted((Path(gp.__file__).parent / "flow").rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", STEPS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", STEPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_no_generator_of_a_step_hands_on_another_one(path: Path) -> None:
     """What is closed inside `yield from` is closed by the interpreter, not by `close`: see there."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

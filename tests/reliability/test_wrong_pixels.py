@@ -16,7 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.graph.op import Array
-from gpupipe.ops.samples import encoded
+from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.dali import executor as dali
 from tests.reliability.wrong_decoders import Spoiler
 

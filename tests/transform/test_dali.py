@@ -22,7 +22,7 @@ import gpupipe as gp
 from gpupipe.errors import GpupipeError, PlanError, SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply
-from gpupipe.ops.decoding import decoder
+from gpupipe.ops._shared.decoding import decoder
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec
 from gpupipe.transform.dali import executor as dali

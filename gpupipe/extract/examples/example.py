@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from gpupipe.errors import ParseError, PlanError, PlanTypeError
+from gpupipe.extract.examples.encode import encode_example
 from gpupipe.extract.examples.features import Feature, FixedLenFeature, FixedLenSequenceFeature
 from gpupipe.extract.examples.wire import BYTES, FIXED32, VARINT, WireError, fields, varint, varints
 
-__all__ = ["ExampleParser"]
+__all__ = ["ExampleParser", "encode_example"]
 
 STAGE = "parse_single_example"
 

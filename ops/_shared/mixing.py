@@ -10,7 +10,7 @@ import numpy as np
 from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Op, check_number
 from gpupipe.graph.symbols import Symbol, apply
-from gpupipe.ops.geometry import layout_of
+from gpupipe.ops._shared.geometry import layout_of
 from gpupipe.ops.one_hot import one_hot
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec, as_leaf, spec_of

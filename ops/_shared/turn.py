@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops.geometry import MOVABLE, image_of
+from gpupipe.ops._shared.geometry import MOVABLE, image_of
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Turn"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops.geometry import image_of
+from gpupipe.ops._shared.geometry import image_of
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Reverse"]

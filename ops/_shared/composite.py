@@ -7,7 +7,7 @@ from typing import Any
 
 from gpupipe.errors import ShapeError, SpecError
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops.geometry import image_of
+from gpupipe.ops._shared.geometry import image_of
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Composite", "Row"]

@@ -16,8 +16,8 @@ import numpy as np
 
 from gpupipe.errors import DataError, ShapeError, SpecError
 from gpupipe.graph.op import Array, Op, check_number
+from gpupipe.ops._shared.geometry import column
 from gpupipe.ops.convert_image_dtype import LARGEST, checked_dtype
-from gpupipe.ops.geometry import column
 from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 

@@ -25,7 +25,7 @@ from gpupipe.errors import SpecError
 from gpupipe.extract.images.decode import decode
 from gpupipe.extract.images.headers import read_header
 from gpupipe.graph.op import Array, Case, Op
-from gpupipe.ops.samples import encoded, picture
+from gpupipe.ops._shared.samples import encoded, picture
 from gpupipe.spec import TensorSpec
 
 __all__ = ["Decoding", "NativeDecoding", "check_decoding", "decoder"]

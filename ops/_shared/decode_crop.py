@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gpupipe.graph.op import Array, Op
-from gpupipe.ops.crop import Crop
-from gpupipe.ops.decoding import Decoding, decoder, native_channels
+from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.decoding import Decoding, decoder, native_channels
 from gpupipe.spec import TensorSpec
 
 __all__ = ["DecodeCrop"]
