@@ -125,7 +125,7 @@ def _violations(path: str, source: str) -> list[str]:
     """What a file of the package, at `path` below it, imports against the rules."""
     parts = Path(path).with_suffix("").parts
     package = ".".join(("gpupipe", *parts[:-1]))
-    found = []
+    found: list[str] = []
     for module, line, runs_at_import in _imports(source, package):
         top, _, below = module.partition(".")
         where = f"gpupipe/{path}:{line}"
