@@ -11,7 +11,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.extract.images.decode import decode as host_decode
-from gpupipe.ops import decoding
+from gpupipe.ops._shared import decoding
 from tests.chains.data import Spy, batches, on, parse, records, train_example
 
 

@@ -175,4 +175,4 @@ def test_no_file_takes_a_token_but_where_the_iterator_looks_after_it() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "reset"
     ]
 
-    assert [place.partition(":")[0] for place in found] == ["flow/python_map.py"]
+    assert [place.partition(":")[0] for place in found] == ["flow/maps/python_function.py"]

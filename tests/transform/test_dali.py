@@ -57,7 +57,7 @@ def run_once(executor: DaliExecutor, factor: float = 2.0) -> Any:
 
 def test_what_dali_says_of_libraries_that_nobody_needs_is_no_error() -> None:
     code = (
-        "from gpupipe.transform.dali import _import_dali; dali = _import_dali().backend;"
+        "from gpupipe.transform.dali.executor import _import_dali; dali = _import_dali().backend;"
         "dali.GetCudaVersion = lambda: 13000; dali.GetCufftVersion = lambda: -1; dali.GetNppVersion = lambda: -1;"
         "dali.check_cuda_runtime(); assert dali.cuda_checked; print('built')"
     )

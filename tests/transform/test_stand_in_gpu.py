@@ -20,7 +20,7 @@ CUPY: Any = stand_in_cupy()
 
 BROKEN = """
 def pytest_configure():
-    from gpupipe.transform import dali
+    from gpupipe.transform.dali import executor as dali
     share = dali.DaliExecutor._outcome
     def fail(self, flight):
         if self._device_id is not None:
