@@ -12,6 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,11 +76,17 @@ def save(
         DataError: an element is bad, under ``on_error="raise"``, or `shard_func` failed; the folder stays as it was.
         OSError: the folder cannot be written.
     """
+    # In a context of its own: what is set for this run is set for nobody else, wherever Ctrl-C strikes.
+    copy_context().run(_save, plan, settings, epoch, folder, compression, shard_func)
+
+
+def _save(
+    plan: Node, settings: Settings, epoch: int, folder: str, compression: str, shard_func: Callable[..., Any] | None
+) -> None:
     os.makedirs(folder, exist_ok=True)
     remove_stale(folder, "")
     run = Run(settings, epoch=epoch)
     run.bad.begin()
-    pixels, limits = MOST_PIXELS.get(), LIMITS.get()
     shards = _Shards(folder, compression)
     items: Any = None
     try:
@@ -120,8 +127,6 @@ def save(
         close(items)
         run.close()
         shards.discard()
-        MOST_PIXELS.set(pixels)
-        LIMITS.set(limits)
 
 
 def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: FlowElement) -> int:

@@ -161,7 +161,7 @@ def in_a_new_process(code: str) -> subprocess.CompletedProcess[str]:
     """Run code that has `program`, `FILES` and an `executor` with one batch done and three in flight."""
     head = """
 import os, sys, time
-from gpupipe.transform.dali import DaliExecutor
+from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.numpy import NumpyExecutor
 from tests.transform.tiny import *
 program, FILES = chain(), [jpeg(n, 375, 500) for n in range(8)] * 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def length(root: Node, settings: Settings) -> int:
         if node.cardinality != UNKNOWN_CARDINALITY:
             done[id(node)] = node
         elif _countable(node):
-            done[id(node)] = Counted(node.element, _counted(node, settings), line=node.line)
+            done[id(node)] = Counted(node.element, copy_context().run(_counted, node, settings), line=node.line)
         elif not node.sources:
             return UNKNOWN_CARDINALITY
         else:
@@ -81,15 +82,14 @@ def _countable(node: Node) -> bool:
 
 
 def _counted(node: Node, settings: Settings) -> int:
+    """How many elements the datasets of the outer elements have together. For a context of its own."""
     from .lowerer import Lowerer
 
     run = Run(settings, counting=True)
-    before = LIMITS.get()
     try:
         LIMITS.set(run.limits)
         flow = Lowerer(settings, Placer(settings, dry=True), None).run(node).flow
         size = access(flow, Context(run)).size
         return INFINITE if size == ENDLESS else size
     finally:
-        LIMITS.set(before)
         run.close()
