@@ -427,4 +427,8 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
 
 
 REPLAYING: ContextVar[bool] = ContextVar("gpupipe_replaying", default=False)
-"""Elements are made again that were delivered before: what they report was reported."""
+"""Elements are made again that were delivered before: what they report was reported.
+
+Whoever sets it, or another variable for a while, reads what stands there first, sets it inside of the `try`, and
+sets the old value back by one call in the `finally`: Ctrl-C may strike behind every call, so a token may never arrive.
+"""

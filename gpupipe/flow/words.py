@@ -10,10 +10,10 @@ from ..random import BatchRng, hash64, mix64
 from .run import Context
 from .state.snapshot import State, number
 
-__all__ = ["_BLOCK", "Draws", "Numbers", "_Draws"]
+__all__ = ["BLOCK", "Draws", "KeyedDraws", "Numbers"]
 
 
-class _Draws:
+class KeyedDraws:
     """One number per element, by its key: what `BatchRng` draws for it in a batch, without arrays of one."""
 
     def __init__(self, at: Context, site: str) -> None:
@@ -35,7 +35,7 @@ class _Draws:
         return c0 / 2.0**32
 
 
-_BLOCK = 1024
+BLOCK = 1024
 
 
 class Numbers:
@@ -73,7 +73,7 @@ class Numbers:
         """The next words, uint64[1024]."""
         keys = np.full(1, mix64(self._key, self._at), np.uint64)
         self._at += 1
-        return BatchRng(self._seed, self._epoch, keys, self._site).words(_BLOCK)[0]
+        return BatchRng(self._seed, self._epoch, keys, self._site).words(BLOCK)[0]
 
     def uniform(self) -> float:
         """A number in [0, 1)."""

@@ -16,7 +16,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.flow.maps.unique import identity_of
 from gpupipe.flow.run import Context, Run
-from gpupipe.flow.words import _Draws
+from gpupipe.flow.words import KeyedDraws
 from gpupipe.plan.scanning import acceptance
 from gpupipe.random import BatchRng, hash64
 from tests.behaviour.model import outcomes, run
@@ -360,7 +360,7 @@ def test_chances() -> None:
 def test_the_draws_are_those_of_a_batch() -> None:
     for seed, epoch in [(0, 0), (3, 7), (2**40 + 5, 2**33 + 1)]:
         run_of = Run(Options(seed=seed).resolve())
-        draws = _Draws(Context(run_of, epoch), "x#1")
+        draws = KeyedDraws(Context(run_of, epoch), "x#1")
         keys = [0, 1, 2**64 - 1, 0x1234_5678_9ABC_DEF0]
 
         expected = BatchRng(seed, epoch, np.array(keys, np.uint64), hash64("x#1")).uniform().tolist()

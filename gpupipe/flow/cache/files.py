@@ -43,7 +43,7 @@ from ..state.snapshot import Counted, State, below, drop, number
 from .fill import Filling
 from .saved import read_elements
 from .store import cache_key
-from .temporary import _TEMPORARY, remove_stale, temporary
+from .temporary import TEMPORARY, remove_stale, temporary
 
 __all__ = ["FileCacheFlow", "FileStore", "element_from_json", "element_to_json", "write_to"]
 
@@ -222,7 +222,7 @@ class FileStore:
         else:
             here = os.path.basename(path)
             others = [n for n in os.listdir(folder) if n.startswith(f"{base}-") and ".elements" in n and n != here]
-        if [name for name in others if not _TEMPORARY.search(name)]:
+        if [name for name in others if not TEMPORARY.search(name)]:
             logger.info(
                 "%s(%r): elements of another chain, of other settings or of older data are there; these get a file of "
                 "their own, %s",

@@ -11,9 +11,9 @@ import secrets
 
 from ...log import logger
 
-__all__ = ["_TEMPORARY", "remove_stale", "temporary"]
+__all__ = ["TEMPORARY", "remove_stale", "temporary"]
 
-_TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.(?:tmp|private)$")
+TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.(?:tmp|private)$")
 
 
 def temporary(path: str, kind: str = "tmp") -> str:
@@ -33,7 +33,7 @@ def remove_stale(folder: str, begin: str) -> None:
     """Remove what processes of this machine that are gone have left behind."""
     here = _here()
     for name in os.listdir(folder):
-        found = _TEMPORARY.search(name) if name.startswith(begin) else None
+        found = TEMPORARY.search(name) if name.startswith(begin) else None
         if found is not None and found[1] == here and not _alive(int(found[2])):
             with contextlib.suppress(FileNotFoundError):  # somebody else was quicker
                 os.remove(os.path.join(folder, name))

@@ -14,7 +14,7 @@ from ..element import Element, Hole, Stream, locate
 from ..run import Context, Flow
 from ..state.snapshot import State, as_number, below, parts_of
 from ..step import Wrapped
-from ..words import _Draws
+from ..words import KeyedDraws
 from .scan import Question, asked
 
 __all__ = ["ResampleFlow"]
@@ -59,7 +59,7 @@ class ResampleFlow:
         self, inner: Iterator[Element], ask: Callable[[Element], Any], at: Context, seen: list[int]
     ) -> Iterator[Element]:
         chances = None if self.initial is None else acceptance(self.target, self.initial)
-        draws = _Draws(at, self.site)
+        draws = KeyedDraws(at, self.site)
         seeded = self.seeded
         for element in inner:
             value, stream, position = element

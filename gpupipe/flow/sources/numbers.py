@@ -12,7 +12,7 @@ import numpy as np
 from ..element import Element
 from ..run import Context
 from ..state.snapshot import Numbered, State, number
-from ..words import _BLOCK, Numbers
+from ..words import BLOCK, Numbers
 
 __all__ = ["CounterFlow", "RandomFlow"]
 
@@ -28,15 +28,15 @@ class CounterFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         done = 0 if state is None else number(state, "n")
         # Blocks of sums: a float is rounded in each, so those before are made again.
-        blocks = islice(self._blocks(), done // _BLOCK, None)
-        numbers = islice(zip(chain.from_iterable(blocks)), done % _BLOCK, None)
+        blocks = islice(self._blocks(), done // BLOCK, None)
+        numbers = islice(zip(chain.from_iterable(blocks)), done % BLOCK, None)
         return Numbered(numbers, at.stream("counter", "counter"), done)
 
     def _blocks(self) -> Iterator[Any]:
         step = np.full(1, self.step, self.dtype)
         following = np.full(1, self.start, self.dtype)
         while True:
-            block = np.repeat(step, _BLOCK)
+            block = np.repeat(step, BLOCK)
             block[0] = following[0]
             with np.errstate(over="ignore", invalid="ignore"):
                 block = np.add.accumulate(block, dtype=self.dtype)
@@ -54,8 +54,8 @@ class RandomFlow:
     def open(self, at: Context, state: State = None) -> Iterator[Element]:
         done = 0 if state is None else number(state, "n")
         words = Numbers(at, self.seed, self.anew, "random")
-        words.skip(done // _BLOCK)
-        numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % _BLOCK, None)
+        words.skip(done // BLOCK)
+        numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % BLOCK, None)
         return Numbered(numbers, at.stream("random", "random"), done)
 
     def _blocks(self, words: Numbers) -> Iterator[Any]:

@@ -9,10 +9,10 @@ from ...errors import DataError
 from ..batching.batcher import Group
 from ..element import Hole
 
-__all__ = ["_before", "_joined", "host_copy", "make_holes"]
+__all__ = ["host_copy", "joined", "make_holes", "row_before"]
 
 
-def _before(good: list[int], i: int) -> int:
+def row_before(good: list[int], i: int) -> int:
     """The last good row before row i, else the first one after it."""
     return max((row for row in good if row < i), default=good[0])
 
@@ -37,7 +37,7 @@ def host_copy(result: Any) -> Any:
     return [to_host(row) for row in result] if isinstance(result, list) else to_host(result)
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Any]) -> Any:
     """The same output of several parts of a batch, as one."""
     from ...transform.array import concatenate
 

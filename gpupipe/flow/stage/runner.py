@@ -34,7 +34,7 @@ from ..prefetch.channel import Channel, Closed
 from ..run import Context
 from .assemble import Assembler, Stage, failed_batch
 from .job import Finished, Job, Turn, in_parts
-from .repair import _before, _joined, host_copy, make_holes
+from .repair import host_copy, joined, make_holes, row_before
 
 __all__ = ["IN_FLIGHT", "Work"]
 
@@ -257,7 +257,7 @@ class Work:
             raise BatchFailed(text, causes)
         if len(parts) <= 1:
             return parts[0] if parts else []
-        return [_joined(column) for column in zip(*parts, strict=True)]
+        return [joined(column) for column in zip(*parts, strict=True)]
 
     def _answer(self, executor: Executor, rows: Sequence[Element], delivered: bool = True) -> list[Any]:
         """The results of the oldest batch in flight.
@@ -361,7 +361,7 @@ class Work:
         good = [i for i in range(len(rows)) if i not in bad]
         if self._settings.on_error == "replace" and good:
             group.rows = [
-                rows[i] if i not in bad else stand_in(rows[_before(good, i)][0], rows[i]) for i in range(len(rows))
+                rows[i] if i not in bad else stand_in(rows[row_before(good, i)][0], rows[i]) for i in range(len(rows))
             ]
         else:
             group.rows = [rows[i] for i in good]
