@@ -182,7 +182,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("gpupipe")}
+    """Those that run. Ctrl-C inside `Thread.start` leaves Python a name in its list, of a thread that never started."""
+    return {one.name for one in threading.enumerate() if one.name.startswith("gpupipe") and one.is_alive()}
 
 
 def gone(seconds: float = 5) -> bool:
@@ -272,6 +273,34 @@ def test_the_state_behind_an_interrupt_is_that_of_the_last_element(name: str, fo
         with ds.iterator(epoch=3) as items:
             items.load_state_dict(state)
             assert [key(x) for x in items] == whole[count:]
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["before", "after"])
+def test_a_thread_whose_start_is_interrupted_costs_nothing(started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Struck before the system has the thread, or behind it: each of three threads, of two steps."""
+    name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+    real, ds = getattr(threading, name), Dataset.range(30).map(slow, num_parallel_calls=2).prefetch(2)
+    for at in range(1, 4):
+        calls = 0
+
+        def start(*args: Any, at: int = at, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at and not started:
+                raise KeyboardInterrupt
+            answer = real(*args, **named)
+            if calls == at:
+                raise KeyboardInterrupt
+            return answer
+
+        got: list[int] = []
+        with ds.iterator(epoch=3) as items:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(threading, name, start)
+                got.extend(int(x) for x in items)
+            got.extend(int(x) for x in items)
+        assert got == [2 * x for x in range(30)]
+        assert gone()
 
 
 # ---- signals of the system

@@ -171,6 +171,34 @@ def test_ops_outside_of_a_map_that_was_struck_draw_as_before(monkeypatch: pytest
     assert got == list(range(20))
 
 
+def test_a_second_interrupt_while_the_first_is_dealt_with_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one strikes behind the first call that the iterator makes: what the first went through is broken."""
+    told: list[int] = []
+
+    def once(x: Any) -> Any:
+        if x == 13 and not told:
+            told.append(int(x))
+            second.left = 1
+            raise KeyboardInterrupt
+        return x
+
+    ds = Dataset.range(40).map(once, traced=False).shuffle(5).batch(3)
+    with monkeypatch.context() as patched, ds.iterator(epoch=2) as items:
+        second = struck(patched, ELEMENT, -1)
+        got: list[Any] = []
+        with pytest.raises(KeyboardInterrupt):
+            for x in items:
+                got.append(plain(x))
+        assert second.left == 0
+        state = items.state_dict()
+        got.extend(plain(x) for x in items)
+    assert told
+    assert got == [plain(x) for x in ds.iterator(epoch=2)]
+    with ds.iterator(epoch=2) as items:
+        items.load_state_dict(state)
+        assert [plain(x) for x in items] == got[state["delivered"] :]
+
+
 def test_no_file_takes_a_token_but_where_the_iterator_looks_after_it() -> None:
     """A token may never be stored; what stands before is read in front of the call."""
     found = [
