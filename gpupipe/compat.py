@@ -43,6 +43,11 @@ __all__ = [
     "shuffle_and_repeat",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Transformation = Callable[[Dataset], Dataset]
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,16 +21,15 @@ from .extract.records.writer import TFRecordWriter
 from .extract.storage.files import LOCAL
 from .graph.op import Op
 from .graph.symbols import Named, Symbol, active_trace, apply
+from .missing import names_missing
 from .ragged import Ragged
 from .spec import TensorSpec, byte_array
 
 __all__ = [
     "FixedLenFeature",
     "FixedLenSequenceFeature",
-    "ParseSingleExample",
     "Ragged",
     "RaggedFeature",
-    "ReadFile",
     "TFRecordWriter",
     "VarLenFeature",
     "build_index",
@@ -39,6 +38,14 @@ __all__ = [
     "parse_single_example",
     "read_file",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:
+    __getattr__ = names_missing(__name__, __all__, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import difflib
 import dis
 import functools
 import inspect
@@ -316,10 +315,8 @@ def mistake_of(error: Exception, who: str) -> PlanError | None:
         module = error.obj
         if not isinstance(module, types.ModuleType) or not ours(module.__name__):
             return None
-        near = difflib.get_close_matches(error.name or "", getattr(module, "__all__", dir(module)), 1)
-        said = str(error).partition("; ")[2]
-        hint = f"; {said}" if said else f"; did you mean {near[0]}?" if near else ""
-        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{hint}")
+        way = "".join(str(error).partition("; ")[1:])
+        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{way}")
     found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
     if found is None or not _calls_ours(frame, found[1]):
         return None

@@ -26,6 +26,7 @@ from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.flow.words import Draws
 from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
 from gpupipe.graph.eager import run as run_op
+from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
 from gpupipe.random import BatchRng, hash64, mix64
 from gpupipe.spec import LEAF, Compound, DatasetSpec, as_leaf, flatten, own, spec_of
 from tests.behaviour.model import outcomes, take_until_closed
@@ -254,7 +255,7 @@ def test_a_dataset_that_a_function_runs_leaves_its_own_draws_alone() -> None:
     image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
 
     def flipped(_: Any) -> Any:
-        return run_op(ops.RandomFlipLeftRight(), [image], None)  # type: ignore[attr-defined]
+        return run_op(RandomFlipLeftRight(), [image], None)
 
     inner = Dataset.range(3).map(flipped, traced=False)
 

@@ -11,9 +11,9 @@ from gpupipe.errors import SpecError
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.samples import encoded, picture
-from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD
 from gpupipe.spec import TensorSpec

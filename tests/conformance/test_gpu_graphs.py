@@ -25,10 +25,10 @@ from gpupipe.graph.op import Case, Op
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Apply, Input, Value
 from gpupipe.ops._shared.crop import Crop
+from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops._shared.decode_crop import DecodeCrop
 from gpupipe.ops._shared.decoding import decoder
 from gpupipe.ops._shared.samples import encoded, picture
-from gpupipe.ops.crop_mirror_normalize import CropMirrorNormalize
 from gpupipe.ops.decode_image import DecodeImage
 from gpupipe.ops.decode_jpeg import DecodeJpeg
 from gpupipe.options import DecoderOptions

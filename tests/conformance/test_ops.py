@@ -16,6 +16,7 @@ from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.symbols import apply
 from gpupipe.ops._shared.crop import Crop
 from gpupipe.ops._shared.decode_crop import DecodeCrop
+from gpupipe.ops.catalogue import CATALOGUE as EVERY
 from gpupipe.ops.cutmix import Cutmix
 from gpupipe.ops.dali_function import DaliFunction
 from gpupipe.ops.decode_jpeg import DecodeJpeg
@@ -38,7 +39,7 @@ ELSEWHERE: dict[type[Op], str] = {
 }
 """What has no meaning for one element in NumPy: ops on batches, and what a user says in DALI's words."""
 
-CATALOGUE = [cls for cls in ops.CATALOGUE if cls not in ELSEWHERE]
+CATALOGUE = [cls for cls in EVERY if cls not in ELSEWHERE]
 CLASSES: tuple[type[Op], ...] = (*CATALOGUE, Arithmetic)
 CASES = [case for cls in CLASSES for case in cls.cases()]
 EAGER_CASES = [case for case in CASES if not isinstance(case.op, Arithmetic)]  # on arrays + is NumPy's own
@@ -165,7 +166,7 @@ def test_every_op_has_cases_for_all_its_executors(cls: type[Op]) -> None:
     assert all(case.op.supports("reference") for case in cases)
 
 
-@pytest.mark.parametrize("cls", ops.CATALOGUE, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", EVERY, ids=lambda cls: cls.__name__)
 def test_every_op_has_a_public_function_of_its_name(cls: type[Op]) -> None:
     name = snake_case(cls.__name__)
 

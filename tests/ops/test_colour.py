@@ -19,6 +19,7 @@ from gpupipe.ops._shared.samples import encoded, noise, picture, tones
 from gpupipe.ops.adjust_hue import AdjustHue
 from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality, pictures
 from gpupipe.ops.adjust_saturation import AdjustSaturation
+from gpupipe.ops.catalogue import CATALOGUE
 from gpupipe.ops.random_brightness import RandomBrightness
 from gpupipe.ops.random_contrast import RandomContrast
 from gpupipe.ops.random_hue import RandomHue
@@ -286,7 +287,7 @@ def test_behind_batch_each_row_is_what_it_is_before(backend: str) -> None:
 @pytest.mark.skipif(not machine.has_dali(), reason="DALI is not installed")
 def test_on_the_cpu_dali_gives_the_same_bytes() -> None:
     """Tolerances of the cases leave room for GPUs; here there is none but for gamma's power."""
-    for cls in ops.CATALOGUE:
+    for cls in CATALOGUE:
         if not cls.__module__.startswith("gpupipe.ops.") or "gamma" in cls.__module__:
             continue
         if not any(word in cls.__module__ for word in ("brightness", "contrast", "saturation", "hue", "quality")):

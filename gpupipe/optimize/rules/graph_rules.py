@@ -14,9 +14,9 @@ from ...graph.values import Apply, Item, Value, rewrite_values, topological
 from ...io import ParseSingleExample
 from ...ops._shared.composite import Composite
 from ...ops._shared.crop import Crop
+from ...ops._shared.crop_mirror_normalize import CropMirrorNormalize
 from ...ops._shared.decode_crop import DecodeCrop
 from ...ops._shared.flip import Flip
-from ...ops.crop_mirror_normalize import CropMirrorNormalize
 from ...ops.normalize import Normalize
 from ...ops.transpose import Transpose
 

@@ -1,0 +1,37 @@
+"""missing: what to write in place of a name that a module of the public face does not have."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["names_missing"]
+
+
+def names_missing(
+    module: str, names: Sequence[str], instead: Mapping[str, str], elsewhere: Callable[[str], str] = lambda name: ""
+) -> Callable[[str], object]:
+    """The `__getattr__` of a module: it raises an AttributeError that says what to write.
+
+    Args:
+        module: its name.
+        names: its public names.
+        instead: what to do in place of names that other libraries have.
+        elsewhere: says where a name is found; empty where it is not.
+    """
+    alike = {_bare(name): name for name in names}
+
+    def __getattr__(name: str) -> object:
+        way = ""
+        if not name.startswith("_"):
+            own = alike.get(_bare(name)) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+            way = instead.get(name) or elsewhere(name) or ("" if own is None else f"did you mean {own}?")
+        text = f"module {module!r} has no attribute {name!r}" + (way and f"; {way}")
+        raise AttributeError(text, name=name, obj=sys.modules[module])
+
+    return __getattr__
+
+
+def _bare(name: str) -> str:
+    return name.replace("_", "").lower()

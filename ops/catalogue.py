@@ -1,0 +1,114 @@
+"""catalogue: every op, as the class that holds its meanings.
+
+A new op is a file beside this one, its function in `gpupipe.ops` and its class here; the conformance suite then runs
+every case of it on every executor.
+"""
+
+from __future__ import annotations
+
+from gpupipe.graph.op import Op
+from gpupipe.ops._shared.crop_mirror_normalize import CropMirrorNormalize
+from gpupipe.ops._shared.decoding import NativeDecoding
+from gpupipe.ops.adjust_brightness import AdjustBrightness
+from gpupipe.ops.adjust_contrast import AdjustContrast
+from gpupipe.ops.adjust_gamma import AdjustGamma
+from gpupipe.ops.adjust_hue import AdjustHue
+from gpupipe.ops.adjust_jpeg_quality import AdjustJpegQuality
+from gpupipe.ops.adjust_saturation import AdjustSaturation
+from gpupipe.ops.cast import Cast
+from gpupipe.ops.center_crop import CenterCrop
+from gpupipe.ops.central_crop import CentralCrop
+from gpupipe.ops.color_jitter import ColorJitter
+from gpupipe.ops.convert_image_dtype import ConvertImageDtype
+from gpupipe.ops.crop_to_bounding_box import CropToBoundingBox
+from gpupipe.ops.cutmix import Cutmix
+from gpupipe.ops.dali_function import DaliFunction
+from gpupipe.ops.decode_image import DecodeImage
+from gpupipe.ops.decode_jpeg import DecodeJpeg
+from gpupipe.ops.decode_png import DecodePng
+from gpupipe.ops.extract_jpeg_shape import ExtractJpegShape
+from gpupipe.ops.flip_left_right import FlipLeftRight
+from gpupipe.ops.flip_up_down import FlipUpDown
+from gpupipe.ops.grayscale_to_rgb import GrayscaleToRgb
+from gpupipe.ops.hsv_to_rgb import HsvToRgb
+from gpupipe.ops.mixup import Mixup
+from gpupipe.ops.normalize import Normalize
+from gpupipe.ops.one_hot import OneHot
+from gpupipe.ops.pad_to_bounding_box import PadToBoundingBox
+from gpupipe.ops.per_image_standardization import PerImageStandardization
+from gpupipe.ops.py_function import PyFunction
+from gpupipe.ops.random_brightness import RandomBrightness
+from gpupipe.ops.random_contrast import RandomContrast
+from gpupipe.ops.random_crop import RandomCrop
+from gpupipe.ops.random_erasing import RandomErasing
+from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
+from gpupipe.ops.random_flip_up_down import RandomFlipUpDown
+from gpupipe.ops.random_hue import RandomHue
+from gpupipe.ops.random_jpeg_quality import RandomJpegQuality
+from gpupipe.ops.random_resized_crop import RandomResizedCrop
+from gpupipe.ops.random_saturation import RandomSaturation
+from gpupipe.ops.resize import Resize, ResizeArea
+from gpupipe.ops.resize_shorter import ResizeShorter
+from gpupipe.ops.resize_with_crop_or_pad import ResizeWithCropOrPad
+from gpupipe.ops.rgb_to_grayscale import RgbToGrayscale
+from gpupipe.ops.rgb_to_hsv import RgbToHsv
+from gpupipe.ops.rot90 import Rot90
+from gpupipe.ops.sample_distorted_bounding_box import SampleDistortedBoundingBox
+from gpupipe.ops.slice import Slice
+from gpupipe.ops.transpose import Transpose
+
+__all__ = ["CATALOGUE"]
+
+CATALOGUE: tuple[type[Op], ...] = (
+    AdjustBrightness,
+    AdjustContrast,
+    AdjustGamma,
+    AdjustHue,
+    AdjustJpegQuality,
+    AdjustSaturation,
+    Cast,
+    CenterCrop,
+    CentralCrop,
+    ColorJitter,
+    ConvertImageDtype,
+    CropMirrorNormalize,
+    CropToBoundingBox,
+    Cutmix,
+    DaliFunction,
+    DecodeImage,
+    DecodeJpeg,
+    DecodePng,
+    ExtractJpegShape,
+    FlipLeftRight,
+    FlipUpDown,
+    GrayscaleToRgb,
+    HsvToRgb,
+    Mixup,
+    NativeDecoding,
+    Normalize,
+    OneHot,
+    PadToBoundingBox,
+    PerImageStandardization,
+    PyFunction,
+    RandomBrightness,
+    RandomContrast,
+    RandomCrop,
+    RandomErasing,
+    RandomFlipLeftRight,
+    RandomFlipUpDown,
+    RandomHue,
+    RandomJpegQuality,
+    RandomResizedCrop,
+    RandomSaturation,
+    Resize,
+    ResizeArea,
+    ResizeShorter,
+    ResizeWithCropOrPad,
+    RgbToGrayscale,
+    RgbToHsv,
+    Rot90,
+    SampleDistortedBoundingBox,
+    Slice,
+    Transpose,
+)
+"""Every op that a function of this package calls, and those that the optimizer makes of them."""

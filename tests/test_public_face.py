@@ -1,0 +1,76 @@
+"""What tab completion shows: the public names, and an error that says the right name for those that people look for."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import gpupipe as gp
+from gpupipe import compat, io, ops
+from gpupipe.graph.op import Op
+from gpupipe.ops.catalogue import CATALOGUE
+
+
+@pytest.mark.parametrize("module", [gp, ops, io, compat], ids=lambda module: module.__name__)
+def test_every_public_name_is_there_and_is_public(module: ModuleType) -> None:
+    assert dir(module) == sorted(module.__all__)
+    for name in dir(module):
+        value = getattr(module, name)
+        assert not (inspect.isclass(value) and issubclass(value, Op)), name
+        assert not inspect.ismodule(value) or value in (io, ops), name
+
+
+def test_a_fresh_process_shows_nothing_else() -> None:
+    """Whatever was imported by a chain that ran: modules are attributes of their package, too."""
+    code = (
+        "import numpy as np, gpupipe as gp\n"
+        "from gpupipe import ops\n"
+        "list(gp.Dataset.range(2).map(lambda x: ops.cast(x, np.float32)))\n"
+        "assert dir(gp) == sorted(gp.__all__) and dir(ops) == sorted(ops.__all__)\n"
+        "print([name for name in dir(ops) if type(getattr(ops, name)) is type(gp)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "way"),
+    [
+        (gp, "RaggedTensor", "use gpupipe.Ragged"),
+        (gp, "Datset", "did you mean Dataset?"),
+        (gp, "range", "use gpupipe.Dataset.range"),
+        (gp, "from_tensor_slices", "use gpupipe.Dataset.from_tensor_slices"),
+        (gp, "parse_example", "use gpupipe.io.parse_example"),
+        (gp, "random_crop", "use gpupipe.ops.random_crop"),
+        (gp, "make_one_shot_iterator", "use gpupipe.compat.make_one_shot_iterator"),
+        (gp, "data", "what tf.data has stands in gpupipe itself: gpupipe.Dataset"),
+        (ops, "RandomResizedCrop", "did you mean random_resized_crop?"),
+        (ops, "RandomHorizontalFlip", "use random_flip_left_right"),
+        (ops, "MixUp", "did you mean mixup?"),
+        (io, "TFRecordWritter", "did you mean TFRecordWriter?"),
+    ],
+)
+def test_a_name_that_people_look_for_says_the_right_one(module: ModuleType, name: str, way: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert str(caught.value) == f"module {module.__name__!r} has no attribute {name!r}; {way}"
+
+
+@pytest.mark.parametrize("module", [gp, ops, io])
+@pytest.mark.parametrize("name", ["_private", "__wrapped__", "nothing_like_it_at_all"])
+def test_a_name_that_nobody_has_is_an_attribute_error(module: ModuleType, name: str) -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute '\w+'$"):
+        getattr(module, name)
+    assert not hasattr(module, name)
+
+
+def test_every_op_that_a_user_calls_is_a_function_and_every_class_of_one_is_listed() -> None:
+    listed = {cls.__name__.lower() for cls in CATALOGUE}
+    for name in set(ops.__all__) - {"IMAGENET_MEAN", "IMAGENET_STD"}:
+        assert inspect.isfunction(getattr(ops, name)), name
+        made_of_others = name == "decode_and_crop_jpeg"  # it calls decode_jpeg and crop_to_bounding_box
+        assert made_of_others or name.replace("_", "") in listed, name
