@@ -2,8 +2,8 @@
 
     python -m tests.step_files [gpupipe]
 
-A step that stands in few files can be understood, changed and added without knowing the others. Counted are the files in
-whose code the name stands, as it is or followed by "Flow"; comments and docstrings do not count.
+A step that stands in few files can be understood, changed and added without knowing the others. Counted are the files
+in whose code the name stands, as it is or followed by "Flow"; comments and docstrings do not count.
 """
 
 from __future__ import annotations
