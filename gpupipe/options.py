@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, Literal
@@ -36,8 +36,8 @@ MAX_PIXELS = 178_956_970
 _LONGEST_TIMEOUT = 1_000_000
 """Seconds: eleven days. No lock waits for longer than some hundred years, and no user means to."""
 
-_LARGEST = {"threads": 1 << 16, "verify": (1 << 64) - 1}
-"""Threads are made at once, at the begin; elements are verified by a number of 64 bits."""
+_MOST_THREADS = 1 << 16
+"""They are made at once, at the start."""
 
 _LARGEST_INTEGER = (1 << 63) - 1
 """Of the others, but for seeds: what a signed integer of 64 bits holds."""
@@ -51,13 +51,6 @@ _MOST_PREALLOCATED = ((1 << 31) - 1) // 3
 _LONGEST_ORDINAL = 9
 """Digits of a GPU's number: DALI's has 32 bits."""
 
-_LITERALS: dict[str, tuple[str, ...]] = {
-    "backend": ("auto", "dali", "numpy"),
-    "on_error": ("raise", "skip", "replace"),
-    "lost_files": ("raise", "skip"),
-    "wrong_pixels": ("raise", "warn"),
-}
-_INTEGERS = ("threads", "seed", "max_pixels", "host_memory", "device_memory", "verify")
 _SEED: list[int] = [0]
 
 
@@ -182,74 +175,10 @@ class Options:
     __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
-        for name, legal in _LITERALS.items():
+        for name, checked in _CHECKS.items():
             value = getattr(self, name)
-            if value is None:
-                continue
-            wrong = PlanError if isinstance(value, str) else PlanTypeError  # an array is not asked whether it is equal
-            if wrong is PlanTypeError or value not in legal:
-                raise wrong(f"Options.{name} needs one of {', '.join(map(repr, legal))}, got {brief(value)}")
-        for name in ("max_bad", "read_timeout", "hw_decoder_load", *_INTEGERS):
-            value = plain(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value is None or name not in _INTEGERS:
-                continue
-            if not is_integer(value):
-                raise PlanTypeError(f"Options.{name} needs an integer, got {brief(value)}")
-            least = 0 if name == "verify" else 1
-            if value < least and name != "seed":
-                raise PlanError(f"Options.{name} needs an integer >= {least}, got {digits(value)}")
-            largest = _LARGEST.get(name, _LARGEST_INTEGER)
-            if value > largest and name != "seed":
-                hint = "; 0 verifies none" if name == "verify" else ""
-                raise PlanError(f"Options.{name} needs an integer <= {largest}, got {digits(value)}{hint}")
-        timeout = self.read_timeout
-        if timeout is not None:
-            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-                raise PlanTypeError(f"Options.read_timeout needs a number of seconds, got {brief(timeout)}")
-            if not 0 < timeout <= _LONGEST_TIMEOUT:
-                raise PlanError(
-                    f"Options.read_timeout needs seconds > 0 and <= {_LONGEST_TIMEOUT}, or None, got {brief(timeout)}"
-                )
-        load = self.hw_decoder_load
-        if load is not None:
-            if isinstance(load, bool) or not isinstance(load, (int, float)):
-                raise PlanTypeError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {brief(load)}")
-            if not 0 <= load <= 1:
-                raise PlanError(f"Options.hw_decoder_load needs a share from 0.0 to 1.0, got {brief(load)}")
-        if self.preallocate is not None:
-            object.__setattr__(self, "preallocate", _height_and_width(self.preallocate))
-        for name in ("deterministic", "jpeg_fancy_upsampling", "persistent_workers", "file_digests"):
-            flag = getattr(self, name)
-            if flag is not None and not isinstance(flag, bool):
-                raise PlanTypeError(f"Options.{name} needs True or False, got {brief(flag)}")
-        if self.device is not None:
-            parse_device(self.device)
-        for name in ("error_manifest", "bad_records"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
-                raise PlanTypeError(f"Options.{name} needs a path, got {brief(value)}")
-            if not os.fspath(value) or "\0" in os.fspath(value):
-                raise PlanError(f"Options.{name} needs the path of a file, got {brief(os.fspath(value))}")
-            object.__setattr__(self, name, os.fspath(value))
-        most = self.max_bad
-        if most is not None:
-            if isinstance(most, bool) or not isinstance(most, (int, float)):
-                raise PlanTypeError(f"Options.max_bad needs a number, got {brief(most)}")
-            if not 0 <= most <= (1 if isinstance(most, float) else _LARGEST_INTEGER):
-                raise PlanError(
-                    f"Options.max_bad needs an integer from 0 to {_LARGEST_INTEGER}, or a share from 0.0 to 1.0, "
-                    f"got {brief(most)}"
-                )
-        rules = self.disabled_rules
-        if rules is not None:
-            given = isinstance(rules, Iterable) and not isinstance(rules, str) and getattr(rules, "ndim", 1) == 1
-            rules = tuple(rules) if given else rules
-            if not given or not all(isinstance(rule, str) for rule in rules):
-                raise PlanTypeError(f"Options.disabled_rules needs a tuple of rule names, got {brief(rules)}")
-            object.__setattr__(self, "disabled_rules", rules)
+            if value is not None:
+                object.__setattr__(self, name, checked(f"Options.{name}", value))
 
     def merge(self, other: Options) -> Options:
         """These options, overridden by whatever `other` sets."""
@@ -328,18 +257,121 @@ class Settings:
     disabled_rules: tuple[str, ...]
 
 
-def _height_and_width(given: Any) -> tuple[int, int]:
+def _one_of(*legal: str) -> Callable[[str, Any], str]:
+    def checked(who: str, value: Any) -> str:
+        wrong = PlanError if isinstance(value, str) else PlanTypeError  # an array is not asked whether it is equal
+        if wrong is PlanTypeError or value not in legal:
+            raise wrong(f"{who} needs one of {', '.join(map(repr, legal))}, got {brief(value)}")
+        return str(value)
+
+    return checked
+
+
+def _integer(
+    least: int | None = 1, largest: int | None = _LARGEST_INTEGER, hint: str = ""
+) -> Callable[[str, Any], int]:
+    def checked(who: str, value: Any) -> int:
+        number = plain(value)
+        if not is_integer(number):
+            raise PlanTypeError(f"{who} needs an integer, got {brief(number)}")
+        if least is not None and number < least:
+            raise PlanError(f"{who} needs an integer >= {least}, got {digits(number)}")
+        if largest is not None and number > largest:
+            raise PlanError(f"{who} needs an integer <= {largest}, got {digits(number)}{hint}")
+        return int(number)
+
+    return checked
+
+
+def _number(needs: str, kind: str, legal: Callable[[float], bool]) -> Callable[[str, Any], float]:
+    def checked(who: str, value: Any) -> float:
+        number = plain(value)
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise PlanTypeError(f"{who} needs {kind}, got {brief(number)}")
+        if not legal(number):
+            raise PlanError(f"{who} needs {needs}, got {brief(number)}")
+        return number
+
+    return checked
+
+
+def _flag(who: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise PlanTypeError(f"{who} needs True or False, got {brief(value)}")
+    return value
+
+
+def _path(who: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise PlanTypeError(f"{who} needs a path, got {brief(value)}")
+    path = os.fspath(value)
+    if not path or "\0" in path:
+        raise PlanError(f"{who} needs the path of a file, got {brief(path)}")
+    return path
+
+
+def _device(who: str, value: Any) -> Any:
+    parse_device(value)
+    return value
+
+
+def _rules(who: str, value: Any) -> tuple[str, ...]:
+    given = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
+    rules = tuple(value) if given else value
+    if not given or not all(isinstance(rule, str) for rule in rules):
+        raise PlanTypeError(f"{who} needs a tuple of rule names, got {brief(rules)}")
+    return rules
+
+
+def _height_and_width(who: str, given: Any) -> tuple[int, int]:
     pair = tuple(map(plain, given)) if isinstance(given, (tuple, list)) or getattr(given, "ndim", 0) == 1 else ()
     if len(pair) != 2 or not all(is_integer(n) for n in pair):
-        raise PlanTypeError(f"Options.preallocate needs (height, width) in pixels, got {brief(given)}")
+        raise PlanTypeError(f"{who} needs (height, width) in pixels, got {brief(given)}")
     if min(pair) < 1:
-        raise PlanError(f"Options.preallocate needs a height and a width >= 1, got {brief(pair)}")
+        raise PlanError(f"{who} needs a height and a width >= 1, got {brief(pair)}")
     if max(pair) > _LONGEST_SIDE or pair[0] * pair[1] > _MOST_PREALLOCATED:
         raise PlanError(
-            f"Options.preallocate needs a height and a width <= {_LONGEST_SIDE} of at most {_MOST_PREALLOCATED} pixels "
+            f"{who} needs a height and a width <= {_LONGEST_SIDE} of at most {_MOST_PREALLOCATED} pixels "
             f"together, got {brief(pair)}"
         )
     return pair[0], pair[1]
+
+
+_SHARE = _number("a share from 0.0 to 1.0", "a share from 0.0 to 1.0", lambda n: 0 <= n <= 1)
+_SECONDS = _number(
+    f"seconds > 0 and <= {_LONGEST_TIMEOUT}, or None", "a number of seconds", lambda n: 0 < n <= _LONGEST_TIMEOUT
+)
+_MOST_BAD = _number(
+    f"an integer from 0 to {_LARGEST_INTEGER}, or a share from 0.0 to 1.0",
+    "a number",
+    lambda n: 0 <= n <= (1 if isinstance(n, float) else _LARGEST_INTEGER),
+)
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "device": _device,
+    "backend": _one_of("auto", "dali", "numpy"),
+    "threads": _integer(largest=_MOST_THREADS),
+    "seed": _integer(None, None),
+    "deterministic": _flag,
+    "on_error": _one_of("raise", "skip", "replace"),
+    "lost_files": _one_of("raise", "skip"),
+    "error_manifest": _path,
+    "bad_records": _path,
+    "max_bad": _MOST_BAD,
+    "max_pixels": _integer(),
+    "host_memory": _integer(),
+    "device_memory": _integer(),
+    "verify": _integer(0, (1 << 64) - 1, "; 0 verifies none"),
+    "wrong_pixels": _one_of("raise", "warn"),
+    "hw_decoder_load": _SHARE,
+    "jpeg_fancy_upsampling": _flag,
+    "preallocate": _height_and_width,
+    "read_timeout": _SECONDS,
+    "persistent_workers": _flag,
+    "file_digests": _flag,
+    "disabled_rules": _rules,
+}
+"""What each option may be."""
 
 
 def parse_device(device: Any) -> tuple[str, int | None]:

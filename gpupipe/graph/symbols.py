@@ -6,7 +6,7 @@ Every use of a value that a symbol cannot give is remembered, so that an `except
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NoReturn
@@ -89,19 +89,32 @@ TEXT = "<traced "
 """How the text of every symbol begins."""
 
 
+def _refusing(what: str) -> Callable[..., NoReturn]:
+    """A method that needs a value."""
+
+    def method(self: Any, *args: Any, **named: Any) -> NoReturn:
+        refuse(what)
+
+    return method
+
+
+def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The methods of an operator: of its left operand and of its right one."""
+
+    def left(self: Any, other: Any) -> Any:
+        return _binary(name, self, other)
+
+    def right(self: Any, other: Any) -> Any:
+        return _binary(name, other, self)
+
+    return left, right
+
+
 class _Text(str):
     """The text of a symbol: for people. It says nothing of the value, so no program may go by it."""
 
     __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        refuse("the text")
-
-    def __ne__(self, other: object) -> bool:
-        refuse("the text")
-
-    def __hash__(self) -> int:
-        refuse("the text")
+    __eq__ = __ne__ = __hash__ = _refusing("the text")
 
 
 class Symbol:
@@ -142,29 +155,17 @@ class Symbol:
             refuse("a subscript")
         return _record(Arithmetic("getitem", right=_frozen_key(key)), (self,), None)
 
-    def __iter__(self) -> Any:
-        refuse("iteration")
-
-    def __contains__(self, item: Any) -> bool:
-        refuse("`in`")
-
-    def __bool__(self) -> bool:
-        refuse("a truth value (`if`, `and`, `not`)")
-
-    def __len__(self) -> int:
-        refuse("len()")
-
-    def __int__(self) -> int:
-        refuse("int()")
-
-    def __float__(self) -> float:
-        refuse("float()")
-
-    def __index__(self) -> int:
-        refuse("an index")
-
-    def __bytes__(self) -> bytes:
-        refuse("bytes()")
+    __iter__ = _refusing("iteration")
+    __contains__ = _refusing("`in`")
+    __bool__ = _refusing("a truth value (`if`, `and`, `not`)")
+    __len__ = _refusing("len()")
+    __int__ = _refusing("int()")
+    __float__ = _refusing("float()")
+    __index__ = _refusing("an index")
+    __bytes__ = _refusing("bytes()")
+    __fspath__ = _refusing("a path")
+    __array__ = _refusing("NumPy")
+    __setitem__ = _refusing("assignment to a part")
 
     def __str__(self) -> str:
         return _Text(repr(self))
@@ -173,12 +174,6 @@ class Symbol:
         if spec:
             refuse(f"the format {spec!r}")
         return str(self)
-
-    def __fspath__(self) -> str:
-        refuse("a path")
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        refuse("NumPy")
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
         refuse(f"np.{function.__name__}")
@@ -190,86 +185,19 @@ class Symbol:
             refuse(f"np.{function.__name__}")
         return _binary(name, *xs) if len(xs) == 2 else _unary(name, *xs)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        refuse("assignment to a part")
-
-    def __add__(self, other: Any) -> Any:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _binary("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _binary("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _binary("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _binary("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _binary("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _binary("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _binary("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _binary("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _binary("mod", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _binary("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _binary("pow", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return _binary("and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _binary("and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return _binary("or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _binary("or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return _binary("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return _binary("xor", other, self)
-
-    def __lt__(self, other: Any) -> Any:
-        return _binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _binary("ge", self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return _binary("eq", self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return _binary("ne", self, other)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("truediv")
+    __floordiv__, __rfloordiv__ = _operator("floordiv")
+    __mod__, __rmod__ = _operator("mod")
+    __pow__, __rpow__ = _operator("pow")
+    __and__, __rand__ = _operator("and")
+    __or__, __ror__ = _operator("or")
+    __xor__, __rxor__ = _operator("xor")
+    __lt__, __gt__ = _operator("lt")[0], _operator("gt")[0]
+    __le__, __ge__ = _operator("le")[0], _operator("ge")[0]
+    __eq__, __ne__ = _operator("eq")[0], _operator("ne")[0]
 
     def __neg__(self) -> Any:
         return _unary("neg", self)
@@ -303,11 +231,8 @@ class Named(dict[Any, Any]):
         self._who = who
 
     def __missing__(self, key: Any) -> NoReturn:
-        near = (
-            difflib.get_close_matches(key, [name for name in self if isinstance(name, str)], 1)
-            if isinstance(key, str)
-            else []
-        )
+        names = [name for name in self if isinstance(name, str)]
+        near = difflib.get_close_matches(key, names, 1) if isinstance(key, str) else []
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self))}"
         raise PlanKeyError(f"{self._who} has no {key!r}, at {user_site()}; {hint}")
 

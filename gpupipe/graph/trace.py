@@ -86,12 +86,8 @@ def trace(
 
     first = attempt()
     active, failure = first.active, first.failure
-    stays = kind == "ops" and not isinstance(failure, TraceError)
-    if isinstance(failure, PlanKeyError) or (isinstance(failure, PlanError) and stays):
-        raise failure
-    mistake = None if failure is None or active.refusals else mistake_of(failure, who)
-    if mistake is not None:
-        raise mistake from failure
+    if failure is not None:
+        _raise_mistakes(failure, active, kind, who)
     traced = None
     if failure is None and first.result is not None and not active.refusals:
         try:
@@ -103,12 +99,7 @@ def trace(
         if traced is not None and active.shown and (kind == "expression" or reaches(traced.outputs, _is_text)):
             active.refusals.append(refused("the text", active.shown))
     if active.refusals or failure is not None:
-        reason = active.refusals[0] if active.refusals else f"{_raised(failure)}; {_WAYS}"
-        if force or (active.calls and kind == "ops"):
-            text = reason if active.refusals else f"{who} could not trace {name_of(fn)}: {reason}"
-            raise TraceError(text) from failure
-        if kind == "ops":  # right, but one element at a time and not on a GPU: never in silence
-            logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
+        _tell_why_not(fn, first, kind, bool(force), who)
         return None
     if first.result is None:
         raise PlanTypeError(
@@ -122,6 +113,30 @@ def trace(
     if traced is not None and kind == "ops" and call.twice:
         _require_steady(first, attempt, functools.partial(_graphs_differ, traced, batched), who, fn)
     return traced
+
+
+def _raise_mistakes(failure: Exception, active: Trace, kind: str, who: str) -> None:
+    """Raise what can only be a mistake in the function, whatever kind of function it is."""
+    stays = kind == "ops" and not isinstance(failure, TraceError)
+    if isinstance(failure, PlanKeyError) or (isinstance(failure, PlanError) and stays):
+        raise failure
+    mistake = None if active.refusals else mistake_of(failure, who)
+    if mistake is not None:
+        raise mistake from failure
+
+
+def _tell_why_not(fn: Callable[..., Any], first: _Attempt, kind: str, force: bool, who: str) -> None:
+    """Say why a function makes no graph: in the log where it runs as ordinary Python.
+
+    Raises:
+        TraceError: it calls ops, or has to be traced.
+    """
+    refusals = first.active.refusals
+    reason = refusals[0] if refusals else f"{_raised(first.failure)}; {_WAYS}"
+    if force or (first.active.calls and kind == "ops"):
+        raise TraceError(reason if refusals else f"{who} could not trace {name_of(fn)}: {reason}") from first.failure
+    if kind == "ops":  # right, but one element at a time and not on a GPU: never in silence
+        logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
 
 
 _WAYS = "use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
