@@ -1,15 +1,23 @@
-"""flip: mirror each image where a drawn number says so; what the random flips become."""
+"""flip: mirror each image where a drawn number says so; and the random flips, which are two directions of one op."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from gpupipe.graph.op import Array, Op
-from gpupipe.ops._shared.geometry import image_of
+import numpy as np
+
+from gpupipe.graph.op import Array, Case, Op, check_number
+from gpupipe.ops._shared.composite import Composite, Row
+from gpupipe.ops._shared.geometry import column, image_of
+from gpupipe.ops._shared.samples import noise
+from gpupipe.random import BatchRng
 from gpupipe.spec import TensorSpec
 
-__all__ = ["Flip"]
+__all__ = ["Direction", "Flip", "RandomFlip"]
+
+Direction = Literal["left_right", "up_down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class Flip(Op):
 
     parameters: ClassVar[tuple[str, ...]] = ("mirror",)
 
-    direction: Literal["left_right", "up_down"] = "left_right"
+    direction: Direction = "left_right"
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         return image_of(self.name, xs[0])
@@ -38,3 +46,41 @@ class Flip(Op):
         if self.direction == "left_right":
             return d.fn.flip(x, horizontal=mirror, vertical=0)
         return d.fn.flip(x, horizontal=0, vertical=mirror)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFlip(Composite):
+    """Mirror the image with probability `p` (0..1). Exact on every executor.
+
+    Attributes:
+        direction: of the flip.
+        p: a probability, 0..1.
+
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, for each of the images.
+    """
+
+    random: ClassVar[bool] = True
+    parameters: ClassVar[tuple[str, ...]] = ("mirror",)
+    traceable: ClassVar[tuple[str, ...]] = ("p",)
+    direction: ClassVar[Direction]
+
+    p: Any = 0.5
+
+    def __post_init__(self) -> None:
+        check_number(self.name, "p", self.p, 0, 1)
+
+    def row(self, image: int = 0) -> Row:
+        return ((Flip(self.direction), (0,)),)
+
+    def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
+        return ((rng.uniform() < column(self.p, len(hw), np.float64)).astype(np.int32),)
+
+    def is_identity(self, x: TensorSpec) -> bool:
+        return isinstance(self.p, (int, float)) and self.p == 0
+
+    @classmethod
+    def cases(cls) -> Iterator[Case]:
+        for p in (0, 0.5, 1):
+            for x in (noise(5, 4), noise(1, 7, 1), noise(6, 3, dtype=np.float32)):
+                yield Case(cls(p), (x,), ("HWC",), note=f"p={p}")
+        yield Case(cls(images=2), (noise(5, 4), noise(5, 4, 1)), ("HWC", "HWC"), note="with-mask")
