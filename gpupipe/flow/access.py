@@ -19,9 +19,10 @@ import numpy as np
 from ..errors import GpupipeError, StateError
 from ..graph.op import Array
 from ..plan.indexed import ENDLESS
-from .element import Element, close, counts
+from .element import Element, counts
 from .run import Context, Flow
 from .state.snapshot import Counted, State
+from .step import Running, close
 
 __all__ = [
     "Access",
@@ -187,7 +188,7 @@ class Picked:
     source: Access
     blocks: Iterator[Array]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if state is not None:
             raise StateError("places that were chosen have no state of their own; please report it")
         return Counted(self.source.pick(self.blocks))

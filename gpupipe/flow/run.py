@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from ..threads import DaemonPool, Flag
 from .bad.records import REASON, Action, BadRecords, KnownBad
 from .element import BatchStream, Element, Stream
 from .kept import Home
+from .step import Running, State
 
 __all__ = ["LOOKING", "REPLAYING", "Context", "Flow", "Looking", "Run"]
 
@@ -30,11 +31,8 @@ REMOTE_READERS = 16
 class Flow(Protocol):
     """A step of a running chain, before it runs."""
 
-    def open(self, at: Context, state: Any = None) -> Iterator[Element]:
-        """Begin a pass, or go on behind a state that the iterator's `snapshot()` gave.
-
-        An iterator has `snapshot()` and may have `close()`.
-        """
+    def open(self, at: Context, state: State = None) -> Running:
+        """Start a pass, or go on after a snapshot of one."""
         ...
 
 

@@ -10,7 +10,7 @@ from ..log import logger
 from .element import Element
 from .run import Context, Flow
 from .state.snapshot import State, below
-from .step import Wrapped
+from .step import Running
 
 __all__ = ["SECONDS", "SOMEWHERE", "GivenFlow", "TakenFlow", "Watch", "Watched", "Where"]
 
@@ -104,9 +104,9 @@ class TakenFlow:
     source: Flow
     watched: Watched
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        return Wrapped(self._taken(inner, at), inner)
+        return Running(self._taken(inner, at), inner)
 
     def _taken(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         watched, stopped = self.watched, at.run.stopped.is_set
@@ -126,9 +126,9 @@ class GivenFlow:
     source: Flow
     watched: Watched
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        return Wrapped(self._given(inner), inner)
+        return Running(self._given(inner), inner)
 
     def _given(self, inner: Iterator[Element]) -> Iterator[Element]:
         watched = self.watched

@@ -1,53 +1,44 @@
-"""step: the iterators of steps that pass elements on one by one."""
+"""step: the contract of a running step. To write a step that can be resumed, this page is enough.
+
+A step is a frozen dataclass in a file of its own. It holds no running state; `open(at, state)` starts a pass over its
+elements, or goes on after a snapshot, and returns a `Running`. A step whose elements have an index has `access(at)`,
+too (`flow/access.py`).
+
+An element is ``(columns, stream, position)``; a hole stands in the columns' place of one that failed, and counts like
+any other. `Running` gives elements, says where it stands (`snapshot`), and closes what it takes them from (`close`):
+
+- *A step that holds nothing between two elements* is a generator function over its input. What it counts is a `Count`,
+  changed before the element is given; the snapshot is that of the input, with the counts::
+
+      def open(self, at, state=None):
+          inner = self.source.open(at, below(state))
+          left = Count.of(state, "left", self.count)
+          return Running(self._skipped(inner, left), inner, left=left)
+
+- *A step that holds elements* derives from `Running` and takes them from a `Tape` (`state/checkpoints.py`). Its
+  `snapshot` names what it holds by number, never by content; its constructor gets these elements again.
+- *A step that can do neither* is opened by `replayed` (`state/snapshot.py`), which gives everything once more.
+
+A snapshot is data: None for the start, numbers, text, lists and dicts of them. Nobody is inside `next` while it is
+taken. A loop ends when `at.run.stopped` is set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from types import GeneratorType, MappingProxyType
 from typing import Any
 
-from .element import Element, close
-from .state.snapshot import State, number, snapshot
+from .element import Element
 
-__all__ = ["Cell", "Wrapped"]
+__all__ = ["Count", "Running", "State", "close"]
 
-
-class Wrapped:
-    """An iterator over another one, that closes it too.
-
-    `iter` gives the items themselves: a loop over them does not pass through here for every element. Between two items
-    nothing is held, so its state is that of the input, and what the step counts.
-
-    Args:
-        items: the elements.
-        inner: what they are made of.
-        own: what the step counts, for its state.
-    """
-
-    __slots__ = ("_inner", "_items", "_own")
-
-    def __init__(self, items: Iterator[Element], inner: Any, own: Callable[[], dict[str, State]] | None = None) -> None:
-        self._items = items
-        self._inner = inner
-        self._own = own
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
-
-    def snapshot(self) -> State:
-        """The state of the input, and what the step counts."""
-        source = None if self._inner is None else snapshot(self._inner)
-        return {"source": source, **(self._own() if self._own is not None else {})}
-
-    def close(self) -> None:
-        close(self._items)
-        close(self._inner)
+State = Any
+"""A snapshot: None (from the start), numbers, text, lists and dicts of them, and `Late` leaves."""
 
 
-class Cell:
-    """A number that a generator counts and a state shows."""
+class Count:
+    """A number that a generator counts and a snapshot shows."""
 
     __slots__ = ("n",)
 
@@ -55,6 +46,83 @@ class Cell:
         self.n = n
 
     @classmethod
-    def of(cls, state: State, name: str, first: int) -> Cell:
-        """The number in a state; `first` where there is none."""
-        return cls(first if state is None else number(state, name))
+    def of(cls, state: State, name: str, first: int) -> Count:
+        """The number in a state; `first` where there is no state."""
+        return cls(first if state is None else state[name])
+
+
+class Running(Iterator[Element]):
+    """A step that runs. Between two elements it can say where it stands.
+
+    Args:
+        items: the elements. `iter` gives them, so a loop passes through no method of this class for an element.
+        source: the running input that they are made of.
+        counts: what the step counts, by the names in its snapshot.
+
+    A step that has a `__next__` of its own sets no `items`.
+    """
+
+    runs_ahead: bool = False
+    """Whether elements come without being asked for, once it has started."""
+
+    items: Any = None
+    source: Running | None = None
+    counts: Mapping[str, Count] = MappingProxyType({})
+
+    def __init__(self, items: Iterator[Element], source: Running | None = None, **counts: Count) -> None:
+        self.items = items
+        self.source = source
+        self.counts = counts
+
+    def __iter__(self) -> Iterator[Element]:
+        return self if self.items is None else self.items
+
+    def __next__(self) -> Element:
+        element: Element = next(self.items)
+        return element
+
+    def ready(self) -> bool:
+        """Whether the next element, or the end, is there without waiting."""
+        return True
+
+    def own(self) -> dict[str, State]:
+        """What this step counts."""
+        return {name: count.n for name, count in self.counts.items()}
+
+    def snapshot(self) -> State:
+        """Where it stands. Nobody may be inside `next`.
+
+        Raises:
+            StateError: it cannot say.
+        """
+        return {"source": None if self.source is None else self.source.snapshot(), **self.own()}
+
+    def close(self) -> None:
+        """End the elements and close the input."""
+        close(self.items)
+        close(self.source)
+
+
+def close(iterator: Iterator[Any] | None) -> None:
+    """Close a running step or a generator. A generator that runs in another thread ends when that lets go of it.
+
+    No generator of a step says ``yield from``: CPython marks one that is closed there as running and puts its mark back
+    afterwards. Where two threads close it at once, the later of them marks what the other has freed (3.11: the process
+    is brought down). One that a user wrote may, hence the look: a mark that says running is left alone.
+    """
+    if isinstance(iterator, GeneratorType):
+        if iterator.gi_running:
+            return
+    elif not isinstance(iterator, Running):
+        return
+    try:
+        iterator.close()
+    except ValueError as error:
+        # A generator that another thread is in refuses before any of its code runs: no frame is below this one.
+        inner = None if error.__traceback__ is None else error.__traceback__.tb_next
+        if inner is not None or not isinstance(iterator, GeneratorType):
+            raise
+    except RecursionError:
+        # Closing nests twice as many calls as asking for an element. What is further down ends with the last reference
+        # to it, and what has a thread there is told by the run, too.
+        return

@@ -28,9 +28,10 @@ from ..errors import (
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_for_ever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Hole, Stream, close, own_bytes, stands_in
+from ..flow.element import BatchStream, Hole, Stream, own_bytes, stands_in
 from ..flow.run import Context, Run
-from ..flow.state.snapshot import late_json, snapshot
+from ..flow.state.snapshot import late_json
+from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..optimize.lower.lowerer import lower
 from ..options import Settings
@@ -374,7 +375,7 @@ class DatasetIterator(Iterator[Any]):
         flow, at = self._mark.place
         behind = progress.delivered - late - at
         if self._items is not None and not late:
-            flow, behind = snapshot(self._items), 0
+            flow, behind = self._items.snapshot(), 0
         progress = replace(progress, delivered=progress.delivered - late)
         if self._run is not None and self.epoch is not None:
             left_out, noted = self._run.bad.so_far(NOTED, self.epoch)

@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Any
 
 from ..errors import DataError, StateError
-from ..flow.element import close
 from ..flow.run import REPLAYING, Run
-from ..flow.state.snapshot import State, snapshot
+from ..flow.state.snapshot import State
+from ..flow.step import close
 
 __all__ = ["Mark", "pass_over"]
 
@@ -70,7 +70,7 @@ class Mark:
         """Take a new state."""
         begun = perf_counter()
         try:
-            state = snapshot(items)
+            state = items.snapshot()
         except (StateError, RecursionError):
             # Or the steps nest too deep to be asked. Whoever needs a state is told: this one is then followed by more
             # elements.

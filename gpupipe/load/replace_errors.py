@@ -8,14 +8,14 @@ given since.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from ..errors import DataError
-from ..flow.element import BatchStream, Element, Hole, close, own_bytes, stand_in
+from ..flow.element import BatchStream, Element, Hole, own_bytes, stand_in
 from ..flow.run import REPLAYING, Context, Flow
 from ..flow.state.checkpoints import Tape
 from ..flow.state.snapshot import State, below, number
+from ..flow.step import Running
 from ..ragged import Ragged
 from ..spec import Compound
 from ..transform.array import copied
@@ -23,7 +23,7 @@ from ..transform.array import copied
 __all__ = ["StandIns", "rows_of"]
 
 
-class StandIns(Iterator[Element]):
+class StandIns(Running):
     """The elements of a flow, with a good one in the place of each bad one. Those that raise are passed on.
 
     Args:
@@ -33,14 +33,13 @@ class StandIns(Iterator[Element]):
         state: what `snapshot` gave; elements are made again up to it.
     """
 
-    __slots__ = ("_batched", "_early", "_items", "_last", "_place", "_ready", "_run", "_share", "_since", "_tape")
-
     def __init__(self, flow: Flow, at: Context, batched: bool, state: State = None) -> None:
         self._run = at.run
         self._share = at.run.bad.counts_good  # of bad elements: what is delivered is counted
         self._batched = batched
         self._tape = Tape(flow, at, below(state, "tape"))
         self._items = self._tape.items
+        self.source = self._tape.inner
         self._place = self._tape.count  # number of the item from which the elements given since can be made again
         self._since = 0  # elements given since
         self._last: tuple[Any, ...] | None = None  # the good element that stands in
@@ -73,10 +72,6 @@ class StandIns(Iterator[Element]):
     def snapshot(self) -> State:
         """Where it stands."""
         return {"tape": self._tape.state(self._place), "since": self._since}
-
-    def close(self) -> None:
-        """Close the flow."""
-        close(self._tape.inner)
 
     def _again(self, count: int) -> None:
         """Make the last elements once more, so that what stands in for a bad one is there."""

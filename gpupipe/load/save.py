@@ -26,8 +26,9 @@ from ..flow.cache.files import element_from_json, element_to_json, write_to
 from ..flow.cache.temporary import remove_stale, temporary
 from ..flow.check import failed
 from ..flow.element import Element as FlowElement
-from ..flow.element import Hole, close
+from ..flow.element import Hole
 from ..flow.run import Context, Run
+from ..flow.step import close
 from ..graph.trace import call_with
 from ..log import logger
 from ..optimize.lower.lowerer import lower

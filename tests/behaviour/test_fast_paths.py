@@ -23,6 +23,7 @@ from gpupipe.flow.element import BatchStream, Element, Hole, StandIn, Stream
 from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
+from gpupipe.flow.step import Running
 from gpupipe.flow.words import Draws
 from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
 from gpupipe.graph.eager import run as run_op
@@ -597,7 +598,10 @@ class Given:
     def __init__(self, name: str, elements: list[Element], asked: list[str]) -> None:
         self.name, self.elements, self.asked = name, elements, asked
 
-    def open(self, at: Context, state: Any = None) -> Iterator[Element]:
+    def open(self, at: Context, state: Any = None) -> Running:
+        return Running(self._given())
+
+    def _given(self) -> Iterator[Element]:
         for element in self.elements:
             self.asked.append(self.name)
             yield element

@@ -20,6 +20,7 @@ from gpupipe.flow.combine.mixing import ChooseFlow
 from gpupipe.flow.element import Stream
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.stall import Where
+from gpupipe.flow.step import Running
 from tests.behaviour.model import outcomes, run
 from tests.chains.damage import jpeg
 
@@ -152,16 +153,13 @@ def test_functions_of_the_inputs_are_called_once_for_each_element() -> None:
     assert sorted(calls) == [0, 10, 11]
 
 
-class _Noted:
+class _Noted(Running):
     """A flow of numbers that notes when it is closed."""
 
     def __init__(self) -> None:
         self.closed = 0
 
-    def open(self, at: Context, state: Any = None) -> Any:
-        return self
-
-    def __iter__(self) -> Any:
+    def open(self, at: Context, state: Any = None) -> Running:
         return self
 
     def __next__(self) -> Any:

@@ -22,6 +22,7 @@ from gpupipe.flow.order.shuffle_by_index import ShufflePlacesFlow, can_place
 from gpupipe.flow.run import Context, Flow, Run
 from gpupipe.flow.sources.arrays import FilesFlow, RangeFlow, SlicesFlow
 from gpupipe.flow.state.snapshot import Counted, State, late_json
+from gpupipe.flow.step import Running
 from gpupipe.random import hash64, mix64
 from gpupipe.spec import byte_array
 from tests.behaviour.model import take_until_closed
@@ -48,7 +49,7 @@ class Passed:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else state["n"]
         return Counted(islice(self.flow.open(at), done, None), done=done)
 

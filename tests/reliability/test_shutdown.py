@@ -28,8 +28,9 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.flow import run as flow_run
-from gpupipe.flow.element import Stream, close
+from gpupipe.flow.element import Stream
 from gpupipe.flow.state.snapshot import Counted
+from gpupipe.flow.step import close
 from gpupipe.load import shutdown as endings
 from gpupipe.transform.machine import has_dali
 

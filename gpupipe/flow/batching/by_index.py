@@ -12,10 +12,10 @@ from ...errors import DataError
 from ...graph.op import Array
 from ...plan.indexed import ENDLESS
 from ..access import Access, Picked, access
-from ..element import BatchStream, Element, Hole, close
+from ..element import BatchStream, Element, Hole
 from ..run import Context
 from ..state.snapshot import State
-from ..step import Wrapped
+from ..step import Running, close
 
 __all__ = ["Batches"]
 
@@ -59,9 +59,9 @@ class _Noting:
         self._source = source
         self.rows: list[Element] = []
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         rows = self._source.open(at, state)
-        return Wrapped(self._noted(rows), rows)
+        return Running(self._noted(rows), rows)
 
     def _noted(self, rows: Iterator[Element]) -> Iterator[Element]:
         for element in rows:

@@ -10,15 +10,16 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
 
-from ..element import Element, close
+from ..element import Element
 from ..run import Context, Flow
 from ..state.checkpoints import Tape
 from ..state.snapshot import State, below, drop, number
+from ..step import Running
 
 __all__ = ["Gathering"]
 
 
-class Gathering(Iterator[Element]):
+class Gathering(Running):
     """A step that gathers elements. Its state begins in front of the oldest one that it holds.
 
     What is held is read once more, and so are errors that were passed on since: those are passed over.
@@ -34,10 +35,11 @@ class Gathering(Iterator[Element]):
 
     def __init__(self, source: Flow, at: Context, state: State) -> None:
         self.tape = Tape(source, at, below(state, "input"))
+        self.source = self.tape.inner
         self._errors: deque[int] = deque()  # numbers of the errors that were passed on
-        self._items = self.run(at)
+        self.items = self.run(at)
         if state is not None:
-            drop(self._items, number(state, "errors"), at)
+            drop(self.items, number(state, "errors"), at)
 
     @abstractmethod
     def run(self, at: Context) -> Iterator[Element]:
@@ -46,12 +48,6 @@ class Gathering(Iterator[Element]):
     @abstractmethod
     def oldest(self) -> int:
         """The number of the first element that is held; that of the next one if none is."""
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
 
     def passed(self) -> None:
         """Note that what was taken last is an error that is passed on."""
@@ -70,8 +66,3 @@ class Gathering(Iterator[Element]):
         """Where the input stood before the oldest element that is held, and how many errors were passed on since."""
         oldest = self.oldest()
         return {"input": self.tape.state(oldest), "errors": sum(place >= oldest for place in self._errors)}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._items)
-        close(self.tape.inner)

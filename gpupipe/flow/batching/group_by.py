@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, FunctionError
-from ..element import BatchStream, Element, Hole, close, place_of
+from ..element import BatchStream, Element, Hole, place_of
 from ..error_policy import sifted
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
 from ..state.checkpoints import Ahead
 from ..state.snapshot import State, below, number, replayed_input
+from ..step import Running
 from .stack import pad_rows, stack_rows
 from .windows import Datasets
 
@@ -156,7 +157,7 @@ class GroupFlow:
     source: Flow
     groups: Groups | Buckets
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if at.run.settings.on_error == "replace":  # as in `WindowFlow`
             return replayed_input(lambda begin: _Grouped(self, at, begin), at, state)
         return _Grouped(self, at, state)
@@ -167,7 +168,7 @@ class GroupFlow:
         return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
 
 
-class _Grouped(Iterator[Element]):
+class _Grouped(Running):
     """The running grouping. Its state has the numbers of the elements that wait for their group to be full."""
 
     def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
@@ -180,23 +181,13 @@ class _Grouped(Iterator[Element]):
         for element, place in self._ahead.again:
             for keyed in self._keyed(iter((element,))):
                 self._add(keyed, place)
-        self._items = self._groups(items)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+        self.source = self._ahead.tape.inner
+        self.items = self._groups(items)
 
     def snapshot(self) -> State:
         """Where the input stands, which elements wait, and how many groups there were."""
         places = [place for _, rows in self._waiting.values() for _, place in rows]
         return {"ahead": self._ahead.state(sorted(places)), "groups": self._number}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._items)
-        close(self._ahead.tape.inner)
 
     def _keyed(self, items: Iterator[Element]) -> Iterator[Element]:
         """Elements with their key as a last column; holes where there is none."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from ...errors import DataError
 from ..access import Access
-from ..element import BatchStream, Element, Hole, close
+from ..element import BatchStream, Element, Hole
 from ..run import Context, Flow
 from ..state.snapshot import State
+from ..step import Running
 from .batcher import BatchFormer, Group
 from .by_index import Batches
 from .resumable import INLINE, Forming
@@ -31,7 +32,7 @@ class PaddedBatchFlow:
     names: tuple[str, ...]
     aligned: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         def former(source: Iterator[Element]) -> BatchFormer:
             return BatchFormer(source, self.size, self.drop, at.run, self.aligned)
 
@@ -41,13 +42,11 @@ class PaddedBatchFlow:
         return Batches(self, at)
 
 
-class _Padded:
+class _Padded(Running):
     def __init__(self, flow: PaddedBatchFlow, forming: Forming) -> None:
         self._flow = flow
         self._forming = forming
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
+        self.source = forming.source
 
     def __next__(self) -> Element:
         group = self._forming.next()
@@ -70,7 +69,3 @@ class _Padded:
     def snapshot(self) -> State:
         """Where the former stands."""
         return self._forming.exact().state()
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._forming.source)

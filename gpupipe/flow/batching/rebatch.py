@@ -14,6 +14,7 @@ from ..element import BatchStream, Element, Hole, counts
 from ..error_policy import sifted
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed_input
+from ..step import Running
 from .batcher import batch_of_holes
 from .gather import Gathering
 from .stack import mismatch, one_dtype, stack_rows
@@ -44,7 +45,7 @@ class RowsFlow:
     who: str
     aligned: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if at.run.settings.on_error == "replace":  # as in `WindowFlow`
             return replayed_input(lambda begin: _Rows(self, at, begin), at, state)
         return _Rows(self, at, state)

@@ -16,7 +16,8 @@ from ...errors import DataError, DecodeError, FunctionError, ParseError, RecordE
 from ..element import Element, Hole, locate
 from ..run import REPLAYING, Context, Flow
 from ..state.checkpoints import SHARE
-from ..state.snapshot import State, below, damaged, first_state, number, snapshot
+from ..state.snapshot import State, below, damaged, first_state, number
+from ..step import Running
 from .batcher import BatchFormer, Group, RowFormer
 from .unbatch import UnstackFormer
 
@@ -130,7 +131,7 @@ class Forming:
     def exact(self) -> Point:
         """The present place, begun at the input's own present place if that is possible."""
         if self.former.clean and not self.former.lags:
-            self._begin(snapshot(self.source), len(self._known.holes))
+            self._begin(self.source.snapshot(), len(self._known.holes))
         return self.point()
 
     def next(self) -> Group | Element | None:
@@ -158,7 +159,7 @@ class Forming:
 
     def _take(self) -> State:
         begun = perf_counter()
-        state = snapshot(self.source)
+        state = self.source.snapshot()
         self._time = perf_counter()
         self._cost = self._time - begun
         return state
@@ -180,7 +181,7 @@ class _Known(Iterator[Element]):
         holes: those of a manifest that came, which are holes already.
     """
 
-    def __init__(self, inner: Iterator[Element], bad: Bad) -> None:
+    def __init__(self, inner: Running, bad: Bad) -> None:
         self._items = iter(inner)
         self.bad = dict(bad)
         self.holes: list[tuple[tuple[int, int], DataError]] = []

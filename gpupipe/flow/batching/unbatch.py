@@ -9,11 +9,12 @@ from typing import Any
 
 from ...errors import DataError, ShapeError
 from ...random import mix64
-from ..element import BatchStream, Element, Hole, Stream, close, stand_in
+from ..element import BatchStream, Element, Hole, Stream, stand_in
 from ..error_policy import raised
 from ..run import Context, Flow, Run
 from ..state.checkpoints import Tape
 from ..state.snapshot import State, below, drop, number
+from ..step import Running
 from .batcher import Group
 
 __all__ = ["UnbatchFlow", "UnstackFormer"]
@@ -116,21 +117,19 @@ class UnbatchFlow:
     source: Flow
     names: tuple[str, ...]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Unbatched(self, at, state)
 
 
-class _Unbatched:
+class _Unbatched(Running):
     def __init__(self, flow: UnbatchFlow, at: Context, state: State) -> None:
         self._names = flow.names
         self._tape = Tape(flow.source, at, below(state))
+        self.source = self._tape.inner
         self._rows: deque[Element] = deque()
         self._given = 0  # of the rows of the last element
         if state is not None:
             drop(self, number(state, "given"), at)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         tape = self._tape
@@ -161,7 +160,3 @@ class _Unbatched:
         if not self._rows:
             return {"source": self._tape.state(), "given": 0}
         return {"source": self._tape.state(self._tape.count - 1), "given": self._given}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._tape.inner)

@@ -18,6 +18,7 @@ from ..element import BatchStream, Element, Hole, Stream, counts, keep, place_of
 from ..error_policy import sifted
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed, replayed_input
+from ..step import Running
 from .gather import Gathering
 
 __all__ = ["Datasets", "HeldFlow", "WindowFlow"]
@@ -71,7 +72,7 @@ class HeldFlow:
     elements: tuple[Element, ...]
     base: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return replayed(lambda: self._elements(at), at, state)
 
     def _elements(self, at: Context) -> Iterator[Element]:
@@ -117,7 +118,7 @@ class WindowFlow:
     datasets: Datasets
     aligned: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         # Under "replace" the last good element may be needed, which no state holds.
         if at.run.settings.on_error == "replace":
             return replayed_input(lambda begin: _Windows(self, at, begin), at, state)

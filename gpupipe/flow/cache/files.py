@@ -40,6 +40,7 @@ from ..element import BatchStream, Element, Hole
 from ..run import Context, Flow
 from ..state.arrivals import Full
 from ..state.snapshot import Counted, State, below, drop, number
+from ..step import Running
 from .fill import Filling
 from .saved import read_elements
 from .store import cache_key
@@ -275,7 +276,7 @@ class FileCacheFlow:
     element: ElementType
     arrival: Arrival = Arrival.FIXED
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         path = self._whole(at.run.settings)
         if path is None:
             assert self.source is not None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ...random import ROOT, mix64
 from ...spec import read_only
-from ..element import BatchStream, Element, Hole, Stream, close, keep
+from ..element import BatchStream, Element, Hole, Stream, keep
 from ..run import Context, Flow
-from ..state.snapshot import State, below, drop, number, snapshot
+from ..state.snapshot import State, below, drop, number
+from ..step import Running
 
 __all__ = ["Filling", "Rekey", "stream_in"]
 
@@ -63,7 +63,7 @@ def _copied(column: Any) -> Any:
     return column.copy() if type(column) is np.ndarray else column
 
 
-class Filling(Iterator[Element]):
+class Filling(Running):
     """A pass that keeps what it gives; only one that reaches the end counts. One that goes on in the middle is none.
 
     Args:
@@ -77,7 +77,7 @@ class Filling(Iterator[Element]):
         self._rekey = Rekey(at)
         self._given = 0
         place = below(state)
-        self._inner = source.open(at.neutral()) if place is None else source.open(at.neutral(), place)
+        self._inner = self.source = source.open(at.neutral(), place)
         if state is not None:
             given = number(state, "n")
             if place is None:  # over a cache that was full, and is not now
@@ -113,11 +113,11 @@ class Filling(Iterator[Element]):
     def discard(self) -> None:
         """Forget what was kept: this is no full pass."""
 
-    def snapshot(self) -> State:
-        """How many elements were given, and where the input stands: what is kept is not part of a state."""
-        return {"n": self._given, "source": snapshot(self._inner)}
+    def own(self) -> dict[str, State]:
+        """How many elements were given: what is kept is not part of a state."""
+        return {"n": self._given}
 
     def close(self) -> None:
         """Forget a partial pass."""
         self.discard()
-        close(self._inner)
+        super().close()

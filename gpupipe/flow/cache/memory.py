@@ -19,6 +19,7 @@ from ..memory import bytes_of_all
 from ..run import REPLAYING, Context, Flow
 from ..state.arrivals import Full
 from ..state.snapshot import Refused, State, below, number
+from ..step import Running
 from .fill import Filling, Rekey, stream_in
 from .store import CacheStore, Filled, cache_key
 
@@ -44,7 +45,7 @@ class CacheFlow:
     element: Any
     arrival: Arrival = Arrival.FIXED
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if cache_key(at.run.settings) in self.store.filled:
             return FilledFlow(self.store).open(at, state)
         return _Filling(self, at, state)
@@ -61,7 +62,7 @@ class FilledFlow:
 
     store: CacheStore
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else number(state, "n")
         return _Replaying(self.store.filled[cache_key(at.run.settings)], Rekey(at), done)
 
@@ -70,7 +71,7 @@ class FilledFlow:
         return Made(len(elements), lambda place: rekey(elements[place]))
 
 
-class _Replaying(Iterator[Element]):
+class _Replaying(Running):
     """The elements of a full cache, from a place on."""
 
     def __init__(self, filled: Filled, rekey: Rekey, done: int) -> None:
@@ -78,13 +79,7 @@ class _Replaying(Iterator[Element]):
         self._size = len(filled.elements)
         self._kept = iter(filled.elements)
         next(islice(self._kept, done, done), None)
-        self._items = map(rekey, self._kept)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+        super().__init__(map(rekey, self._kept))
 
     def snapshot(self) -> State:
         """How many elements were given."""

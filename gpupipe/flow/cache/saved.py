@@ -14,6 +14,7 @@ from ..combine.interleave import InterleaveFlow
 from ..element import BatchStream, Element, Hole, Stream
 from ..run import Context
 from ..state.snapshot import State, replayed
+from ..step import Running
 from .fill import stream_in
 
 __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
@@ -86,17 +87,17 @@ class SavedFlow:
     compression: str = ""
     cycle: int = 16
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if len(self.paths) == 1:
             return self._one(self.paths[0], at, state)
 
-        def inner(_at: Context, outer: Element, state: State = None) -> Iterator[Element]:
+        def inner(_at: Context, outer: Element, state: State = None) -> Running:
             # In the context of the whole, so that no key depends on which file an element was put into.
             return self._one(outer[0][0], at, state)
 
         return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at, state)
 
-    def _one(self, path: str, at: Context, state: State) -> Iterator[Element]:
+    def _one(self, path: str, at: Context, state: State) -> Running:
         return replayed(lambda: read_elements(path, self.compression, at, None, "load"), at, state)
 
 
@@ -104,7 +105,7 @@ class SavedFlow:
 class _Paths:
     paths: tuple[str, ...]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         stream = Stream(at.key, "load", alike=at.alike)
         return replayed(lambda: (((path,), stream, i) for i, path in enumerate(self.paths)), at, state)
 
@@ -116,6 +117,6 @@ class SavedFilesFlow:
     files: tuple[Node, ...]
     make: Callable[[Node], Any]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("load", "load")
         return replayed(lambda: (((self.make(file),), stream, i) for i, file in enumerate(self.files)), at, state)

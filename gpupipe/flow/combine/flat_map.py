@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..access import Access, in_turn
-from ..element import Element, close
+from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.arrivals import Begins
 from ..state.checkpoints import Tape, chosen
-from ..state.snapshot import State, below, snapshot
+from ..state.snapshot import State, below
+from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 
 __all__ = ["FlatMapFlow"]
@@ -26,32 +26,26 @@ class FlatMapFlow:
     inner: Inner
     where: Where = SOMEWHERE
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _FlatMapped(self, at, state)
 
     def access(self, at: Context) -> Access:
         return in_turn(inner_accesses(self.source, self.inner, at))
 
 
-class _FlatMapped:
+class _FlatMapped(Running):
     def __init__(self, flow: FlatMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
         self._tape = Tape(flow.source, at, below(state, "outer"))
         self._begins = Begins(at, below(state, "begins"))
-        self._opened: Any = None
+        self._opened: Running | None = None
         if state is not None and below(state, "open"):
             begin = self._tape.count
             outer = chosen(self._tape.items, [begin], begin, begin + 1, at).get(begin)
             if outer is not None:  # else it was stopped
                 self._opened = open_inner(flow.inner, at, outer, below(state, "inner"))
-        self._items = self._elements()
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+        self.items = self._elements()
 
     def _elements(self) -> Iterator[Element]:
         tape, at = self._tape, self._at
@@ -88,13 +82,13 @@ class _FlatMapped:
 
     def snapshot(self) -> State:
         """The place of the outer element in hand, and where its dataset stands."""
-        opened = self._opened is not None
-        outer = self._tape.state(self._tape.count - 1 if opened else None)
-        inner = snapshot(self._opened) if opened else None
-        return {"outer": outer, "open": opened, "inner": inner, "begins": self._begins.snapshot()}
+        opened = self._opened
+        outer = self._tape.state(None if opened is None else self._tape.count - 1)
+        inner = None if opened is None else opened.snapshot()
+        return {"outer": outer, "open": opened is not None, "inner": inner, "begins": self._begins.snapshot()}
 
     def close(self) -> None:
         """Close the dataset at hand and the outer elements."""
-        close(self._items)
+        close(self.items)
         close(self._opened)
         close(self._tape.inner)

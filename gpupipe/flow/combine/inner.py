@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import DataError, GpupipeError
 from ..access import Access, access, kept
-from ..element import Element, Hole, close, counts
+from ..element import Element, Hole, counts
 from ..run import Context, Flow
 from ..state.snapshot import Counted, State, number
+from ..step import Running, close
 
 __all__ = ["Inner", "inner_accesses", "open_inner"]
 
@@ -22,7 +22,7 @@ class Opener(Protocol):
     one of them.
     """
 
-    def __call__(self, at: Context, outer: Element, /, state: State = None) -> Iterator[Element]:
+    def __call__(self, at: Context, outer: Element, /, state: State = None) -> Running:
         """Open it in a context, or go on behind a state."""
         ...
 
@@ -40,7 +40,7 @@ class Inner:
     flow: Flow | None = None
 
 
-def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Iterator[Element]:
+def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Running:
     """Open the dataset of an outer element, keyed by it. A hole gives a dataset of that one hole."""
     value, stream, position = outer
     if type(value) is Hole:
@@ -58,7 +58,7 @@ def inside(at: Context, outer: Element) -> Context:
     return at.inside(stream, position).with_param(value)
 
 
-def alone(element: Element, state: State) -> Iterator[Element]:
+def alone(element: Element, state: State) -> Running:
     """One element, unless it was given before."""
     given = 0 if state is None else number(state, "n")
     return Counted(iter(() if given else (element,)), done=given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
@@ -15,12 +15,13 @@ from ...graph.op import Array
 from ...plan.indexed import ENDLESS
 from ...threads import DaemonPool
 from ..access import Access, Parts
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.arrivals import Begins, Choices
 from ..state.checkpoints import Tape, chosen
-from ..state.snapshot import State, as_number, below, drop, number, parts_of, snapshot
+from ..state.snapshot import State, as_number, below, drop, number, parts_of
+from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 from .read_ahead import ReadAhead
 
@@ -47,7 +48,7 @@ class InterleaveFlow:
     where: Where = SOMEWHERE
     threads: int = 0
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return Interleaved(self, at, state)
 
     def access(self, at: Context) -> Access:
@@ -57,7 +58,7 @@ class InterleaveFlow:
         return Parts(ENDLESS if any(part.size == ENDLESS for part in parts) else turns.size, turns, parts.__getitem__)
 
 
-class Interleaved:
+class Interleaved(Running):
     """The running interleave (the algorithm of tf.data, checked against it in 100 configurations)."""
 
     def __init__(self, flow: InterleaveFlow, at: Context, state: State = None) -> None:
@@ -65,7 +66,7 @@ class Interleaved:
         self._context = at
         self._tape = Tape(flow.source, at, below(state, "outer"))
         self._outer = self._tape.items
-        self._slots: list[Any] = [None] * flow.cycle
+        self._slots: list[Running | None] = [None] * flow.cycle
         self._items: list[Any] = [None] * flow.cycle  # what to take from: `iter` of the slot
         self._numbers: list[int] = [0] * flow.cycle  # of the outer elements that the slots belong to
         self._at = 0
@@ -98,7 +99,7 @@ class Interleaved:
             self._put(i, place, self._opened(outers[place], inner, 0 if skip is None else as_number(skip, "skip")))
         self._handed = end
 
-    def _opened(self, outer: Element, state: State, skip: int = 0) -> Any:
+    def _opened(self, outer: Element, state: State, skip: int = 0) -> Running:
         """The dataset of an outer element; read ahead where that is worth it."""
         flow, at = self._flow, self._context
         if flow.threads and self._pool is not None and getattr(flow.inner.open, "looks", False):
@@ -111,7 +112,7 @@ class Interleaved:
             drop(slot, skip, at)
         return slot
 
-    def _made_ahead(self, open_: Callable[[], Iterator[Element]], state: State, skip: int) -> ReadAhead:
+    def _made_ahead(self, open_: Callable[[], Running], state: State, skip: int) -> ReadAhead:
         flow, at = self._flow, self._context
         if self._pool is None:
             self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
@@ -121,7 +122,7 @@ class Interleaved:
         slot.start()
         return slot
 
-    def _put(self, i: int, place: int, slot: Iterator[Element]) -> None:
+    def _put(self, i: int, place: int, slot: Running) -> None:
         self._slots[i] = slot
         self._items[i] = iter(slot)
         self._numbers[i] = place
@@ -151,9 +152,6 @@ class Interleaved:
         """The first outer element that is still open."""
         places = [place for slot, place in zip(self._slots, self._numbers, strict=True) if slot is not None]
         return min(places, default=self._handed)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         flow = self._flow
@@ -241,12 +239,12 @@ class Interleaved:
             for step in range(cycle):
                 at = (self._at + step) % cycle
                 slot = self._slots[at]
-                if (slot is None and self._more) or (slot is not None and getattr(slot, "ready", _always)()):
+                if (slot is None and self._more) or (slot is not None and slot.ready()):
                     if step:
                         self._at, self._run = at, 0
                     return
             # Only what makes elements without being asked is worth waiting for: the one that is ready first.
-            if not all(slot is None or getattr(slot, "ahead", False) for slot in self._slots):
+            if not all(slot is None or slot.runs_ahead for slot in self._slots):
                 return
             sleep(0.001)
             if self._context.run.stopped.is_set():
@@ -288,19 +286,15 @@ class _Coming(NamedTuple):
 
     place: int
     outer: Element
-    slot: Any
+    slot: Running | None
 
 
-def standing(slot: Any) -> dict[str, State]:
+def standing(slot: Running) -> dict[str, State]:
     """Where a slot stands: the state of its dataset, and how many elements were given behind that."""
     if not isinstance(slot, ReadAhead):
-        return {"inner": snapshot(slot)}
+        return {"inner": slot.snapshot()}
     state, skip = slot.where()
     return {"inner": state, "skip": skip}
-
-
-def _always() -> bool:
-    return True
 
 
 class Turns:

@@ -9,11 +9,12 @@ from typing import Any
 from ...errors import StateError
 from ...graph.op import Array
 from ..access import Access, Picked, access, in_turn
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..run import Context, Flow
 from ..state.arrivals import Begins
 from ..state.checkpoints import Tape
-from ..state.snapshot import State, below, number, parts_of, snapshot
+from ..state.snapshot import State, below, number, parts_of
+from ..step import Running, close
 
 __all__ = ["ConcatenateFlow", "ZipFlow"]
 
@@ -29,7 +30,7 @@ class ConcatenateFlow:
     inputs: Sequence[Flow]
     branches: Sequence[int]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Concatenated(self, at, state)
 
     def access(self, at: Context) -> Access:
@@ -37,53 +38,45 @@ class ConcatenateFlow:
         return in_turn([access(source, at.in_branch(first)) for source, first in parts])
 
 
-class _Concatenated:
+class _Concatenated(Running):
     def __init__(self, flow: ConcatenateFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
         self._number = 0 if state is None else number(state, "input")
         self._begins = Begins(at, below(state, "begins"))
-        self._inner: Iterator[Element] | None = None
         if state is not None and below(state, "open"):
             if self._number >= len(flow.inputs):
                 raise StateError(
                     f"load_state_dict needs a state of {len(flow.inputs)} inputs, got one in number {self._number}"
                 )
-            self._inner = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), below(state))
-        self._items = self._in_turn()
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+            self.source = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), below(state))
+        self.items = self._in_turn()
 
     def _in_turn(self) -> Iterator[Element]:
         inputs = self._flow.inputs
         while self._number < len(inputs):
-            inner = self._inner
+            inner = self.source
             if inner is None:
                 at = self._at.in_branch(self._flow.branches[self._number])
-                inner = self._inner = inputs[self._number].open(at, self._begins.next())
+                inner = self.source = inputs[self._number].open(at, self._begins.next())
                 self._begins.opened(inner)
             try:
                 for element in inner:
                     yield element
             finally:
                 close(inner)
-            self._inner = None
+            self.source = None
             self._number += 1
 
     def snapshot(self) -> State:
         """Which input it is, and where that stands."""
-        opened = self._inner is not None
-        source = snapshot(self._inner) if opened else None
-        return {"input": self._number, "open": opened, "source": source, "begins": self._begins.snapshot()}
-
-    def close(self) -> None:
-        """Close the input at hand."""
-        close(self._inner)
-        close(self._items)
+        source = None if self.source is None else self.source.snapshot()
+        return {
+            "input": self._number,
+            "open": self.source is not None,
+            "source": source,
+            "begins": self._begins.snapshot(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +89,7 @@ class ZipFlow:
     inputs: Sequence[Flow]
     number: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         states = [None] * len(self.inputs) if state is None else parts_of(state, "inputs", len(self.inputs))
         return _Zipped(
             [
@@ -109,17 +102,11 @@ class ZipFlow:
         return _ZippedAccess(self, at)
 
 
-class _Zipped:
+class _Zipped(Running):
     def __init__(self, tapes: list[Tape]) -> None:
         self._tapes = tapes
         self._held = 0  # inputs of which the element of an unfinished pair was taken
-        self._items = self._pairs()
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+        self.items = self._pairs()
 
     def _pairs(self) -> Iterator[Element]:
         first, *others = [tape.items for tape in self._tapes]
@@ -165,7 +152,7 @@ class _Zipped:
 
     def close(self) -> None:
         """Close the inputs."""
-        close(self._items)
+        close(self.items)
         for tape in self._tapes:
             close(tape.inner)
 

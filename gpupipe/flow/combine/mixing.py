@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -13,10 +13,11 @@ import numpy as np
 
 from ...errors import DataError, FunctionError
 from ...spec import spec_of
-from ..element import Element, Hole, close, counts, locate
+from ..element import Element, Hole, counts, locate
 from ..run import Context, Flow
 from ..stall import Watch, Where
-from ..state.snapshot import State, as_number, below, parts_of, snapshot
+from ..state.snapshot import State, as_number, below, parts_of
+from ..step import Running, close
 from ..words import Numbers
 
 __all__ = ["ChooseFlow", "SampleFlow"]
@@ -48,7 +49,7 @@ class SampleFlow:
     anew: bool
     where: Where
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         # The number of the node depends on what is below, which may differ where a zip has two such nodes of one seed.
         which = f"#{self.number}" if self.seed is None else f"@{at.mixtures}"
         numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets{which}")
@@ -80,7 +81,7 @@ class ChooseFlow:
     choice: Flow
     where: Where
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         choice = self.choice.open(at.in_mixture(self.branches[-1]), below(below(state, "picks")))
         return _Mixed(self, at, _ByChoice(len(self.inputs), choice), state)
 
@@ -117,7 +118,7 @@ class _ByWeight:
 class _Picks(ABC):
     """Picks by the elements of a flow, one for each."""
 
-    def __init__(self, count: int, inner: Iterator[Element]) -> None:
+    def __init__(self, count: int, inner: Running) -> None:
         self._count = count
         self._inner = inner
 
@@ -141,7 +142,7 @@ class _Picks(ABC):
 
     def snapshot(self) -> State:
         """Where the flow of picks stands."""
-        return {"source": snapshot(self._inner)}
+        return {"source": self._inner.snapshot()}
 
     def close(self) -> None:
         """Close the flow of picks."""
@@ -151,7 +152,7 @@ class _Picks(ABC):
 class _ByWeights(_Picks):
     """Draws by new weights each time: a vector, or a tuple of numbers."""
 
-    def __init__(self, count: int, inner: Iterator[Element], numbers: Numbers) -> None:
+    def __init__(self, count: int, inner: Running, numbers: Numbers) -> None:
         super().__init__(count, inner)
         self._numbers = numbers
 
@@ -189,14 +190,14 @@ class _ByChoice(_Picks):
         return int(choice)
 
 
-class _Mixed:
+class _Mixed(Running):
     """The running mixture."""
 
     def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks, state: State) -> None:
         self._picks = picks
         self._stop = flow.stop
         self._stopped = at.run.stopped
-        self._inputs: list[Any] = []
+        self._inputs: list[Running | None] = []
         self._picked: int | None = None  # an error that travels on from there used up no pick
         self._ended = False
         parts = [[None]] * len(flow.inputs) if state is None else parts_of(state, "inputs", len(flow.inputs))
@@ -214,9 +215,6 @@ class _Mixed:
                 self.close()
         self._watch = Watch(flow.where)
         self._passed_over = 0
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         while self._left and not self._stopped.is_set():
@@ -247,7 +245,7 @@ class _Mixed:
 
     def snapshot(self) -> State:
         """Where the inputs stand that are not empty, what picks among them, and what was picked already."""
-        inputs = [None if inner is None else [snapshot(inner)] for inner in self._inputs]
+        inputs = [None if inner is None else [inner.snapshot()] for inner in self._inputs]
         return {"inputs": inputs, "picks": self._picks.snapshot(), "picked": self._picked, "ended": self._ended}
 
     def close(self) -> None:

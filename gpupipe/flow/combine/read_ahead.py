@@ -15,7 +15,7 @@ from typing import Any
 
 from ...graph.values import Apply
 from ...threads import DaemonPool, Room
-from ..element import Element, close
+from ..element import Element
 from ..maps.host_program import HostProgram
 from ..maps.peek import PrimedFlow
 from ..maps.python_function import PythonFunction
@@ -24,6 +24,7 @@ from ..prefetch.prefetch import Marks, PrefetchFlow
 from ..run import REPLAYING, Context
 from ..sources.generator import GeneratorFlow
 from ..state.snapshot import State, drop, first_state
+from ..step import Running, close
 
 __all__ = ["ReadAhead", "calls_python"]
 
@@ -35,7 +36,7 @@ _SECONDS = 0.001
 """A thread that has worked for so long makes only as many as are sure to be asked for soon."""
 
 
-class ReadAhead:
+class ReadAhead(Running):
     """The elements of an iterator, made ahead.
 
     Args:
@@ -46,17 +47,11 @@ class ReadAhead:
         skip: elements to be passed over, which were given before.
     """
 
-    ahead = True
-    """Elements come without being asked for, once it has started."""
-
-    __slots__ = (
-        "_at", "_closed", "_count", "_ended", "_error", "_inner", "_items", "_least", "_marks", "_open", "_pool",
-        "_queued", "_ready", "_skip", "_waited_for", "_wake", "_working",
-    )  # fmt: skip
+    runs_ahead = True
 
     def __init__(
         self,
-        open_: Callable[[], Iterator[Element]],
+        open_: Callable[[], Running],
         at: Context,
         pool: DaemonPool,
         least: int,
@@ -64,7 +59,7 @@ class ReadAhead:
         skip: int = 0,
     ) -> None:
         self._open = open_
-        self._inner: Any = None
+        self._inner: Running | None = None
         self._items: Iterator[Element] | None = None
         self._at = at
         self._pool = pool
@@ -76,9 +71,6 @@ class ReadAhead:
         self._wake = Room()
         self._queued = self._working = self._ended = self._closed = self._waited_for = False
         self._error: BaseException | None = None
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def start(self) -> None:
         """Let a thread work for it, if none does and there is room."""

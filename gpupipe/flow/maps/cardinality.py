@@ -13,11 +13,11 @@ from ...plan.node import INFINITE
 from ...ragged import Ragged, RaggedSpec
 from ...serial.structures import Malformed, spec_from_json, spec_to_json
 from ...spec import TensorSpec, byte_array, own, spec_of
-from ..element import Element, Hole, Stream, close, counts
+from ..element import Element, Hole, Stream, counts
 from ..error_policy import sifted
 from ..run import Context, Flow
-from ..state.snapshot import State, below, damaged, number, replayed_input, snapshot
-from ..step import Cell, Wrapped
+from ..state.snapshot import State, below, damaged, number, replayed_input
+from ..step import Count, Running, close
 
 __all__ = ["AssertCardinalityFlow", "PadToCardinalityFlow", "zero"]
 
@@ -33,14 +33,14 @@ class AssertCardinalityFlow:
     source: Flow
     count: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        seen, told = Cell.of(state, "seen", 0), Cell.of(state, "told", 0)
+    def open(self, at: Context, state: State = None) -> Running:
+        seen, told = Count.of(state, "seen", 0), Count.of(state, "told", 0)
         if told.n:
-            return Wrapped(iter(()), None, lambda: {"seen": seen.n, "told": 1})
+            return Running(iter(()), seen=seen, told=told)
         inner = self.source.open(at, below(state))
-        return Wrapped(self._checked(inner, at, seen, told), inner, lambda: {"seen": seen.n, "told": told.n})
+        return Running(self._checked(inner, at, seen, told), inner, seen=seen, told=told)
 
-    def _checked(self, inner: Iterator[Element], at: Context, seen: Cell, told: Cell) -> Iterator[Element]:
+    def _checked(self, inner: Iterator[Element], at: Context, seen: Count, told: Count) -> Iterator[Element]:
         for element in sifted(inner, at.run) if at.run.settings.on_error == "skip" else inner:
             if counts(element):
                 if seen.n == self.count:
@@ -77,17 +77,17 @@ class PadToCardinalityFlow:
     count: int
     specs: tuple[TensorSpec, ...]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         # Under "replace" the last good element may be needed, which no state holds.
         if at.run.settings.on_error == "replace":
             return replayed_input(lambda begin: _Padded(self, at, begin), at, state)
         return _Padded(self, at, state)
 
 
-class _Padded(Iterator[Element]):
+class _Padded(Running):
     def __init__(self, flow: PadToCardinalityFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = flow.source.open(at, below(state))
+        inner = self.source = flow.source.open(at, below(state))
         self._seen = self._fakes = 0
         self._told = False
         self._last: tuple[TensorSpec, ...] | None = None
@@ -100,29 +100,13 @@ class _Padded(Iterator[Element]):
                 self._last = None if last is None else tuple(map(spec_from_json, last))
             except (Malformed, TypeError) as error:
                 raise damaged() from error
-        self._items = self._padded(self._inner, at)
+        self.items = self._padded(inner, at)
 
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
-
-    def snapshot(self) -> State:
-        """Where the input stands, what was counted, and the type of the last good element."""
+    def own(self) -> dict[str, State]:
+        """What was counted, and the type of the last good element."""
         specs = self._specs()
         last = None if specs is None else [spec_to_json(spec) for spec in specs]
-        return {
-            "source": snapshot(self._inner),
-            "seen": self._seen,
-            "fakes": self._fakes,
-            "told": self._told,
-            "last": last,
-        }
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)
+        return {"seen": self._seen, "fakes": self._fakes, "told": self._told, "last": last}
 
     def _specs(self) -> tuple[TensorSpec, ...] | None:
         """The type of the last good element."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -11,10 +10,11 @@ from ...errors import DataError
 from ...extract.records.reference import Reference, read_many
 from ...threads import DaemonPool
 from ..access import Access, Through
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..run import Context, Flow
 from ..state.checkpoints import Tape
 from ..state.snapshot import State, below
+from ..step import Running, close
 
 __all__ = ["FetchFlow"]
 
@@ -32,14 +32,14 @@ class FetchFlow:
     source: Flow
     columns: tuple[int, ...]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Fetching(self, at, state)
 
     def access(self, at: Context) -> Access:
         return Through(self, at)
 
 
-class _Fetching:
+class _Fetching(Running):
     def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
         self._tape = Tape(flow.source, at, below(state))
@@ -49,9 +49,6 @@ class _Fetching:
         self._jobs: deque[Future[list[Element]]] = deque()
         self._ready: deque[Element] = deque()
         self._more = True
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         while not self._ready:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..element import Element, Hole
 from ..run import Context, Flow
 from ..state.snapshot import State, below
-from ..step import Wrapped
+from ..step import Running
 
 __all__ = ["IgnoreErrorsFlow"]
 
@@ -26,9 +26,9 @@ class IgnoreErrorsFlow:
     source: Flow
     log: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        return Wrapped(self._good(inner, at), inner)
+        return Running(self._good(inner, at), inner)
 
     def _good(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         for element in inner:

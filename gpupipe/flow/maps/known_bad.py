@@ -11,8 +11,8 @@ from ..access import Access, Through
 from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, StandIn
 from ..run import Context, Flow
-from ..state.snapshot import State, snapshot
-from ..step import Wrapped
+from ..state.snapshot import State
+from ..step import Running
 
 __all__ = ["KnownBadFlow"]
 
@@ -27,7 +27,7 @@ class KnownBadFlow:
 
     source: Flow
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
         return _Checked(_checked(inner, at.run.known), inner)
 
@@ -35,14 +35,12 @@ class KnownBadFlow:
         return Through(self, at)
 
 
-class _Checked(Wrapped):
+class _Checked(Running):
     """Elements as they pass; nothing is counted here."""
-
-    __slots__ = ()
 
     def snapshot(self) -> State:
         """The state of the input."""
-        return snapshot(self._inner)
+        return None if self.source is None else self.source.snapshot()
 
 
 def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:

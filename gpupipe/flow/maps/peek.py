@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from itertools import chain
 from operator import length_hint
-from typing import Any
 
 from ...errors import DataError, GpupipeError
 from ...spec import TensorSpec, spec_of
 from ..access import Access, access
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..run import LOOKING, Context, Flow, Looking
-from ..state.snapshot import State, drop, first_state, number, snapshot
+from ..state.snapshot import State, drop, first_state, number
+from ..step import Running, close
 
 __all__ = ["PrimedFlow"]
 
@@ -36,7 +35,7 @@ class PrimedFlow:
         self.flow = flow
         self._at: Context | None = None
         self._head: list[Element] = []
-        self._rest: Any = None
+        self._rest: Running | None = None
         self._first: State = None
         self._looking: Looking | None = None
 
@@ -92,7 +91,7 @@ class PrimedFlow:
         self._close()
         return error
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         """The pass that was looked at if it is the one asked for, else a new one."""
         rest, head = self._rest, self._head
         same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
@@ -116,28 +115,22 @@ class PrimedFlow:
         return access(self.flow, at)
 
 
-class _Primed(Iterator[Element]):
+class _Primed(Running):
     """The elements that were looked at, and the rest of their pass."""
 
-    def __init__(self, head: list[Element], rest: Iterator[Element], first: State) -> None:
+    def __init__(self, head: list[Element], rest: Running, first: State) -> None:
         self._first = first
         self._head = iter(head)
         self._looked_at = len(head)
+        super().__init__(chain(self._head, rest))
         self._rest = rest
-        self._items = chain(self._head, rest)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
 
     def snapshot(self) -> State:
         """Where the rest stands; while there are elements in front of it, how many of them were given."""
         left = length_hint(self._head)
         if not left:
             self._first = None  # nobody asks for it any more, and it keeps what was chosen since
-            return snapshot(self._rest)
+            return self._rest.snapshot()
         if left == self._looked_at:
             return self._first
         return {"looked_at": self._looked_at - left, "first": self._first}

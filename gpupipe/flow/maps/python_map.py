@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -10,12 +9,13 @@ from ...errors import DataError
 from ...threads import DaemonPool, Job
 from ..access import Access, Through
 from ..check import truth
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import Ahead
 from ..state.in_flight import InWork
-from ..state.snapshot import State, below, snapshot
+from ..state.snapshot import State, below
+from ..step import Running, close
 from .python_function import Calls, PythonFunction, SameSpecs
 
 __all__ = ["PythonFilterFlow", "PythonMapFlow"]
@@ -35,7 +35,7 @@ class PythonMapFlow:
     calls: int = 0
     deterministic: bool = True
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if self.calls:
             return _Pool(self, at, state)
         return _Inline(self, self.source.open(at, below(state)), at, state)
@@ -44,33 +44,26 @@ class PythonMapFlow:
         return Through(self, at)
 
 
-class _Inline:
+class _Inline(Running):
     """Runs the function on the thread that asks, and checks that every result is like the first."""
 
-    def __init__(self, flow: PythonMapFlow, inner: Iterator[Element], at: Context, state: State) -> None:
+    def __init__(self, flow: PythonMapFlow, inner: Running, at: Context, state: State) -> None:
         self._call = Calls(flow.function, at).run
-        self._inner = inner
+        self.source = inner
         self._items = iter(inner)
         self._same = SameSpecs(flow.function, state)
         self._check = self._same.__call__  # a bound method: 80 ns less than calling the object
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         element = next(self._items)
         return element if type(element[0]) is Hole else self._check(self._call(element))
 
-    def snapshot(self) -> State:
-        """Where the input stands, and what the first result was."""
-        return {"source": snapshot(self._inner), "first": self._same.snapshot()}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)
+    def own(self) -> dict[str, State]:
+        """What the first result was."""
+        return {"first": self._same.snapshot()}
 
 
-class _Pool:
+class _Pool(Running):
     """Runs the function in threads. At most twice as many elements as threads are in work."""
 
     def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
@@ -85,9 +78,6 @@ class _Pool:
         at.run.on_close(self.close)
         for element, place in self._ahead.again:
             self._put(element, place)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         self._fill()
@@ -152,21 +142,18 @@ class PythonFilterFlow:
     function: PythonFunction
     where: Where = SOMEWHERE
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
         return _Filtered(self, inner, at)
 
 
-class _Filtered:
-    def __init__(self, flow: PythonFilterFlow, inner: Iterator[Element], at: Context) -> None:
+class _Filtered(Running):
+    def __init__(self, flow: PythonFilterFlow, inner: Running, at: Context) -> None:
         self._call = Calls(flow.function, at).run
-        self._inner = inner
+        self.source = inner
         self._items = iter(inner)
         self._stopped = at.run.stopped.is_set
         self._watch = Watch(flow.where)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         dropped = 0
@@ -188,11 +175,3 @@ class _Filtered:
             if dropped < 64 or not dropped & 1023:
                 self._watch.nothing(dropped)
         raise StopIteration
-
-    def snapshot(self) -> State:
-        """Where the input stands."""
-        return {"source": snapshot(self._inner)}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)

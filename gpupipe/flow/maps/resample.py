@@ -13,7 +13,7 @@ from ...spec import spec_of
 from ..element import Element, Hole, Stream, locate
 from ..run import Context, Flow
 from ..state.snapshot import State, as_number, below, parts_of
-from ..step import Wrapped
+from ..step import Running
 from ..words import KeyedDraws
 from .scan import Question, asked
 
@@ -46,14 +46,14 @@ class ResampleFlow:
     site: str
     seeded: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
         seen = [SMOOTHING] * len(self.target)
         if state is not None:
             counted = parts_of(state, "seen", len(seen))
             seen = [as_number(count, "seen") for count in counted]
         ask = asked(self.classes, at, "rejection_resample")
-        return Wrapped(self._kept(inner, ask, at, seen), inner, lambda: {"seen": seen.copy()})
+        return _Resampled(self._kept(inner, ask, at, seen), inner, seen)
 
     def _kept(
         self, inner: Iterator[Element], ask: Callable[[Element], Any], at: Context, seen: list[int]
@@ -94,3 +94,13 @@ class ResampleFlow:
         else:
             return answer[()]
         return Hole(locate(error, stream, position, "rejection_resample"))
+
+
+class _Resampled(Running):
+    def __init__(self, items: Iterator[Element], source: Running, seen: list[int]) -> None:
+        super().__init__(items, source)
+        self._seen = seen
+
+    def own(self) -> dict[str, State]:
+        """How many elements of each class came."""
+        return {"seen": self._seen.copy()}

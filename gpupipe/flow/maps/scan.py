@@ -14,10 +14,10 @@ from ...serial.columns import Cursor, add_column, read_column
 from ...serial.structures import Malformed
 from ...spec import Structure, TensorSpec, as_declared, as_leaf, flatten_like, own, spec_of
 from ..check import exact_cast, truth
-from ..element import Element, Hole, close, locate
+from ..element import Element, Hole, locate
 from ..run import Context, Flow
-from ..state.snapshot import State, below, damaged, drop, number, snapshot
-from ..step import Cell, Wrapped
+from ..state.snapshot import State, below, damaged, drop, number
+from ..step import Count, Running, close
 from .host_program import HostProgram
 from .python_function import Calls, PythonFunction, SameSpecs
 
@@ -60,15 +60,15 @@ class TakeWhileFlow:
     source: Flow
     predicate: Question
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
-        ended = Cell.of(state, "ended", 0)
+    def open(self, at: Context, state: State = None) -> Running:
+        ended = Count.of(state, "ended", 0)
         if ended.n:
-            return Wrapped(iter(()), None, lambda: {"ended": 1})
+            return Running(iter(()), ended=ended)
         inner = self.source.open(at, below(state))
         items = self._taken(inner, asked(self.predicate, at, "take_while"), ended)
-        return Wrapped(items, inner, lambda: {"ended": ended.n})
+        return Running(items, inner, ended=ended)
 
-    def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Cell) -> Iterator[Element]:
+    def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Count) -> Iterator[Element]:
         for element in inner:
             value, stream, position = element
             answer = value if type(value) is Hole else ask(element)
@@ -103,7 +103,7 @@ class ScanFlow:
     structure: Structure
     line: str
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         if isinstance(state, dict) and "n" in state:  # a state too large to be written down
             items = _Scanned(self, at, None)
             drop(items, number(state, "n"), at)
@@ -111,10 +111,10 @@ class ScanFlow:
         return _Scanned(self, at, state)
 
 
-class _Scanned:
+class _Scanned(Running):
     def __init__(self, flow: ScanFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = flow.source.open(at, below(state))
+        self._inner = self.source = flow.source.open(at, below(state))
         self._given = 0 if state is None else number(state, "given")
         self._state: Sequence[Any] = [own(leaf) for leaf in flow.leaves]
         if state is not None:
@@ -123,9 +123,6 @@ class _Scanned:
         self._call = Calls(replace(flow.function, fn=self._step), at).run
         self._check = SameSpecs(flow.function, state)
         self._misuse: PlanError | None = None
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         element = next(self._inner)
@@ -162,11 +159,7 @@ class _Scanned:
         if leaves is None:
             return {"n": self._given}
         first = self._check.snapshot()
-        return {"source": snapshot(self._inner), "given": self._given, "state": leaves, "first": first}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)
+        return {"source": self._inner.snapshot(), "given": self._given, "state": leaves, "first": first}
 
 
 LARGEST = 4096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 from ...transform.array import goes_to_gpu, on_gpu, to_host
 from ..element import Element, Hole
 from ..run import Context, Flow
-from ..state.snapshot import State, snapshot
-from ..step import Wrapped
+from ..state.snapshot import State
+from ..step import Running
 
 __all__ = ["OneKindFlow", "PutFlow"]
 
@@ -32,7 +32,7 @@ class PutFlow:
     columns: Collection[int]
     put: Callable[[Any], Any]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
         return _Put(
             map(partial(_moved, self._mover(at)), inner), inner
@@ -69,9 +69,7 @@ def _moved(move: Callable[[int, Any], Any], element: Element) -> Element:
     return tuple(move(i, leaf) for i, leaf in enumerate(value)), stream, position
 
 
-class _Put(Wrapped):
-    __slots__ = ()
-
+class _Put(Running):
     def snapshot(self) -> State:
         """The state of the input."""
-        return snapshot(self._inner)
+        return None if self.source is None else self.source.snapshot()

@@ -16,7 +16,7 @@ from ..element import Element, Hole
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.snapshot import State, below
-from ..step import Wrapped
+from ..step import Running
 from .host_program import HostProgram
 
 __all__ = ["FilterFlow", "HostFlow"]
@@ -29,9 +29,9 @@ class HostFlow:
     source: Flow
     program: HostProgram
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        return Wrapped(self._computed(inner, self.program.compile(at)), inner)
+        return Running(self._computed(inner, self.program.compile(at)), inner)
 
     def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
         for element in inner:
@@ -56,9 +56,9 @@ class FilterFlow:
     program: HostProgram
     where: Where = SOMEWHERE
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        return Wrapped(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
+        return Running(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
 
     def _kept(
         self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: threading.Event

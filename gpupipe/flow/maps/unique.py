@@ -13,7 +13,7 @@ from ...errors import DataError
 from ..element import Element, Hole, locate
 from ..run import Context, Flow
 from ..state.snapshot import State, below, replayed_input
-from ..step import Wrapped
+from ..step import Running
 
 __all__ = ["UniqueFlow", "identity_of"]
 
@@ -24,11 +24,11 @@ class UniqueFlow:
 
     source: Flow
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         # What was seen may be large: it is gathered again by going through the elements.
-        def items(begin: State) -> Iterator[Element]:
+        def items(begin: State) -> Running:
             inner = self.source.open(at, below(begin))
-            return Wrapped(self._first(inner, at), inner)
+            return Running(self._first(inner, at), inner)
 
         return replayed_input(items, at, state)
 

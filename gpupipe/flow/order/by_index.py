@@ -13,7 +13,7 @@ from ...random import hash64, mix64
 from ..access import Access, Chosen, access, blocks_of, strided
 from ..combine.flat_map import FlatMapFlow
 from ..combine.inner import inside, open_inner
-from ..element import Element, Hole, close, counts
+from ..element import Element, Hole, counts
 from ..maps.peek import PrimedFlow
 from ..maps.python_map import PythonMapFlow
 from ..run import Context, Flow
@@ -22,6 +22,7 @@ from ..sources.records import RecordsFlow, records_of
 from ..stall import Where
 from ..state.snapshot import State, drop
 from ..state.snapshot import number as number_of
+from ..step import Running, close
 from .even import EvenFlow
 from .permutation import Permutation
 from .select import ShardFlow, SkipFlow, TakeFlow
@@ -36,7 +37,7 @@ class SelectFlow:
     source: Flow
     order: Order
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _ByPlace(lambda given: _selected(self, at, given, 1), at, state)
 
     def access(self, at: Context) -> Access:
@@ -47,7 +48,7 @@ class SelectFlow:
         return Chosen(source, self.order.size(n), _places(self.order, n, at))
 
 
-class _ByPlace(Iterator[Element]):
+class _ByPlace(Running):
     """Elements from a place on. Its state is how many were given, and how many errors behind the last of them.
 
     Args:
@@ -59,19 +60,13 @@ class _ByPlace(Iterator[Element]):
     def __init__(self, begin: Callable[[int], Iterator[Element]], at: Context, state: State) -> None:
         self._given = 0 if state is None else number_of(state, "n")
         self._errors = 0
-        self._inner = begin(self._given)
-        self._items = self._counted()
+        self._begun = begin(self._given)
+        self.items = self._counted()
         if state is not None:
-            drop(self._items, number_of(state, "errors"), at)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+            drop(self.items, number_of(state, "errors"), at)
 
     def _counted(self) -> Iterator[Element]:
-        for element in self._inner:
+        for element in self._begun:
             if type(element[0]) is not Hole or counts(element):
                 self._given += 1
                 self._errors = 0
@@ -85,7 +80,7 @@ class _ByPlace(Iterator[Element]):
 
     def close(self) -> None:
         """Close the input."""
-        close(self._inner)
+        close(self._begun)
 
 
 def _selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
@@ -127,7 +122,7 @@ class StridedFlow:
     start: int
     step: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         def begin(given: int) -> Iterator[Element]:
             return _begun(self.source, at, self.start + given * self.step, self.step)
 
@@ -165,7 +160,7 @@ class EvenPlacesFlow(EvenFlow):
     Files are counted behind their last record, when all of them have an index; other flows tell their size.
     """
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _ByPlace(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
 
     def _from(self, at: Context, given: int) -> Iterator[Element]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from ...errors import StateError
 from ...plan.indexed import ENDLESS
 from ..access import Access, Chosen, access
-from ..element import Element, Hole, close, counts
+from ..element import Element, Hole, counts
 from ..memory import bytes_of
 from ..run import REPLAYING, Context, Flow
 from ..state.checkpoints import Tape
-from ..state.snapshot import State, below, drop, number, snapshot
+from ..state.snapshot import State, below, drop, number
+from ..step import Running, close
 
 __all__ = ["EvenFlow", "even_size"]
 
@@ -44,7 +44,7 @@ class EvenFlow:
     index: int
     wrap: bool
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Wrapping(self, at, state) if self.wrap else _Dropping(self, at, state)
 
     def access(self, at: Context) -> Access:
@@ -54,7 +54,7 @@ class EvenFlow:
         return Chosen(source, size, lambda places: (self.index + places * self.shards) % n)
 
 
-class _Dropping(Iterator[Element]):
+class _Dropping(Running):
     """An element is given once the last one of its round is there. An error is not held back."""
 
     def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
@@ -63,15 +63,10 @@ class _Dropping(Iterator[Element]):
         self._place = 0 if state is None else number(state, "place")  # in the round
         self._errors = 0  # that were given while an element was held back
         self._begin: int | None = None  # elements of the tape before the one that is held back
-        self._items = self._whole_rounds(flow.shards)
+        self.source = self._tape.inner
+        self.items = self._whole_rounds(flow.shards)
         if state is not None:
-            drop(self._items, number(state, "errors"), at)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+            drop(self.items, number(state, "errors"), at)
 
     def _whole_rounds(self, shards: int) -> Iterator[Element]:
         tape, index, place = self._tape, self._index, self._place
@@ -102,12 +97,8 @@ class _Dropping(Iterator[Element]):
             return {"input": self._tape.state(), "place": self._place, "errors": 0}
         return {"input": self._tape.state(self._begin), "place": self._index, "errors": self._errors}
 
-    def close(self) -> None:
-        """Close the input."""
-        close(self._tape.inner)
 
-
-class _Wrapping(Iterator[Element]):
+class _Wrapping(Running):
     """An element is given as it comes; where the last round lacks one, it is one of the first.
 
     The first elements are kept for that, as long as they are small and this pass began at the begin. Otherwise the
@@ -121,21 +112,15 @@ class _Wrapping(Iterator[Element]):
         self._wrapped = state is not None and bool(below(state, "wrapped"))
         self._first: list[Element] | None = [] if state is None else None
         self._stopped = at.run.stopped.is_set
-        self._inner: Any = None if self._wrapped else flow.source.open(at, below(state))
-        self._items = self._given()
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+        self.source = None if self._wrapped else flow.source.open(at, below(state))
+        self.items = self._given()
 
     def _given(self) -> Iterator[Element]:
-        if self._wrapped:
+        if self.source is None:
             return
         shards, index = self._flow.shards, self._flow.index
         left, room = (index - self._seen) % shards, KEPT
-        for element in self._inner:
+        for element in self.source:
             if type(element[0]) is Hole and not counts(element):
                 yield element
                 continue
@@ -149,10 +134,10 @@ class _Wrapping(Iterator[Element]):
             left -= 1
         place = self._seen % shards
         if 0 < place <= index and not self._stopped():
-            element = self._one_of_the_first((index - place) % self._seen)
-            if element is not None:
+            first = self._one_of_the_first((index - place) % self._seen)
+            if first is not None:
                 self._wrapped = True
-                yield element
+                yield first
 
     def _one_of_the_first(self, place: int) -> Element | None:
         """The element with a number; None if the run was stopped."""
@@ -179,9 +164,5 @@ class _Wrapping(Iterator[Element]):
 
     def snapshot(self) -> State:
         """Where the input stands, and how many elements it gave."""
-        source = None if self._wrapped else snapshot(self._inner)
+        source = None if self._wrapped or self.source is None else self.source.snapshot()
         return {"source": source, "seen": self._seen, "wrapped": self._wrapped}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)

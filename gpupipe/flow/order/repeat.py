@@ -9,11 +9,12 @@ from itertools import chain
 from ...errors import StateError
 from ...log import logger
 from ..access import Access, access, passes
-from ..element import Element, close
+from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.arrivals import Begins
-from ..state.snapshot import State, below, number, snapshot
+from ..state.snapshot import State, below, number
+from ..step import Running, close
 
 __all__ = ["ENOUGH", "EmptyPasses", "RepeatFlow"]
 
@@ -26,7 +27,7 @@ class RepeatFlow:
     count: int
     where: Where = SOMEWHERE
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         passes = Passes(self, at, state)
         return Repeated(passes)
 
@@ -34,20 +35,12 @@ class RepeatFlow:
         return passes(lambda index: access(self.source, at.in_pass(index, self.count)), self.count)
 
 
-class Repeated:
+class Repeated(Running):
     """The running repeat."""
 
-    __slots__ = ("_items", "_passes")
-
     def __init__(self, passes: Passes) -> None:
+        super().__init__(chain.from_iterable(passes))
         self._passes = passes
-        self._items = chain.from_iterable(passes)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
 
     def snapshot(self) -> State:
         """Which pass it is, and where that stands."""
@@ -58,7 +51,7 @@ class Repeated:
         self._passes.close()
 
 
-class Passes:
+class Passes(Iterator[Iterator[Element]]):
     """The passes of a repeat, one iterator each."""
 
     def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
@@ -69,13 +62,10 @@ class Passes:
         if 0 <= flow.count < self._done:
             raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
         self._begins = Begins(at, below(state, "begins"))
-        self._inner: Iterator[Element] | None = None
+        self._inner: Running | None = None
         self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
         if self._again:
             self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), below(state, "source"))
-
-    def __iter__(self) -> Iterator[Iterator[Element]]:
-        return self
 
     def __next__(self) -> Iterator[Element]:
         if self._again and self._inner is not None:
@@ -101,7 +91,7 @@ class Passes:
 
     def snapshot(self) -> State:
         """Which pass it is, how many in a row had no element, and where its input stands."""
-        inner = None if self._inner is None else snapshot(self._inner)
+        inner = None if self._inner is None else self._inner.snapshot()
         empty = self._empty.count
         return {"pass": self._done, "empty": empty, "source": inner, "begins": self._begins.snapshot()}
 

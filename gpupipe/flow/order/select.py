@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...errors import StateError
 from ...graph.op import Array
 from ..access import Access, Chosen, Through, access, strided
-from ..element import Element, Hole, close, counts
+from ..element import Element, Hole, counts
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.snapshot import State, below, number, snapshot
-from ..step import Cell, Wrapped
+from ..state.snapshot import State, below, number
+from ..step import Count, Running, close
 
 __all__ = ["EnumerateFlow", "ShardFlow", "SkipFlow", "TakeFlow"]
 
@@ -27,7 +26,7 @@ class TakeFlow:
     source: Flow
     count: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Taken(self, at, state)
 
     def access(self, at: Context) -> Access:
@@ -36,25 +35,17 @@ class TakeFlow:
         return Chosen(source, size, lambda places: places)
 
 
-class _Taken:
+class _Taken(Running):
     def __init__(self, flow: TakeFlow, at: Context, state: State) -> None:
         self._left = flow.count if state is None or flow.count < 0 else number(state, "left")
         if self._left > flow.count >= 0:
             raise StateError(f"load_state_dict needs a state of take({flow.count}), got one with {self._left} left")
-        self._inner: Any = None
+        self.items = iter(())
         if self._left:
-            self._inner = flow.source.open(at, below(state))
-            self._items = self._taken(self._inner)
+            self.source = flow.source.open(at, below(state))
+            self.items = self._taken(self.source)
 
-    def __iter__(self) -> Iterator[Element]:
-        return self._items if self._inner is not None else iter(())
-
-    def __next__(self) -> Element:
-        if self._inner is None:
-            raise StopIteration
-        return next(self._items)
-
-    def _taken(self, inner: Iterator[Element]) -> Iterator[Element]:
+    def _taken(self, inner: Running) -> Iterator[Element]:
         for element in inner:
             if type(element[0]) is not Hole or counts(element):
                 self._left -= 1
@@ -65,13 +56,9 @@ class _Taken:
 
     def snapshot(self) -> State:
         """How many are left; behind the last one the input does not matter."""
-        if not self._left:
+        if not self._left or self.source is None:
             return {"left": 0, "source": None}
-        return {"left": max(self._left, 0), "source": snapshot(self._inner)}
-
-    def close(self) -> None:
-        """Close the input."""
-        close(self._inner)
+        return {"left": max(self._left, 0), "source": self.source.snapshot()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +69,12 @@ class SkipFlow:
     count: int
     where: Where = SOMEWHERE
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        left = Cell.of(state, "left", self.count)
-        return Wrapped(self._skipped(inner, at, left), inner, lambda: {"left": left.n})
+        left = Count.of(state, "left", self.count)
+        return Running(self._skipped(inner, at, left), inner, left=left)
 
-    def _skipped(self, inner: Iterator[Element], at: Context, left: Cell) -> Iterator[Element]:
+    def _skipped(self, inner: Iterator[Element], at: Context, left: Count) -> Iterator[Element]:
         watch, stopped = Watch(self.where), at.run.stopped
         for element in inner:
             if stopped.is_set():
@@ -115,12 +102,12 @@ class ShardFlow:
     shards: int
     index: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        place = Cell.of(state, "place", self.shards - self.index)
-        return Wrapped(self._chosen(inner, place), inner, lambda: {"place": place.n})
+        place = Count.of(state, "place", self.shards - self.index)
+        return Running(self._chosen(inner, place), inner, place=place)
 
-    def _chosen(self, inner: Iterator[Element], place: Cell) -> Iterator[Element]:
+    def _chosen(self, inner: Iterator[Element], place: Count) -> Iterator[Element]:
         for element in inner:
             if type(element[0]) is Hole and not counts(element):
                 yield element
@@ -141,12 +128,12 @@ class EnumerateFlow:
     source: Flow
     start: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, below(state))
-        done = Cell.of(state, "n", 0)
-        return Wrapped(self._numbered(inner, done), inner, lambda: {"n": done.n})
+        done = Count.of(state, "n", 0)
+        return Running(self._numbered(inner, done), inner, n=done)
 
-    def _numbered(self, inner: Iterator[Element], done: Cell) -> Iterator[Element]:
+    def _numbered(self, inner: Iterator[Element], done: Count) -> Iterator[Element]:
         start = self.start
         for element in inner:
             value, stream, position = element

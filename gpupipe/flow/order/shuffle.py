@@ -7,7 +7,7 @@ depend on (seed, epoch, place in the chain) and on how many elements left before
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -18,7 +18,7 @@ from ...errors import StateError
 from ...plan.steps import buffer_name
 from ...random import BatchRng, hash64, mix64
 from ..access import Access, kept, passes
-from ..element import Element, Hole, close, keep
+from ..element import Element, Hole, keep
 from ..memory import bytes_of_all
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
@@ -26,6 +26,7 @@ from ..state.arrivals import Begins
 from ..state.buffer import Held, held_json, is_record
 from ..state.checkpoints import Place, Tape, chosen
 from ..state.snapshot import Late, State, below, integers_json, number, parts_of, these_integers
+from ..step import Running, close
 from ..words import Draws
 from .repeat import EmptyPasses
 
@@ -53,7 +54,7 @@ class ShuffleFlow:
     repeat: int = 1
     where: Where = SOMEWHERE
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return Shuffled(self, at, state)
 
     def access(self, at: Context) -> Access:
@@ -245,7 +246,7 @@ class _Held(Late):
         }
 
 
-class Shuffled:
+class Shuffled(Running):
     """The running shuffle. With a fused repeat the next pass fills while the last one drains; passes never mix."""
 
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
@@ -281,9 +282,6 @@ class Shuffled:
         passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
         begins, empty = self._begins.snapshot(), self._empty.count
         return {"opened": self._opened, "empty": empty, "passes": passes, "begins": begins}
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         now = self._pass

@@ -22,6 +22,7 @@ from ..element import Element
 from ..run import Context, Flow
 from ..sources.arrays import FilesFlow, Placed, RangeFlow, SlicesFlow
 from ..state.snapshot import Late, State, below, integers_json, number, these_integers
+from ..step import Running
 from ..words import Draws
 from .repeat import EmptyPasses
 from .shuffle import ShuffleFlow
@@ -45,7 +46,7 @@ def can_place(flow: Flow) -> bool:
 class ShufflePlacesFlow(ShuffleFlow):
     """A shuffle whose source has places, see `can_place`."""
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Shuffled(self, at, state)
 
 
@@ -179,7 +180,7 @@ class _Held(Late):
         }
 
 
-class _Shuffled:
+class _Shuffled(Running):
     """The running shuffle, one pass of a fused repeat after the other."""
 
     def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
@@ -192,14 +193,8 @@ class _Shuffled:
         if state is not None and below(state, "pass") is not None:
             self._pass = _Pass(flow, at.in_pass(max(self._opened - 1, 0), flow.repeat), below(state, "pass"))
         self._left: Iterator[Element] = iter(())  # of the last block
-        self._items = chain.from_iterable(self._blocks())
+        self.items = chain.from_iterable(self._blocks())
         at.run.holds(self, f"shuffle({buffer_name(flow.size)})")
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
 
     def _blocks(self) -> Iterator[Iterator[Element]]:
         flow, at = self._flow, self._at

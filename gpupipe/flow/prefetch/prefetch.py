@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any
@@ -13,10 +12,11 @@ from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
 from ..access import Access, access
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..run import Context, Flow
 from ..state.checkpoints import SHARE
-from ..state.snapshot import State, below, drop, first_state, number, snapshot
+from ..state.snapshot import State, below, drop, first_state, number
+from ..step import Running, close
 from .channel import Channel, Closed
 
 __all__ = ["PrefetchFlow"]
@@ -29,16 +29,15 @@ class PrefetchFlow:
     source: Flow
     size: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Prefetching(self, at, state)
 
     def access(self, at: Context) -> Access:
         return access(self.source, at)
 
 
-class _Prefetching:
-    ahead = True
-    """Elements come without being asked for, once the thread has started."""
+class _Prefetching(Running):
+    runs_ahead = True
 
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
@@ -48,9 +47,6 @@ class _Prefetching:
         self._thread = Thread(_pump, (flow.source, at, self._channel, self._marks, state), name="gpupipe-prefetch")
         self._started = False
         at.run.on_close(self.close)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def ready(self) -> bool:
         """Whether the next element is there without waiting; asking starts the thread."""
@@ -115,7 +111,7 @@ class Marks:
     def mark(self, inner: Any, count: int) -> None:
         """Take the state of the input; it has given `count` elements here."""
         begun = perf_counter()
-        state = snapshot(inner)
+        state = inner.snapshot()
         self._time = perf_counter()
         self._cost = self._time - begun
         with self._lock:
@@ -134,12 +130,12 @@ class Marks:
 
 def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, state: State) -> None:
     """What the prefetch thread runs. It knows the channel, never the iterator."""
-    inner: Any = None
+    inner: Running | None = None
     MOST_PIXELS.set(at.run.settings.max_pixels)
     LIMITS.set(at.run.limits)
     count = 0
     try:
-        inner = source.open(at) if state is None else source.open(at, below(state, "input"))
+        inner = source.open(at, below(state, "input"))
         marks.begin(first_state(inner, at))
         items = iter(inner)
         if state is not None:

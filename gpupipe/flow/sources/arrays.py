@@ -18,6 +18,7 @@ from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, Numbered, State, number, replayed
 from ..state.snapshot import number as number_of
+from ..step import Running
 
 __all__ = ["FilesFlow", "ParamFlow", "Placed", "RangeFlow", "SlicesFlow"]
 
@@ -49,7 +50,7 @@ class RangeFlow:
     numbers: range
     dtype: np.dtype[Any]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("range", "range")
         done = 0 if state is None else number(state, "n")
         starts = range(done, len(self.numbers), _BLOCK)
@@ -109,7 +110,7 @@ class SlicesFlow:
     whole: bool = False
     names: Names | None = None
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("slices", "from_tensor_slices")
         if self.whole:
             return replayed(lambda: iter([(self.leaves, stream, 0)]), at, state)
@@ -166,7 +167,7 @@ def named_streams(at: Context, names: Names, places: list[int], shown: Sequence[
     return map(Stream, keys(at.key), shown, repeat("index"), keys(at.alike))
 
 
-def listed(placed: Placed, state: State) -> Iterator[Element]:
+def listed(placed: Placed, state: State) -> Running:
     """What a list of files gives, from a place on.
 
     Raises:
@@ -188,7 +189,7 @@ class FilesFlow:
     paths: tuple[str, ...]
     names: Names
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return listed(self.placed(at), state)
 
     def placed(self, at: Context) -> Placed:
@@ -210,7 +211,7 @@ class FilesFlow:
 class ParamFlow:
     """The one outer element of an inner dataset."""
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element", alike=at.alike), 0)]), at, state)
 
     def access(self, at: Context) -> Access:
@@ -223,10 +224,10 @@ class ItemsFlow:
 
     count: int
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return self.chosen(at, range(self.count), state)
 
-    def chosen(self, at: Context, places: range, state: State = None) -> Iterator[Element]:
+    def chosen(self, at: Context, places: range, state: State = None) -> Running:
         """The elements at some places."""
         stream = at.stream("indexable", "from_indexable")
         done = 0 if state is None else number_of(state, "n")

@@ -12,6 +12,7 @@ from ..check import conform, failed, fits, same_structure, shown
 from ..element import Element, Hole, Stream
 from ..run import Context
 from ..state.snapshot import State, replayed
+from ..step import Running
 
 __all__ = ["GeneratorFlow"]
 
@@ -31,7 +32,7 @@ class GeneratorFlow:
         """The structure of the first element, once there was one."""
         return self.seen[0] if self.seen else None
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return replayed(lambda: self._elements(at), at, state)  # nobody knows how to begin in the middle
 
     def _elements(self, at: Context) -> Iterator[Element]:
@@ -58,9 +59,8 @@ class GeneratorFlow:
                 yield self._checked(value, stream, position), stream, position
                 position += 1
         finally:
-            close = getattr(values, "close", None)
-            if close is not None:
-                close()
+            if hasattr(values, "close"):
+                values.close()
 
     def _checked(self, value: Any, stream: Stream, position: int) -> Any:
         try:

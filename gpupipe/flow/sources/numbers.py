@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..element import Element
 from ..run import Context
 from ..state.snapshot import Numbered, State, number
+from ..step import Running
 from ..words import BLOCK, Numbers
 
 __all__ = ["CounterFlow", "RandomFlow"]
@@ -25,7 +25,7 @@ class CounterFlow:
     step: Any
     dtype: np.dtype[Any]
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else number(state, "n")
         # Blocks of sums: a float is rounded in each, so those before are made again.
         blocks = islice(self._blocks(), done // BLOCK, None)
@@ -51,7 +51,7 @@ class RandomFlow:
     seed: int | None
     anew: bool
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else number(state, "n")
         words = Numbers(at, self.seed, self.anew, "random")
         words.skip(done // BLOCK)

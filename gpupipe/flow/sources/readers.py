@@ -12,9 +12,10 @@ from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
 from ...extract.records.reading import BLOCK, BlockReader, Pool
 from ...extract.storage.patterns import is_url
-from ..element import Element, Hole, Stream, close
+from ..element import Element, Hole, Stream
 from ..run import Context
 from ..state.snapshot import Counted, State, drop, number, start_of
+from ..step import Running, close
 
 __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "opened", "reader_pool"]
 
@@ -52,7 +53,7 @@ class LinesFlow:
     compression: str = ""
     ahead: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         for path, stream in opened(at, self.source, self.column, "lines"):
             readers = reader_pool(at, path, self.ahead)
             block = REMOTE_BLOCK if is_url(path) else BLOCK
@@ -83,7 +84,7 @@ class FixedRecordsFlow:
     compression: str = ""
     ahead: bool = False
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         for path, stream in opened(at, self.source, self.column, "fixed"):
             reader = FixedReader(
                 path,
@@ -99,7 +100,7 @@ class FixedRecordsFlow:
         return Counted(iter(()))
 
 
-class ReaderIterator:
+class ReaderIterator(Running):
     """What a file holds as elements, damage as holes; reads block by block.
 
     Its state is the offset at which the present block begins, and how many items of it were given. Behind an error
@@ -112,8 +113,6 @@ class ReaderIterator:
         at: where it is opened.
         state: where to go on.
     """
-
-    __slots__ = ("_before", "_begin", "_blocks", "_items", "_lost", "_reader", "_size", "_stream")
 
     def __init__(self, reader: BlockReader, stream: Stream, at: Context, state: State = None) -> None:
         self._reader = reader
@@ -129,9 +128,6 @@ class ReaderIterator:
             self._size = number(state, "given")
         elif state is not None:
             drop(self, number(state, "given"), at)
-
-    def __iter__(self) -> ReaderIterator:
-        return self
 
     def __next__(self) -> Element:
         item = next(self._items, None)

@@ -13,9 +13,10 @@ from ...extract.records.tfrecord import BLOCK, RecordReader
 from ...extract.storage.files import LOCAL
 from ...extract.storage.patterns import is_url
 from ..access import Access, blocks_of, kept
-from ..element import Element, Hole, Stream, close
+from ..element import Element, Hole, Stream
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, as_number, below, number, start_of
+from ..step import Running
 from .readers import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
 
 __all__ = ["RecordsFlow"]
@@ -41,7 +42,7 @@ class RecordsFlow:
     ahead: bool = False
     index: str = "memory"
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         for value, _, _ in self.source.open(at):
             path = value[self.column].decode(errors="surrogateescape")
             stream = at.stream("records", path, "offset")
@@ -67,7 +68,7 @@ class RecordsFlow:
         return kept([]) if found is None else found
 
 
-class _References(Iterator[Element]):
+class _References(Running):
     """References to the records of a file. Its state is the offset of the last one, and how many were given."""
 
     def __init__(self, path: str, stream: Stream, index: str, state: State) -> None:
@@ -78,18 +79,12 @@ class _References(Iterator[Element]):
             start, self._given = as_number(last, "offset"), max(number(state, "given") - 1, 0)
         self._last: Any = (None, None, last)
         walker = HeaderWalker(path, start=start, first=self._given, where=index)
-        self._items = self._elements(walker.rows(stream), stream)
+        self.items = self._elements(walker.rows(stream), stream)
         if self._lost:
-            self._items.close()
+            self.items.close()
             self._given = number(state, "given")
         elif last is not None:
-            next(self._items, None)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+            next(self, None)
 
     def _elements(self, rows: Iterator[Any], stream: Stream) -> Generator[Element, None, None]:
         for row in rows:
@@ -105,10 +100,6 @@ class _References(Iterator[Element]):
         """The offset of the last record, and how many were given; whether the rest of the file was lost there."""
         state = {"offset": self._last[2], "given": self._given}
         return {**state, "lost": True} if self._lost else state
-
-    def close(self) -> None:
-        """End the walk."""
-        close(self._items)
 
 
 class Records(Access):

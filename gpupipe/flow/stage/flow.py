@@ -11,10 +11,11 @@ from ..batching.batcher import BatchFormer, Group, RowFormer
 from ..batching.by_index import Batches
 from ..batching.resumable import INLINE, Former, Forming, Point
 from ..batching.unbatch import UnstackFormer
-from ..element import Element, close
+from ..element import Element
 from ..prefetch.channel import Channel, Closed
 from ..run import Context
 from ..state.snapshot import State, below, drop, number
+from ..step import Running
 from .assemble import Assembler, Stage
 from .job import Finished
 from .runner import Work
@@ -26,7 +27,7 @@ __all__ = ["StageFlow"]
 class StageFlow(Stage):
     """A stage as a flow."""
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         threaded = self.program is not None and self.executor is not None
         forming = Forming(
             self.source,
@@ -52,18 +53,16 @@ class StageFlow(Stage):
         return Batches(self, at) if self.how == "batch" else Through(self, at)
 
 
-class _Inline:
+class _Inline(Running):
     """A stage without images: runs where it is asked."""
 
     def __init__(self, flow: StageFlow, at: Context, forming: Forming) -> None:
         self._assembler = Assembler(flow, at)
         self._forming = forming
+        self.source = forming.source
         self._before: Point | None = None  # the item whose elements are given
         self._given = 0
         self._ready: deque[Element] = deque()
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         while not self._ready:
@@ -89,12 +88,8 @@ class _Inline:
             return {"former": self._forming.exact().state(), "given": 0}
         return {"former": self._before.state(), "given": self._given}
 
-    def close(self) -> None:
-        """Close the input."""
-        close(self._forming.source)
 
-
-class _Threaded:
+class _Threaded(Running):
     """A stage with images: feeder and runner threads, a channel of what is finished."""
 
     def __init__(self, flow: StageFlow, at: Context, forming: Forming) -> None:
@@ -110,9 +105,6 @@ class _Threaded:
         self._run = at.run
         self._run.on_close(self.close)
         self._started = False
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         if not self._started:

@@ -28,10 +28,11 @@ from ...threads import Room, Thread, join
 from ...transform.program import BatchFailed, Executor, Feed, WrongPixels
 from ..batching.batcher import BatchFormer, Group, batch_of_holes
 from ..batching.resumable import Forming
-from ..element import Element, Hole, close, locate, stand_in
+from ..element import Element, Hole, locate, stand_in
 from ..error_policy import raised
 from ..prefetch.channel import Channel, Closed
 from ..run import Context
+from ..step import close
 from .assemble import Assembler, Stage, failed_batch
 from .job import Finished, Job, Turn, in_parts
 from .repair import host_copy, joined, make_holes, row_before

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import StateError
 from ..run import Context
-from .snapshot import Late, Refused, State, as_number, integers_json, snapshot, these_integers
+from .snapshot import Late, Refused, State, as_number, integers_json, these_integers
 
 __all__ = ["Begins", "Choices", "Full"]
 
@@ -124,7 +124,7 @@ class Begins:
         """The next one was opened, and is what elements come from now."""
         self._left.pop(self._opened, None)
         if self._any:
-            state = snapshot(inner)
+            state = inner.snapshot()
             found = choosing(state)
             if found:
                 last = self._last

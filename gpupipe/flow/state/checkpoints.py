@@ -15,18 +15,7 @@ from time import perf_counter
 from ...errors import StateError
 from ..element import Element
 from ..run import REPLAYING, Context, Flow
-from .snapshot import (
-    Numbered,
-    Numbers,
-    State,
-    below,
-    drop,
-    first_state,
-    integers_json,
-    number,
-    snapshot,
-    these_integers,
-)
+from .snapshot import Numbered, Numbers, State, below, drop, first_state, integers_json, number, these_integers
 
 __all__ = ["Ahead", "Place", "Tape", "chosen"]
 
@@ -92,7 +81,7 @@ class Tape:
     def mark(self) -> None:
         """Mark this place."""
         begun = perf_counter()
-        self._marks.append((self.count, snapshot(self.inner)))
+        self._marks.append((self.count, self.inner.snapshot()))
         self._time = perf_counter()
         self._cost = self._time - begun
 
@@ -112,13 +101,13 @@ class Tape:
         Args:
             ended: the input was closed; only a state further back can be made.
         """
-        return Place(self.count, None if ended else (snapshot(self.inner),), tuple(self._marks))
+        return Place(self.count, None if ended else (self.inner.snapshot(),), tuple(self._marks))
 
     def state(self, keep: int | None = None) -> State:
         """A state behind the first `keep` elements; behind all that were taken unless it is given."""
         now = self.count
         if keep is None or keep == now:
-            return {"at": now, "mark": snapshot(self.inner), "drop": 0}
+            return {"at": now, "mark": self.inner.snapshot(), "drop": 0}
         self.forget(keep)
         return behind(self._marks, keep)
 

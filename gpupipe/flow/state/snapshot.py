@@ -22,8 +22,9 @@ import numpy as np
 
 from ...errors import StateError
 from ...graph.op import Array
-from ..element import Element, Stream, close
+from ..element import Element, Stream
 from ..run import REPLAYING, Context
+from ..step import Running, State, close
 
 __all__ = [
     "ENDLESS",
@@ -44,14 +45,9 @@ __all__ = [
     "parts_of",
     "replayed",
     "replayed_input",
-    "snapshot",
     "start_of",
     "these_integers",
 ]
-
-State = Any
-"""A snapshot: None (from the start), numbers, text, lists and dicts of them, and `Late` leaves."""
-
 
 ENDLESS = 1 << 62
 
@@ -89,18 +85,6 @@ def late_json(state: State) -> Any:
     if isinstance(state, (list, tuple)):
         return [late_json(value) for value in state]
     return state
-
-
-def snapshot(iterator: Any) -> State:
-    """Where an iterator of a flow stands. Nobody may be inside its `__next__`.
-
-    Raises:
-        StateError: it cannot say.
-    """
-    take = getattr(iterator, "snapshot", None)
-    if take is None:
-        raise StateError(f"state_dict needs steps that can say where they are, got {type(iterator).__name__}")
-    return take()
 
 
 def below(state: State, name: str = "source") -> State:
@@ -195,7 +179,7 @@ class Numbers(Generic[_T]):
         return ENDLESS - length_hint(self._left)
 
 
-class Counted(Iterator[Element]):
+class Counted(Running):
     """An iterator whose state is how many elements it gave: to come back there, it gives them again.
 
     Args:
@@ -205,18 +189,11 @@ class Counted(Iterator[Element]):
         begin: the state of the items before the first one, where that says more than nothing.
     """
 
-    __slots__ = ("_begin", "_inner", "_numbers")
-
     def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0, begin: State = None) -> None:
-        self._begin = begin
         self._numbers = Numbers(items, done)
+        super().__init__(self._numbers.items)
+        self._begin = begin
         self._inner = items if inner is None else inner
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._numbers.items
-
-    def __next__(self) -> Element:
-        return next(self._numbers.items)
 
     def snapshot(self) -> State:
         """How many elements were given."""
@@ -228,7 +205,7 @@ class Counted(Iterator[Element]):
         close(self._inner)
 
 
-class Numbered(Iterator[Element]):
+class Numbered(Running):
     """Rows of one stream as elements, their positions counted in C.
 
     Args:
@@ -237,17 +214,9 @@ class Numbered(Iterator[Element]):
         done: the first position.
     """
 
-    __slots__ = ("_items", "_positions")
-
     def __init__(self, rows: Iterable[Any], stream: Stream, done: int = 0) -> None:
         self._positions = iter(range(done, ENDLESS))
-        self._items: Iterator[Element] = zip(rows, repeat(stream), self._positions)
-
-    def __iter__(self) -> Iterator[Element]:
-        return self._items
-
-    def __next__(self) -> Element:
-        return next(self._items)
+        super().__init__(zip(rows, repeat(stream), self._positions))
 
     def position(self) -> int:
         """The next position: how many elements were given, from the first one on."""
@@ -258,7 +227,7 @@ class Numbered(Iterator[Element]):
         return {"n": self.position()}
 
 
-def replayed_input(open_: Callable[[State], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:
+def replayed_input(open_: Callable[[State], Running], at: Context, state: State) -> Running:
     """The same where the elements are made of others, which may come in any order: then their state is kept too.
 
     Args:
@@ -273,12 +242,12 @@ def replayed_input(open_: Callable[[State], Iterator[Element]], at: Context, sta
     return items
 
 
-def first_state(inner: Any, at: Context) -> State:
+def first_state(inner: Running, at: Context) -> State:
     """The state of an input that was just opened: where elements come in any order it tells which came."""
-    return snapshot(inner) if at.run.any_order else None
+    return inner.snapshot() if at.run.any_order else None
 
 
-def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Iterator[Element]:
+def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Running:
     """An iterator that comes back to a place by giving everything before it again."""
     items = Counted(open_())
     if state is not None:

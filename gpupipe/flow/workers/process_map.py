@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import DataError
 from ..access import Access, Through
 from ..check import same_structure
-from ..element import Element, Hole, close
+from ..element import Element, Hole
 from ..kept import Home
 from ..maps.python_function import PythonFunction, SameSpecs
 from ..run import Context, Flow
 from ..state.checkpoints import Ahead
 from ..state.in_flight import InWork
 from ..state.snapshot import State
+from ..step import Running, close
 
 if TYPE_CHECKING:
     from .pool import Lease
@@ -44,14 +44,14 @@ class ProcessMapFlow:
     line: str = ""
     home: Home | None = None
 
-    def open(self, at: Context, state: State = None) -> Iterator[Element]:
+    def open(self, at: Context, state: State = None) -> Running:
         return _Mapped(self, at, state)
 
     def access(self, at: Context) -> Access:
         return Through(self, at)
 
 
-class _Mapped:
+class _Mapped(Running):
     """One pass. At most twice as many elements as there are workers are in work."""
 
     def __init__(self, flow: ProcessMapFlow, at: Context, state: State) -> None:
@@ -63,9 +63,6 @@ class _Mapped:
         self._work: InWork[Task] = InWork(flow.deterministic, state)
         self._workers: Lease | None = None
         self._more = True
-
-    def __iter__(self) -> Iterator[Element]:
-        return self
 
     def __next__(self) -> Element:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...flow.combine.read_ahead import calls_python
 from ...flow.element import Element as FlowElement
 from ...flow.run import Context, Flow
 from ...flow.state.snapshot import State
+from ...flow.step import Running
 from ...graph.classify import name_of
 from ...graph.trace import call_with, called_before
 from ...plan.node import Element, Node
@@ -34,7 +35,7 @@ class StaticInner:
     def __post_init__(self) -> None:
         object.__setattr__(self, "python", calls_python(self.flow))
 
-    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
+    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Running:
         return self.flow.open(at.with_param(outer[0]), state)
 
 
@@ -50,7 +51,7 @@ class DynamicInner:
         self._element: Element | None = None
         self._called = self._python = False
 
-    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Iterator[FlowElement]:
+    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Running:
         with called_before(self._called):
             pending, cardinality = self._made(at, outer)
         self._called = True
