@@ -8,13 +8,15 @@ A column is a tag, then
     objects    u8 rank, u64 per dimension, u64 length of each byte string, all of them end to end
     ragged     the values, then the row splits, as two columns
 
-all little-endian. There is no pickle, so reading a file runs no code that it names.
+all little-endian. An element's columns are u16 their number, then one after the other. There is no pickle, so reading a
+file runs no code that it names.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from ..ragged import Ragged
 from ..spec import byte_array
 from .structures import Malformed
 
-__all__ = ["Cursor", "add_column", "read_column"]
+__all__ = ["Cursor", "add_column", "add_columns", "read_column", "read_columns"]
 
 _BYTES, _ARRAY, _SCALAR, _OBJECTS, _RAGGED = range(5)
 
@@ -32,7 +34,13 @@ _BYTES, _ARRAY, _SCALAR, _OBJECTS, _RAGGED = range(5)
 _DTYPES = tuple(np.dtype(name) for name in "?,<i1,<u1,<i2,<u2,<i4,<u4,<i8,<u8,<f2,<f4,<f8".split(","))
 
 
-_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_WIDE = (*_DTYPES, np.dtype(np.longdouble))  # whose format depends on the machine: never in a file
+
+
+_CODES = {dtype: code for code, dtype in reversed(tuple(enumerate(_WIDE)))}  # on some machines it is a float64
+
+
+_WHO = "elements in files and worker processes"
 
 
 _MOST_RANK = 32
@@ -47,18 +55,30 @@ _u8 = struct.Struct("<B")
 _u64 = struct.Struct("<Q")
 
 
-def add_column(column: Any, out: list[Any]) -> None:
+def add_columns(columns: Sequence[Any], out: list[Any], wide: bool = False) -> None:
+    """Append the bytes of the columns of an element to `out`; see `add_column`."""
+    out.append(struct.pack("<H", len(columns)))
+    for column in columns:
+        add_column(column, out, wide)
+
+
+def add_column(column: Any, out: list[Any], wide: bool = False) -> None:
     """Append the bytes of one leaf to `out`, as bytes and memoryviews; arrays are not copied where they are in order.
 
+    Args:
+        column: the leaf.
+        out: what is written goes to its end.
+        wide: a process of this machine will read them, so numbers of more than 64 bits may be among them.
+
     Raises:
-        PlanTypeError: a leaf that files cannot hold.
+        PlanTypeError: the leaf cannot be written.
     """
     if isinstance(column, (bytes, memoryview)):
         out += (bytes((_BYTES,)), _u64.pack(len(column)), column)
     elif isinstance(column, Ragged):
         out.append(bytes((_RAGGED,)))
-        add_column(column.values, out)
-        add_column(np.asarray(column.row_splits), out)
+        add_column(column.values, out, wide)
+        add_column(column.row_splits, out)
     elif isinstance(column, np.ndarray) and column.dtype == object:
         items = [bytes(item) for item in column.flat]
         out += (bytes((_OBJECTS,)), _dims(column.shape))
@@ -66,11 +86,11 @@ def add_column(column: Any, out: list[Any]) -> None:
         out.append(b"".join(items))
     elif isinstance(column, (np.ndarray, np.generic)):
         code = _CODES.get(column.dtype.newbyteorder("<"))
-        if code is None:
-            raise PlanTypeError(f"elements in a file need numbers of at most 64 bits, got {column.dtype}")
+        if code is None or (code >= len(_DTYPES) and not wide):
+            raise PlanTypeError(f"{_WHO} need booleans and numbers of at most 64 bits, got {column.dtype}")
         # Shape first: a contiguous copy of a scalar has a dimension.
         shape = column.shape
-        array = np.ascontiguousarray(column, _DTYPES[code])
+        array = np.ascontiguousarray(column, _WIDE[code])
         if isinstance(column, np.generic):
             out += (bytes((_SCALAR, code)), array.tobytes())
         else:
@@ -78,12 +98,12 @@ def add_column(column: Any, out: list[Any]) -> None:
             if array.nbytes:
                 out.append(array.reshape(-1).view(np.uint8).data)
     else:
-        raise PlanTypeError(f"elements in a file need arrays, numbers and bytes, got {type(column).__name__}")
+        raise PlanTypeError(f"{_WHO} need arrays, numbers and bytes, got {type(column).__name__}")
 
 
 def _dims(shape: tuple[int, ...]) -> bytes:
     if len(shape) > _MOST_RANK:
-        raise PlanTypeError(f"elements in a file need arrays of at most {_MOST_RANK} dimensions, got {len(shape)}")
+        raise PlanTypeError(f"{_WHO} need arrays of at most {_MOST_RANK} dimensions, got {len(shape)}")
     return struct.pack(f"<B{len(shape)}Q", len(shape), *shape)
 
 
@@ -92,13 +112,18 @@ class Cursor:
 
     Args:
         view: what is read.
+        wide: see `add_column`.
+
+    Attributes:
+        dtypes: of numbers in it, by their codes.
     """
 
-    __slots__ = ("_at", "_view")
+    __slots__ = ("_at", "_view", "dtypes")
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, wide: bool = False) -> None:
         self._view = view
         self._at = 0
+        self.dtypes = _WIDE if wide else _DTYPES
 
     @property
     def left(self) -> int:
@@ -132,11 +157,17 @@ class Cursor:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
 
+def read_columns(cursor: Cursor) -> tuple[Any, ...]:
+    """Read the columns of an element; see `read_column`."""
+    (count,) = cursor.numbers(1, "H")
+    return tuple([read_column(cursor) for _ in range(count)])
+
+
 def read_column(cursor: Cursor, depth: int = 0) -> Any:
     """Read one leaf. Arrays own their memory; `bytes` are read-only views of what the cursor is over.
 
     Raises:
-        Malformed: it is none, or larger than what is left.
+        Malformed: there is no leaf, or it is larger than what is left.
     """
     tag = cursor.u8()
     if tag == _BYTES:
@@ -181,9 +212,9 @@ def _numbers(data: memoryview, dtype: np.dtype[Any]) -> Any:
 
 def _dtype(cursor: Cursor) -> np.dtype[Any]:
     code = cursor.u8()
-    if code >= len(_DTYPES):
+    if code >= len(cursor.dtypes):
         raise Malformed(f"no dtype has the number {code}")
-    return _DTYPES[code]
+    return cursor.dtypes[code]
 
 
 def _shape(cursor: Cursor) -> tuple[tuple[int, ...], int]:

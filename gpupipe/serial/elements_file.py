@@ -29,14 +29,14 @@ from typing import Any, Protocol
 
 from crc32c import crc32c
 
-from .. import errors
 from ..errors import DataError, MissingFileError, RecordError
 from ..extract.records.crc import mask, masked_crc32c
 from ..extract.records.tfrecord import RecordReader
 from ..extract.storage.files import LocalStorage
 from ..log import logger
-from .columns import Cursor, add_column, read_column
-from .structures import Malformed
+from .columns import Cursor, add_columns, read_columns
+from .errors import error_from_json, error_to_json
+from .structures import Malformed, json_object
 
 __all__ = ["ElementsReader", "ElementsWriter", "Saved", "StreamLike"]
 
@@ -134,11 +134,10 @@ class ElementsWriter:
             identity = struct.pack(f"<BQI{n}Q{n}Q", 1, position, n, *keys, *(place for _, place in rows))
         number = struct.pack("<Q", self.count)
         if isinstance(value, DataError):
-            self._record([b"H", self._token, number, identity, json.dumps(_error_to_json(value)).encode()])
+            self._record([b"H", self._token, number, identity, json.dumps(error_to_json(value)).encode()])
         else:
-            parts: list[Any] = [b"E", self._token, number, identity, struct.pack("<H", len(value))]
-            for column in value:
-                add_column(column, parts)
+            parts: list[Any] = [b"E", self._token, number, identity]
+            add_columns(value, parts)
             self._record(parts)
         self.count += 1
 
@@ -257,63 +256,26 @@ class ElementsReader:
         Raises:
             RecordError: the file ends too early, or something follows its end: what is lost cannot be counted.
         """
-        streams: dict[int, Any] = {}
-
-        def named(key: int, name: str, unit: str) -> Any:
-            streams.pop(key, None)
-            if len(streams) >= _NAMED:
-                del streams[next(iter(streams))]  # the oldest: the writer has forgotten it, too
-            made = streams[key] = make_stream(key, name, unit)
-            return made
-
-        def stream_of(key: int) -> Any:
-            found = streams.get(key)  # nothing there: what says its name is damaged
-            return named(key, os.path.basename(self.path), "index") if found is None else found
-
         expected = 0
+        names = _Names(os.path.basename(self.path), make_stream)
         if self._broken:  # the head
             on_damage()
         for offset, record in self._records:
-            if isinstance(record, DataError):
-                self._unread = self._unread or record.lost
-                self._note(record.reason, offset, on_damage)
-                continue
             try:
-                kind = bytes(record[:1])
-                cursor = Cursor(record[1:])
-                self._check_token(bytes(cursor.take(_TOKEN)))
-                if kind == b"S":
-                    key, n = struct.unpack("<QH", cursor.take(10))
-                    unit, name = bytes(cursor.take(n)), bytes(cursor.take(cursor.left))
-                    named(key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape"))
-                    continue
-                if kind not in (b"E", b"H", b"Z"):
-                    raise Malformed(f"no record begins with {kind!r}")
-                number = cursor.u64()
-                if number < expected:
-                    raise Malformed(f"the file says it has another number of elements than {expected}")
-                if kind == b"Z":
-                    if cursor.left:
-                        raise Malformed(f"{cursor.left} bytes are left over")
-                else:
-                    where, position = _identity(cursor, stream_of)
-                    if kind == b"E":
-                        (columns,) = cursor.numbers(1, "H")
-                        value: Any = tuple([read_column(cursor) for _ in range(columns)])
-                        if cursor.left:
-                            raise Malformed(f"{cursor.left} bytes are left over")
-                    else:
-                        value = _error_from_json(bytes(cursor.take(cursor.left)))
+                found = self._read(record, expected, names)
             except Malformed as error:
                 self._note(str(error), offset, on_damage)
                 continue
+            if found is None:
+                continue
+            number, element = found
             if number != expected or self._broken:
                 for lost in self._lost(number - expected, offset, on_damage):
                     yield lost
-            if kind == b"Z":
+            if element is None:
                 break
             expected = number + 1
-            yield value, where, position
+            yield element
         else:
             first = self._broken[0] if self._broken else None
             reason = f"it ends after {expected} elements without its last record"
@@ -324,6 +286,37 @@ class ElementsReader:
             raise ended from first
         for offset, _ in self._records:
             raise self._damaged("something follows its last record", offset)
+
+    def _read(self, record: Any, expected: int, names: _Names) -> tuple[int, Saved | None] | None:
+        """The number of an element and the element, None in its place at the end; None for the name of a stream.
+
+        Raises:
+            Malformed: the record is damaged.
+        """
+        if isinstance(record, DataError):
+            self._unread = self._unread or record.lost
+            raise Malformed(record.reason)
+        kind = bytes(record[:1])
+        cursor = Cursor(record[1:])
+        self._check_token(bytes(cursor.take(_TOKEN)))
+        if kind == b"S":
+            key, n = struct.unpack("<QH", cursor.take(10))
+            unit, name = bytes(cursor.take(n)), bytes(cursor.take(cursor.left))
+            names.add(key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape"))
+            return None
+        if kind not in (b"E", b"H", b"Z"):
+            raise Malformed(f"no record begins with {kind!r}")
+        number = cursor.u64()
+        if number < expected:
+            raise Malformed(f"the file says it has another number of elements than {expected}")
+        element: Saved | None = None
+        if kind != b"Z":
+            where, position = _identity(cursor, names.stream)
+            value = read_columns(cursor) if kind == b"E" else error_from_json(json_object(cursor.take(cursor.left)))
+            element = value, where, position
+        if cursor.left:
+            raise Malformed(f"{cursor.left} bytes are left over")
+        return number, element
 
     def _check_token(self, token: bytes) -> None:
         if self._token is None:
@@ -384,19 +377,44 @@ class ElementsReader:
                 f"a file of elements of version {_VERSION} is needed, this one has version {version}; write it anew"
             )
             raise RecordError(reason, file=self.path, offset=0, stage="read")
+        said = bytes(record[n + 4 :])
         try:
-            said = bytes(record[n + 4 :])
-            head = json.loads(said)
-        except (ValueError, RecursionError) as error:
-            raise self._damaged("its head is no JSON", 0) from error
-        if not isinstance(head, dict):
-            raise self._damaged("its head is no JSON object", 0)
+            head = json_object(said)
+        except Malformed as error:
+            raise self._damaged(f"its head: {error}", 0) from error
         self._token = _token_of(said)
         return head
 
     def _damaged(self, reason: str, offset: int | None) -> RecordError:
         what = f"a file of elements is needed, this one is damaged or none: {reason}"
         return RecordError(what, file=self.path, offset=offset, stage="read")
+
+
+class _Names:
+    """The streams of a file by their keys, as far as the writer says their names only once.
+
+    Args:
+        file: the name of a stream whose own one is damaged.
+        make: makes a stream of its key, name and unit.
+    """
+
+    def __init__(self, file: str, make: Callable[[int, str, str], Any]) -> None:
+        self._file = file
+        self._make = make
+        self._streams: dict[int, Any] = {}
+
+    def add(self, key: int, name: str, unit: str) -> Any:
+        """Make a stream; the oldest is forgotten where there are too many, as the writer does."""
+        self._streams.pop(key, None)
+        if len(self._streams) >= _NAMED:
+            del self._streams[next(iter(self._streams))]
+        made = self._streams[key] = self._make(key, name, unit)
+        return made
+
+    def stream(self, key: int) -> Any:
+        """The stream of a key."""
+        found = self._streams.get(key)
+        return self.add(key, self._file, "index") if found is None else found
 
 
 def _token_of(head: bytes) -> bytes:
@@ -415,34 +433,3 @@ def _identity(cursor: Cursor, stream_of: Callable[[int], Any]) -> tuple[Any, int
         keys, places = cursor.numbers(n, "Q"), cursor.numbers(n, "Q")
         return [(stream_of(key), place) for key, place in zip(keys, places, strict=True)], position
     raise Malformed(f"no identity begins with {kind}")
-
-
-def _error_to_json(error: DataError) -> dict[str, Any]:
-    return {
-        "kind": type(error).__name__,
-        "reason": error.reason,
-        "file": error.file,
-        "offset": error.offset,
-        "stage": error.stage,
-        "unit": error.unit,
-    }
-
-
-def _error_from_json(data: bytes) -> DataError:
-    try:
-        given = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Malformed("an error is no JSON") from error
-    if not isinstance(given, dict):
-        raise Malformed("an error is no JSON object")
-    kind = getattr(errors, str(given.get("kind")), None)
-    known = isinstance(kind, type) and issubclass(kind, DataError)
-    file, offset = given.get("file"), given.get("offset")
-    made: DataError = (kind if known and kind is not None else DataError)(
-        str(given.get("reason")),
-        file=file if isinstance(file, str) else None,
-        offset=offset if type(offset) is int else None,
-        stage=str(given.get("stage")),
-        unit=str(given.get("unit")),
-    )
-    return made

@@ -1,23 +1,30 @@
 """structures: the type of an element as JSON: how its leaves are nested, and what each of them is.
 
-Classes (NamedTuple, dataclass) are written by name. Reading one looks it up among the modules that the program has
-imported, and imports nothing: a file must not decide what code runs.
+Classes (NamedTuple, dataclass) are written by name. Reading one from a file looks it up among the modules that the
+program has imported, and imports nothing: a file must not decide what code runs.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import PlanError, PlanTypeError
 from ..ragged import RaggedSpec
-from ..spec import LEAF, Structure, TensorSpec, is_dataclass_type
+from ..spec import ABSENT, LEAF, Structure, TensorSpec, is_dataclass_type
 
-__all__ = ["Malformed", "spec_from_json", "spec_to_json", "structure_from_json", "structure_to_json"]
-
-_ABSENT = Structure(type(None), count=0)
-
+__all__ = [
+    "Malformed",
+    "imported_class",
+    "json_object",
+    "spec_from_json",
+    "spec_to_json",
+    "structure_from_json",
+    "structure_to_json",
+]
 
 _DEEPEST = 200
 
@@ -26,7 +33,22 @@ _KEYS = (str, int, float, bool, type(None))
 
 
 class Malformed(Exception):
-    """What is read is no type of an element."""
+    """Bytes or JSON that hold something else than is read."""
+
+
+def json_object(data: Any) -> dict[str, Any]:
+    """Read the text of a JSON object.
+
+    Raises:
+        Malformed: the bytes hold something else.
+    """
+    try:
+        given = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"not JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise Malformed("not a JSON object")
+    return given
 
 
 def structure_to_json(structure: Structure) -> Any:
@@ -44,67 +66,89 @@ def structure_to_json(structure: Structure) -> Any:
     if kind is tuple:
         return {"tuple": children}
     if kind is dict:
-        for key in structure.keys:
-            if type(key) not in _KEYS:
-                raise PlanError(f"elements in a file need dict keys that are text or numbers, got {key!r}")
-        return {"dict": children, "keys": list(structure.keys)}
+        return {"dict": children, "keys": [_key_to_json(key) for key in structure.keys]}
     names = structure.keys if is_dataclass_type(kind) else kind._fields
     return {"class": f"{kind.__module__}:{kind.__qualname__}", "fields": list(names), "children": children}
 
 
-def structure_from_json(given: Any, depth: int = 0) -> Structure:
+def _key_to_json(key: Any) -> Any:
+    if type(key) in _KEYS:
+        return key
+    if type(key) is bytes:
+        return {"bytes": key.hex()}
+    if type(key) is tuple:
+        return {"tuple": [_key_to_json(part) for part in key]}
+    raise PlanError(
+        "elements in files and worker processes need dict keys that are text, numbers, bytes or tuples of them, "
+        f"got {key!r}"
+    )
+
+
+def _key_from_json(given: Any, depth: int) -> Any:
+    match given:
+        case {"bytes": str(text), **rest} if not rest:
+            try:
+                return bytes.fromhex(text)
+            except ValueError as error:
+                raise Malformed("no key of a dict") from error
+        case {"tuple": list(parts), **rest} if not rest and depth < _DEEPEST:
+            return tuple([_key_from_json(part, depth + 1) for part in parts])
+        case _ if type(given) in _KEYS:
+            return given
+    raise Malformed("no key of a dict")
+
+
+def imported_class(module: str, path: str, names: list[Any]) -> Any:
+    """The class of this name if the program has imported it; a NamedTuple like it otherwise."""
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    fields: Any = ()
+    if isinstance(found, type) and (issubclass(found, tuple) or is_dataclass_type(found)):
+        fields = getattr(found, "_fields" if issubclass(found, tuple) else "__dataclass_fields__", ())
+    return found if names == list(fields) else namedtuple(path.rpartition(".")[2], names)
+
+
+def structure_from_json(
+    given: Any, find: Callable[[str, str, list[Any]], Any] = imported_class, depth: int = 0
+) -> Structure:
     """Read the nesting of an element.
 
+    Args:
+        given: may be anything.
+        find: gives the class of a module, a name in it and names of fields.
+        depth: of the part that is read.
+
     Raises:
-        Malformed: it is none, or a class it names is not imported.
+        Malformed: it is not the nesting of an element.
     """
     if given == "leaf":
         return LEAF
     if given is None:
-        return _ABSENT
+        return ABSENT
     if not isinstance(given, dict) or depth > _DEEPEST:
         raise Malformed("no structure")
-    if "tuple" in given:
-        children = _children(given["tuple"], depth)
-        return Structure(tuple, (), children, _count(children))
-    if "dict" in given:
-        children, keys = _children(given["dict"], depth), given.get("keys")
-        if not isinstance(keys, list) or len(keys) != len(children) or any(type(key) not in _KEYS for key in keys):
-            raise Malformed("no keys of a dict")
-        return Structure(dict, tuple(keys), children, _count(children))
-    name, names = given.get("class"), given.get("fields")
-    children = _children(given.get("children"), depth)
-    if not isinstance(name, str) or not isinstance(names, list) or len(names) != len(children):
-        raise Malformed("no class with fields")
-    kind = _class(name, names)
-    return Structure(kind, tuple(names) if is_dataclass_type(kind) else (), children, _count(children))
-
-
-def _children(given: Any, depth: int) -> tuple[Structure, ...]:
-    if not isinstance(given, list) or not given:
+    below = given.get("tuple", given.get("dict", given.get("children")))
+    if not isinstance(below, list) or not below:
         raise Malformed("no children")
-    return tuple(structure_from_json(child, depth + 1) for child in given)
-
-
-def _count(children: tuple[Structure, ...]) -> int:
-    return sum(child.count for child in children)
-
-
-def _class(name: str, names: list[Any]) -> Any:
-    """The class of this name if the program has it; a NamedTuple like it where it has not."""
+    children = tuple([structure_from_json(child, find, depth + 1) for child in below])
+    count = sum(child.count for child in children)
+    if "tuple" in given:
+        return Structure(tuple, (), children, count)
+    keys = given.get("keys" if "dict" in given else "fields")
+    if not isinstance(keys, list) or len(keys) != len(children):
+        raise Malformed("no keys of a dict, or names of fields")
+    if "dict" in given:
+        return Structure(dict, tuple([_key_from_json(key, depth) for key in keys]), children, count)
+    name = given.get("class")
+    if not isinstance(name, str):
+        raise Malformed("no class")
     module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, type):
-        if issubclass(found, tuple) and getattr(found, "_fields", None) == tuple(names):
-            return found
-        if is_dataclass_type(found) and list(getattr(found, "__dataclass_fields__", ())) == names:
-            return found
     try:
-        return namedtuple(path.rpartition(".")[2], names)
+        kind = find(module, path, keys)
     except (TypeError, ValueError) as error:
         raise Malformed(f"no class {name!r}: {error}") from error
+    return Structure(kind, tuple(keys) if is_dataclass_type(kind) else (), children, count)
 
 
 def spec_to_json(spec: TensorSpec) -> Any:

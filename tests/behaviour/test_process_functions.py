@@ -32,7 +32,18 @@ def shapes(x: Any) -> Any:
         "flag": n % 2 == 0,
         "none": None,
         "ragged": Ragged(Ragged(np.arange(n), [0, n]), [0, 0, 1]),
+        b"wide": np.full(n, n / 3, np.longdouble),
+        ("a", (1, b"\xff")): n,
     }
+
+
+def of_a_local_class(x: Any) -> Any:
+    """An element of a class that nobody finds by its name."""
+
+    class Local(NamedTuple):
+        x: Any
+
+    return Local(x)
 
 
 def echo(value: Any) -> Any:

@@ -24,7 +24,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe.errors import FunctionError, ParseError
 from gpupipe.flow.workers import pool
-from gpupipe.flow.workers.packing import RemoteError
+from gpupipe.serial.errors import RemoteError
 from tests.behaviour import test_process_functions as functions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +92,14 @@ def test_every_kind_of_column_arrives_as_it_does_from_threads() -> None:
     assert processes[3]["image"].flags.writeable
     assert processes[2]["ragged"].to_list() == [[], [[0, 1]]]
     _same(threads, processes)
+
+
+def test_an_element_class_that_the_chain_cannot_find_is_a_bad_element() -> None:
+    with (
+        iter(gp.Dataset.range(1).map(functions.of_a_local_class, 1, workers="process")) as items,
+        pytest.raises(FunctionError, match=r"range at index 0: map: .*classes at the top of a module, got .*Local"),
+    ):
+        next(items)
 
 
 def test_elements_go_in_as_they_are() -> None:

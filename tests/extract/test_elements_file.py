@@ -130,8 +130,21 @@ def test_arrays_that_are_read_are_owned_and_writable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [None, 3, "text", np.array([1 + 2j]), np.zeros(1, "datetime64[s]")], ids=repr)
 def test_what_is_no_leaf_is_refused(bad: Any) -> None:
-    with pytest.raises(PlanTypeError, match="elements in a file need"):
+    with pytest.raises(PlanTypeError, match="elements in files and worker processes need"):
         add_column(bad, [])
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="a long double is a float64 here")
+def test_numbers_of_more_than_64_bits_are_read_from_memory_only() -> None:
+    parts: list[Any] = []
+    add_column(np.arange(3, dtype=np.longdouble), parts, wide=True)
+    data = memoryview(b"".join(parts))
+
+    assert read_column(Cursor(data, wide=True)).dtype == np.longdouble
+    with pytest.raises(Malformed, match="no dtype"):
+        read_column(Cursor(data))
+    with pytest.raises(PlanTypeError, match="at most 64 bits"):
+        add_column(np.zeros(1, np.longdouble), [])
 
 
 def test_more_streams_than_the_table_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -476,7 +489,7 @@ def test_lengths_are_bounded_before_they_are_used(data: bytes) -> None:
 # ---- the type of an element
 
 
-NESTED = {"a": (1, None), 3: Pair(Sample(1, {"x": 2}), [1, 2]), None: 1.5}
+NESTED = {"a": (1, None), 3: Pair(Sample(1, {"x": 2}), [1, 2]), None: 1.5, b"\xff": 1, (1, (b"x",)): 2}
 
 
 def test_structures_come_back() -> None:
@@ -514,6 +527,9 @@ def test_a_class_of_another_kind_is_never_used(name: str) -> None:
         {"tuple": "leaf"},
         {"dict": ["leaf"], "keys": []},
         {"dict": ["leaf"], "keys": [[1]]},
+        {"dict": ["leaf"], "keys": [{"bytes": "no"}]},
+        {"dict": ["leaf"], "keys": [{"tuple": [{"set": []}]}]},
+        {"dict": ["leaf"], "keys": [{"tuple": [], "bytes": ""}]},
         {"class": "a:b", "fields": ["x", "y"], "children": ["leaf"]},
         {"class": "a:b", "fields": ["import"], "children": ["leaf"]},
         {"class": 1, "fields": [], "children": []},
@@ -577,5 +593,5 @@ def test_malformed_specs(given: Any) -> None:
 def test_what_does_not_go_into_a_file_says_so() -> None:
     with pytest.raises(PlanTypeError, match="got a dataset of"):
         spec_to_json(DatasetSpec(TensorSpec((), "int64")))
-    with pytest.raises(PlanError, match="dict keys that are text or numbers"):
-        structure_to_json(Structure(dict, ((1, 2),), (Structure(),), 1))
+    with pytest.raises(PlanError, match=r"dict keys that are text, numbers, bytes or tuples .* got frozenset"):
+        structure_to_json(Structure(dict, ((1, frozenset()),), (Structure(),), 1))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from time import perf_counter
 
-from ...errors import DataError, DecodeError, FunctionError, ParseError, RecordError, ShapeError
+from ...errors import DataError, DecodeError
+from ...serial.errors import error_class
 from ..element import Element, Hole, locate
 from ..run import REPLAYING, Context, Flow
 from ..state.checkpoints import SHARE
@@ -41,9 +42,6 @@ LONGEST = 300
 
 Bad = dict[tuple[int, int], DataError]
 """Errors of elements, by (stream key, position)."""
-
-
-_KINDS = {kind.__name__: kind for kind in (DataError, DecodeError, ShapeError, FunctionError, ParseError, RecordError)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +208,7 @@ def errors_of(state: State) -> Bad:
     for entry in state:
         match entry:
             case [int(key), int(position), str(kind), str(stage), str(reason)]:
-                found[key, position] = _KINDS.get(kind, DecodeError)(reason[:LONGEST], stage=stage)
+                found[key, position] = error_class(kind, DecodeError)(reason[:LONGEST], stage=stage)
             case _:
                 raise damaged()
     return found

@@ -10,6 +10,7 @@ them ready.
 from __future__ import annotations
 
 import atexit
+import json
 import pickle
 import signal
 import threading
@@ -25,15 +26,16 @@ from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 from ...errors import FunctionError, GpupipeError
+from ...serial.errors import remote_from_json
 from ...spec import Structure
 from ..element import Hole, Stream
 from ..kept import HOMES, Home
 from ..maps.python_function import PythonFunction
 from ..run import Run
-from .packing import error_of, pack, packed_size, structure_of, unpack, write
+from .messages import HEAD, Kind, message, pack, read, structure_of, write
 from .processes import PROCESSES, Worker, join, no_interrupts, release, reserve, signal_name, unlink
 from .task import Task
-from .worker import DONE, FAILED, GROW, GROWN, MASK, MESSAGE, RAISED, READY, RUN, SETTINGS, Job, part, serve
+from .worker import Job, serve
 
 __all__ = ["Lease", "Workers"]
 
@@ -164,10 +166,10 @@ class Workers:
                 run.holds(self, f"{self._job.who}(workers='process')")
                 if run.settings != self._job.settings:
                     self._job = replace(self._job, settings=run.settings)
-                    message = MESSAGE.pack(SETTINGS, 0, 0, 0, 0, 0) + pickle.dumps(run.settings)
+                    news = message(Kind.SETTINGS, text=pickle.dumps(run.settings))
                     for worker in self._workers:
                         with suppress(OSError):  # it has died: another one will take its place
-                            worker.pipe.send_bytes(message)
+                            worker.pipe.send_bytes(news)
         except BaseException:
             self.close()
             raise
@@ -252,19 +254,18 @@ class Workers:
             if task.abandoned:
                 continue
             try:
-                pieces = pack(task.element[0])
+                pieces, size = pack(task.element[0])
             except FunctionError as error:
                 task.result, task.done = Hole(error), True
                 continue
-            slot, size = worker.free.pop(), packed_size(pieces)
+            slot = worker.free.pop()
             segment = self._room(worker, slot, size)
-            with part(segment, size) as room:
-                write(pieces, room)
+            write(pieces, segment)
             worker.tasks.append((task, slot))
             _, stream, position = task.element
-            message = MESSAGE.pack(RUN, slot, size, task.epoch, stream.key, position & MASK)
             try:
-                worker.pipe.send_bytes(message + segment.name.encode())
+                name = segment.name.encode()
+                worker.pipe.send_bytes(message(Kind.RUN, slot, size, name, task.epoch, stream.key, position))
             except OSError:  # it has died: `wait` finds that out, and another one gets this element
                 worker.tasks.pop()
                 self._waiting.appendleft(task)
@@ -340,28 +341,30 @@ class Workers:
         except (EOFError, ConnectionError, BrokenPipeError):
             self._bury(worker)
 
-    def _answered(self, worker: Worker, message: bytes) -> None:
-        what, slot, size, *_ = MESSAGE.unpack_from(message)
-        if what == READY:
+    def _answered(self, worker: Worker, came: bytes) -> None:
+        what, slot, size, *_ = HEAD.unpack_from(came)
+        if what == Kind.READY:
             worker.ready = True
             return
-        if what == GROW:
+        if what == Kind.GROW:
             segment = self._room(worker, slot, size)
-            worker.pipe.send_bytes(MESSAGE.pack(GROWN, slot, segment.size, 0, 0, 0) + segment.name.encode())
+            worker.pipe.send_bytes(message(Kind.GROWN, slot, segment.size, segment.name.encode()))
             return
         task, _ = worker.tasks.popleft()
         worker.free.append(slot)
         if task.abandoned:
             return
-        text = message[MESSAGE.size :].decode()
-        if what == FAILED:
-            task.result = Hole(error_of(text))
-        elif what == RAISED:
-            task.raised = error_of(text).__cause__
-        elif what == DONE:
-            with part(worker.segments[slot], size) as data:
-                task.result = unpack(data)
-            task.structure = self._structure(text)
+        text = came[HEAD.size :].decode()
+        if what == Kind.FAILED:
+            task.result = Hole(remote_from_json(json.loads(text)))
+        elif what == Kind.RAISED:
+            task.raised = remote_from_json(json.loads(text)).__cause__
+        elif what == Kind.DONE:
+            task.result = read(worker.segments[slot], size)
+            try:
+                task.structure = self._structure(text)
+            except FunctionError as error:
+                task.result = Hole(error)
         task.done = True
 
     def _structure(self, text: str) -> Structure | None:

@@ -6,10 +6,10 @@ It ends when the pipe does, and when its parent dies.
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,44 +19,16 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
-from ...errors import ENDING, FunctionError
+from ...errors import ENDING, DataError, FunctionError
 from ...options import Settings
+from ...serial.errors import remote_to_json
 from ...spec import Structure, TensorSpec
 from ..element import Element, Hole, Stream
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
-from .packing import error_text, pack, packed_size, structure_text, unpack, write
+from .messages import HEAD, Kind, message, pack, read, structure_text, write
 
-__all__ = [
-    "DONE",
-    "FAILED",
-    "GROW",
-    "GROWN",
-    "MASK",
-    "MESSAGE",
-    "RAISED",
-    "READY",
-    "RUN",
-    "SETTINGS",
-    "Job",
-    "part",
-    "serve",
-]
-
-MESSAGE = struct.Struct("<BIQqQQ")
-"""What it is, slot, bytes, epoch, key of the stream, position. A text may follow: a segment's name, JSON."""
-
-
-RUN, GROWN, SETTINGS = 1, 2, 3
-"""To a worker: an element lies in this slot; here is a larger segment for this slot; the settings of the next run."""
-
-
-READY, DONE, FAILED, GROW, RAISED = 11, 12, 13, 14, 15
-"""From a worker: it has started; a result lies in this slot; an error follows; a result needs a segment so large; the
-function ends the run, see `ENDING`, and what it raised follows."""
-
-
-MASK = (1 << 64) - 1
+__all__ = ["Job", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +58,6 @@ class Job:
         return PythonFunction(self.fn, self.structure, self.who, self.result, self.rng, self.site)
 
 
-def part(segment: SharedMemory, size: int) -> memoryview:
-    """The first bytes of a segment; to be released before the segment is closed."""
-    assert segment.buf is not None
-    return segment.buf[:size]
-
-
 def serve(pipe: Connection, job: Job) -> None:
     """Answer requests until the pipe ends."""
     # Ctrl-C reaches every process of a terminal; only the parent decides what it means. It was blocked until here.
@@ -116,6 +82,11 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+def error_text(error: DataError) -> bytes:
+    """An error and its cause as JSON."""
+    return json.dumps(remote_to_json(error)).encode()
+
+
 class _Worker:
     def __init__(self, pipe: Connection, job: Job) -> None:
         self._pipe = pipe
@@ -126,22 +97,21 @@ class _Worker:
         self._structure: tuple[Structure, str] | None = None
 
     def run(self) -> None:
-        self._pipe.send_bytes(MESSAGE.pack(READY, 0, 0, 0, 0, 0))
+        self._pipe.send_bytes(message(Kind.READY))
         while True:
-            message = self._waiting.popleft() if self._waiting else self._pipe.recv_bytes()
-            what, slot, size, epoch, key, position = MESSAGE.unpack_from(message)
-            if what == SETTINGS:
-                self._context_run = Run(pickle.loads(message[MESSAGE.size :]))
+            came = self._waiting.popleft() if self._waiting else self._pipe.recv_bytes()
+            what, slot, size, epoch, key, position = HEAD.unpack_from(came)
+            if what == Kind.SETTINGS:
+                self._context_run = Run(pickle.loads(came[HEAD.size :]))
                 continue
-            self._attach(slot, message)
-            with part(self._segments[slot], size) as data:
-                columns = unpack(data)
+            self._attach(slot, came)
+            columns = read(self._segments[slot], size)
             try:
                 element = self._call(columns, epoch, Stream(key, ""), position)
             except ENDING as error:
                 ended = FunctionError("ends the run")
                 ended.__cause__ = error
-                self._pipe.send_bytes(MESSAGE.pack(RAISED, slot, 0, 0, 0, 0) + error_text(ended).encode())
+                self._pipe.send_bytes(message(Kind.RAISED, slot, text=error_text(ended)))
                 continue
             finally:
                 del columns
@@ -157,21 +127,18 @@ class _Worker:
         seen, text = self._function.seen, b""
         if type(value) is not Hole:
             try:
-                pieces = pack(value)
+                pieces, size = pack(value)
                 text = self._told(seen[0]) if seen else b""
             except FunctionError as error:
                 value = Hole(error)
         seen.clear()  # whether results are alike is the parent's to say, in the order in which it delivers them
         if type(value) is Hole:
-            text = error_text(value.error).encode()
-            self._pipe.send_bytes(MESSAGE.pack(FAILED, slot, 0, 0, 0, 0) + text)
+            self._pipe.send_bytes(message(Kind.FAILED, slot, text=error_text(value.error)))
             return
-        size = packed_size(pieces)
         if size > self._segments[slot].size:
             self._grow(slot, size)
-        with part(self._segments[slot], size) as room:
-            write(pieces, room)
-        self._pipe.send_bytes(MESSAGE.pack(DONE, slot, size, 0, 0, 0) + text)
+        write(pieces, self._segments[slot])
+        self._pipe.send_bytes(message(Kind.DONE, slot, size, text))
 
     def _told(self, structure: Structure) -> bytes:
         """The text of a result's structure, made again only if it is another one."""
@@ -181,17 +148,17 @@ class _Worker:
 
     def _grow(self, slot: int, size: int) -> None:
         """Ask for a larger segment; requests that arrive meanwhile wait."""
-        self._pipe.send_bytes(MESSAGE.pack(GROW, slot, size, 0, 0, 0))
+        self._pipe.send_bytes(message(Kind.GROW, slot, size))
         while True:
-            message = self._pipe.recv_bytes()
-            if message[0] == GROWN:
-                self._attach(slot, message)
+            came = self._pipe.recv_bytes()
+            if came[0] == Kind.GROWN:
+                self._attach(slot, came)
                 return
-            self._waiting.append(message)
+            self._waiting.append(came)
 
-    def _attach(self, slot: int, message: bytes) -> None:
+    def _attach(self, slot: int, came: bytes) -> None:
         """Map the segment that a message names, unless it is mapped already."""
-        name = message[MESSAGE.size :].decode()
+        name = came[HEAD.size :].decode()
         old = self._segments.get(slot)
         if old is not None and old.name == name:
             return

@@ -1,0 +1,118 @@
+"""messages: what a chain and its worker processes tell each other, and the elements that they hand over.
+
+A message is `HEAD`, perhaps with a text after it. An element lies in shared memory: its columns as files hold them,
+then a byte for each of them, 1 where it may be written to. Nothing but settings is pickled.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any
+
+import numpy as np
+
+from ...errors import FunctionError, PlanError
+from ...serial.columns import Cursor, add_columns, read_columns
+from ...serial.structures import Malformed, structure_from_json, structure_to_json
+from ...spec import Structure
+from ..element import own_bytes
+
+__all__ = ["HEAD", "Kind", "message", "pack", "read", "structure_of", "structure_text", "write"]
+
+HEAD = struct.Struct("<BIQqQQ")
+"""How a message begins: its kind, slot, bytes, epoch, key of the stream, position."""
+
+
+class Kind(IntEnum):
+    """What a message says."""
+
+    RUN = 1  # to a worker: an element lies in this slot; the name of its segment follows
+    GROWN = 2  # a larger segment for this slot, whose name follows
+    SETTINGS = 3  # of the next run; they follow
+    READY = 11  # from a worker: it has started
+    DONE = 12  # a result lies in this slot; its structure follows, where it is no tuple of leaves as before
+    FAILED = 13  # an error follows
+    GROW = 14  # a result needs a segment so large
+    RAISED = 15  # the function ends the run, see `ENDING`; what it raised follows
+
+
+def message(
+    kind: Kind, slot: int = 0, size: int = 0, text: bytes = b"", epoch: int = 0, key: int = 0, position: int = 0
+) -> bytes:
+    """The bytes of a message."""
+    return HEAD.pack(kind, slot, size, epoch, key, position & (1 << 64) - 1) + text
+
+
+def pack(columns: Sequence[Any]) -> tuple[list[Any], int]:
+    """The bytes of the columns of an element, in pieces, and how many there are.
+
+    Raises:
+        FunctionError: a column that cannot be written.
+    """
+    pieces: list[Any] = []
+    try:
+        add_columns(columns, pieces, wide=True)
+    except PlanError as error:
+        raise FunctionError(str(error)) from None
+    pieces.append(bytes([not isinstance(column, np.ndarray) or column.flags.writeable for column in columns]))
+    return pieces, sum(map(len, pieces))
+
+
+def write(pieces: Sequence[Any], segment: SharedMemory) -> None:
+    """Write packed columns at the start of a segment that has room for them."""
+    at = 0
+    assert segment.buf is not None
+    for piece in pieces:
+        segment.buf[at : at + len(piece)] = piece
+        at += len(piece)
+
+
+def read(segment: SharedMemory, size: int) -> tuple[Any, ...]:
+    """The columns in the first bytes of a segment; they share no memory with it."""
+    assert segment.buf is not None
+    with segment.buf[:size] as data:  # to be released before the segment is closed
+        cursor = Cursor(data, wide=True)
+        columns = own_bytes(read_columns(cursor))
+        for column, writable in zip(columns, cursor.take(len(columns)), strict=True):
+            if isinstance(column, np.ndarray):
+                column.flags.writeable = bool(writable)
+    return columns
+
+
+def structure_text(structure: Structure) -> str:
+    """A structure as JSON.
+
+    Raises:
+        FunctionError: a key of a dict that cannot be written.
+    """
+    try:
+        return json.dumps(structure_to_json(structure))
+    except PlanError as error:
+        raise FunctionError(str(error)) from None
+
+
+def structure_of(text: str) -> Structure:
+    """The structure that `structure_text` wrote.
+
+    Raises:
+        FunctionError: a class is not at the top of its module.
+    """
+    try:
+        return structure_from_json(json.loads(text), _class)
+    except Malformed as error:
+        raise FunctionError(str(error)) from None
+
+
+def _class(module: str, path: str, names: list[Any]) -> Any:
+    if "<locals>" in path:
+        raise Malformed(f"workers='process' needs element classes at the top of a module, got {path}")
+    # A worker process knows the main module by another name.
+    found: Any = importlib.import_module("__main__" if module == "__mp_main__" else module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
