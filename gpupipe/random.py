@@ -29,8 +29,10 @@ __all__ = [
     "hash64",
     "mix64",
     "mix64_array",
+    "one_word",
     "pass_number",
     "philox",
+    "philox_key",
     "place_key",
     "step_seed",
 ]
@@ -39,9 +41,8 @@ LAW = 2
 """Version of the law, stored wherever a stream is."""
 
 _MASK = (1 << 64) - 1
-_LOW = np.uint64(0xFFFF_FFFF)
-_HIGH = np.uint64(32)
-_M0, _M1 = np.uint64(0xD251_1F53), np.uint64(0xCD9E_8D57)
+_LOW = 0xFFFF_FFFF
+_M0, _M1 = 0xD251_1F53, 0xCD9E_8D57
 _W0, _W1 = 0x9E37_79B9, 0xBB67_AE85
 
 Array = npt.NDArray[Any]
@@ -111,6 +112,11 @@ def step_seed(chain: int, own: int | None) -> int:
     return chain if own is None else mix64(chain, own & _MASK)
 
 
+def philox_key(seed: int, epoch: int) -> tuple[int, int]:
+    """The two words of a key: of 64 bits both halves count."""
+    return (seed ^ (seed >> 32) * 0x85EB_CA6B) & _LOW, (epoch ^ (epoch >> 32) * 0xC2B2_AE35) & _LOW
+
+
 def philox(counter: Array, key: tuple[int, int]) -> Array:
     """Philox4x32-10.
 
@@ -121,13 +127,30 @@ def philox(counter: Array, key: tuple[int, int]) -> Array:
     Returns:
         uint64[N, 4], each value below 2**32.
     """
-    c0, c1, c2, c3 = (counter[:, i] for i in range(4))
+    return np.stack(_rounds(counter.T, key), axis=1)
+
+
+def _rounds(counter: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
+    """The rounds of Philox4x32-10 over four uint64 arrays, or four of Python's integers."""
+    c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
         a, b = c0 * _M0, c2 * _M1
-        c0, c1, c2, c3 = (b >> _HIGH) ^ c1 ^ np.uint64(k0), b & _LOW, (a >> _HIGH) ^ c3 ^ np.uint64(k1), a & _LOW
-        k0, k1 = (k0 + _W0) & 0xFFFF_FFFF, (k1 + _W1) & 0xFFFF_FFFF
-    return np.stack([c0, c1, c2, c3], axis=1)
+        c0, c1, c2, c3 = (b >> 32) ^ c1 ^ k0, b & _LOW, (a >> 32) ^ c3 ^ k1, a & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return c0, c1, c2, c3
+
+
+def one_word(key: tuple[int, int], element: int, site: int) -> int:
+    """The first word that a `BatchRng` draws for one element, without arrays of one.
+
+    Args:
+        key: see `philox_key`.
+        element: its key.
+        site: see `BatchRng`.
+    """
+    word: int = _rounds((element & _LOW, element >> 32, site & _LOW, 0), key)[0]
+    return word
 
 
 class BatchRng:
@@ -147,13 +170,9 @@ class BatchRng:
         self.size = len(keys)
         self._counter = np.empty((self.size, 3), np.uint64)
         self._counter[:, 0] = keys & _LOW
-        self._counter[:, 1] = keys >> _HIGH
-        self._counter[:, 2] = site & 0xFFFF_FFFF
-        # A seed above 32 bits and an epoch above 32 bits are folded; both words change with either of them.
-        self._key = (
-            (seed ^ (seed >> 32) * 0x85EB_CA6B) & 0xFFFF_FFFF,
-            (epoch ^ (epoch >> 32) * 0xC2B2_AE35) & 0xFFFF_FFFF,
-        )
+        self._counter[:, 1] = keys >> 32
+        self._counter[:, 2] = site & _LOW
+        self._key = philox_key(seed, epoch)
         self._block = 0
 
     def words(self, count: int) -> Array:

@@ -24,7 +24,7 @@ from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.flow.step import Running
-from gpupipe.flow.words import Draws
+from gpupipe.flow.words import WordStream
 from gpupipe.graph.arithmetic import OPERATORS, Arithmetic
 from gpupipe.graph.eager import run as run_op
 from gpupipe.ops.random_flip_left_right import RandomFlipLeftRight
@@ -557,7 +557,7 @@ def test_rows_of_several_types_and_shapes_stack_or_say_why_not() -> None:
 
 def test_words_drawn_in_many_blocks_are_those_drawn_block_by_block() -> None:
     at = context()
-    draws = Draws(at, 9, True)
+    draws = WordStream(at, 9, True, "shuffle")
     count = 1024 * 40
 
     got = [(draws.left or draws.more()).pop() for _ in range(count)]

@@ -18,7 +18,7 @@ from ..run import Context, Flow
 from ..stall import Watch, Where
 from ..state.snapshot import State, as_number, below, parts_of
 from ..step import Running, close
-from ..words import Numbers
+from ..words import WordStream
 
 __all__ = ["ChooseFlow", "SampleFlow"]
 
@@ -52,7 +52,7 @@ class SampleFlow:
     def open(self, at: Context, state: State = None) -> Running:
         # The number of the node depends on what is below, which may differ where a zip has two such nodes of one seed.
         which = f"#{self.number}" if self.seed is None else f"@{at.mixtures}"
-        numbers = Numbers(at, self.seed, self.anew, f"sample_from_datasets{which}")
+        numbers = WordStream(at, self.seed, self.anew, f"sample_from_datasets{which}")
         picks = below(state, "picks")
         if picks is not None:
             numbers.resume(below(picks, "numbers"))
@@ -89,7 +89,7 @@ class ChooseFlow:
 class _ByWeight:
     """Draws among the inputs that are not empty, by constant weights."""
 
-    def __init__(self, weights: Sequence[float], numbers: Numbers) -> None:
+    def __init__(self, weights: Sequence[float], numbers: WordStream) -> None:
         self._weights = list(weights)
         self._numbers = numbers
         self._sums = list(accumulate(self._weights))
@@ -152,7 +152,7 @@ class _Picks(ABC):
 class _ByWeights(_Picks):
     """Draws by new weights each time: a vector, or a tuple of numbers."""
 
-    def __init__(self, count: int, inner: Running, numbers: Numbers) -> None:
+    def __init__(self, count: int, inner: Running, numbers: WordStream) -> None:
         super().__init__(count, inner)
         self._numbers = numbers
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from ...errors import FunctionError
 from ...plan.scanning import acceptance
-from ...random import mix64
+from ...random import hash64, mix64, one_word, philox_key
 from ...spec import spec_of
 from ..element import Element, Hole, Stream, locate
 from ..run import Context, Flow
 from ..state.snapshot import State, as_number, below, parts_of
 from ..step import Running
-from ..words import KeyedDraws
 from .scan import Question, asked
 
 __all__ = ["ResampleFlow"]
@@ -59,7 +58,7 @@ class ResampleFlow:
         self, inner: Iterator[Element], ask: Callable[[Element], Any], at: Context, seen: list[int]
     ) -> Iterator[Element]:
         chances = None if self.initial is None else acceptance(self.target, self.initial)
-        draws = KeyedDraws(at, self.site)
+        random, site = philox_key(at.run.settings.seed, at.epoch), hash64(self.site)
         seeded = self.seeded
         for element in inner:
             value, stream, position = element
@@ -78,7 +77,7 @@ class ResampleFlow:
                 seen[at_class] += 1
                 now = acceptance(self.target, seen)
             key = stream.alike if seeded else stream.key
-            if now[at_class] >= 1 or draws.uniform(mix64(key, position)) < now[at_class]:
+            if now[at_class] >= 1 or one_word(random, mix64(key, position), site) / 2.0**32 < now[at_class]:
                 yield (answer, *value), stream, position
 
     def _class(self, answer: Any, stream: Stream, position: int) -> Any:

@@ -27,7 +27,7 @@ from ..state.buffer import Held, held_json, is_record
 from ..state.checkpoints import Place, Tape, chosen
 from ..state.snapshot import Late, State, below, integers_json, number, parts_of, these_integers
 from ..step import Running, close
-from ..words import Draws
+from ..words import WordStream
 from .repeat import EmptyPasses
 
 __all__ = ["ShuffleFlow", "shuffled_order"]
@@ -85,7 +85,7 @@ class Pass:
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
         self.at = at
         self.stopped = at.run.stopped.is_set
-        self.draws = Draws(at, flow.seed, flow.reshuffle)
+        self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
         self.ring: list[Any] = []

@@ -23,7 +23,7 @@ from ..run import Context, Flow
 from ..sources.arrays import FilesFlow, Placed, RangeFlow, SlicesFlow
 from ..state.snapshot import Late, State, below, integers_json, number, these_integers
 from ..step import Running
-from ..words import Draws
+from ..words import WordStream
 from .repeat import EmptyPasses
 from .shuffle import ShuffleFlow
 
@@ -68,7 +68,7 @@ class _Pass:
     def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
         self.at = at
         self.placed: Placed = flow.source.placed(at)  # type: ignore[attr-defined]
-        self.draws = Draws(at, flow.seed, flow.reshuffle)
+        self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         self.ring = array("q")
         self.start = self.count = self.taken = 0

@@ -12,7 +12,7 @@ import numpy as np
 from ..run import Context
 from ..state.snapshot import Numbered, State, number
 from ..step import Running
-from ..words import BLOCK, Numbers
+from ..words import BLOCK, WordStream
 
 __all__ = ["CounterFlow", "RandomFlow"]
 
@@ -53,11 +53,10 @@ class RandomFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else number(state, "n")
-        words = Numbers(at, self.seed, self.anew, "random")
-        words.skip(done // BLOCK)
+        words = WordStream(at, self.seed, self.anew, "random", done // BLOCK)
         numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % BLOCK, None)
         return Numbered(numbers, at.stream("random", "random"), done)
 
-    def _blocks(self, words: Numbers) -> Iterator[Any]:
+    def _blocks(self, words: WordStream) -> Iterator[Any]:
         while True:
-            yield words.block().astype(np.int64)
+            yield words.draw().astype(np.int64)
