@@ -7,14 +7,13 @@ edited in between. Files are apart: which they are is another question than whic
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from .files import FileCache, Saved
-from .node import DERIVED, Node, walk
-from .portable import _Walker
+from .node import Node
+from .portable import Walker, numbered
 from .sources import Files
-from .steps import WithOptions
 
 __all__ = ["Outline", "outline"]
 
@@ -41,13 +40,7 @@ def outline(root: Node) -> Outline:
     steps: list[tuple[str, str]] = []
     lines: list[str] = []
     files: list[tuple[str, str]] = []
-    numbers: dict[int, int] = {}
-    for node in walk(root):
-        below = [numbers[id(source)] for source in node.sources]
-        if isinstance(node, WithOptions):  # how a chain runs is compared apart
-            numbers[id(node)] = below[0]
-            continue
-        numbers[id(node)] = len(steps)
+    for node, below in numbered(root):
         walker = _Named()
         walker.step(node, below)
         files += walker.files
@@ -58,25 +51,11 @@ def outline(root: Node) -> Outline:
     return Outline(tuple(steps), tuple(lines), tuple(dict(files).items()))
 
 
-class _Named(_Walker):
+class _Named(Walker):
     """Digests a step; functions by name, objects by class."""
 
     def __init__(self) -> None:
         super().__init__(places=False)
-
-    def step(self, node: Node, below: list[int]) -> None:
-        """Digest one step, without its inputs."""
-        self._put(f"{type(node).__name__} {node.number} {below}")
-        skipped = self._note_files(node)
-        traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
-        for f in fields(node):
-            if f.name in DERIVED or not f.compare or f.name in skipped or (f.name == "fn" and traced):
-                continue
-            value: Any = getattr(node, f.name)
-            nodes = value if isinstance(value, tuple) else (value,)
-            if nodes and all(isinstance(one, Node) for one in nodes):
-                value = [one for one in nodes if not any(one is source for source in node.sources)]
-            self.add((f.name, value))
 
     def _plan(self, root: Node) -> None:
         """A chain that belongs to a step."""

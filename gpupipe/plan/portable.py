@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, Protocol
 
@@ -29,7 +30,7 @@ from .node import DERIVED, Node, walk
 from .sources import Files, Slices, Tensors
 from .steps import WithOptions
 
-__all__ = ["Portable", "portable"]
+__all__ = ["Portable", "Walker", "numbered", "portable"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _MIXINS = (abc.ABC, Generic, Protocol)
@@ -60,12 +61,26 @@ def portable(root: Node, places: bool = True) -> Portable:
         root: the chain.
         places: where its files lie counts.
     """
-    walker = _Walker(places)
+    walker = Walker(places)
     walker.add(root)
     return Portable(walker.hasher.digest(), walker.private, tuple(dict(walker.files)))
 
 
-class _Walker:
+def numbered(root: Node) -> Iterator[tuple[Node, list[int]]]:
+    """The steps of a chain, inputs before users, with the numbers of their inputs; options are no steps."""
+    numbers: dict[int, int] = {}
+    count = 0
+    for node in walk(root):
+        below = [numbers[id(source)] for source in node.sources]
+        if isinstance(node, WithOptions):
+            numbers[id(node)] = below[0]
+            continue
+        numbers[id(node)] = count
+        count += 1
+        yield node, below
+
+
+class Walker:
     """Digests parts one after the other, with a stack: chains and closures may be deep."""
 
     def __init__(self, places: bool = True) -> None:
@@ -151,31 +166,29 @@ class _Walker:
             self._state(part)
 
     def _plan(self, root: Node) -> None:
-        numbers: dict[int, int] = {}
-        for node in walk(root):
-            below = [numbers[id(source)] for source in node.sources]
-            if isinstance(node, WithOptions):
-                numbers[id(node)] = below[0]
+        for node, below in numbered(root):
+            self.step(node, below)
+
+    def step(self, node: Node, below: list[int]) -> None:
+        """Digest one step, without its inputs.
+
+        Args:
+            node: the step.
+            below: the numbers of its inputs.
+        """
+        self._put(f"{type(node).__name__} {node.number} {below}")
+        skipped = self._note_files(node)
+        traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
+        for f in fields(node):
+            # Of a function that was traced its graph says all there is to say.
+            if f.name in DERIVED or not f.compare or f.name in skipped or (f.name == "fn" and traced):
                 continue
-            numbers[id(node)] = len(numbers)
-            self._put(f"node {type(node).__name__} {node.number} {below}")
-            skipped = self._note_files(node)
-            traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
-            parts: list[Any] = []
-            for f in fields(node):
-                value = getattr(node, f.name)
-                # Of a function that was traced its graph says all there is to say.
-                if f.name in DERIVED or not f.compare or f.name in skipped or (f.name == "fn" and traced):
-                    continue
-                nodes = value if isinstance(value, tuple) else (value,)
-                if nodes and all(isinstance(one, Node) for one in nodes):
-                    # Inputs are told by their numbers; a plan that belongs to a function or a file counts here.
-                    value = [one for one in nodes if not any(one is source for source in node.sources)]
-                parts.append((f.name, value))
-            for part in parts:
-                self._push(part)
-                while self._stack:
-                    self._one(self._stack.pop())
+            value: Any = getattr(node, f.name)
+            nodes = value if isinstance(value, tuple) else (value,)
+            if nodes and all(isinstance(one, Node) for one in nodes):
+                # Inputs are told by their numbers; a plan that belongs to a function or a file counts here.
+                value = [one for one in nodes if not any(one is source for source in node.sources)]
+            self.add((f.name, value))
 
     def _note_files(self, node: Node) -> tuple[str, ...]:
         """Note the files that a step names; the answer is which of its fields say no more than where they lie."""
