@@ -56,7 +56,6 @@ def batches(job: Job, form: str) -> Iterator[tuple[Any, Any]]:
 
 def _stage(ds: Any) -> Iterator[Any]:
     """The columns that the extract stage of a chain hands to what stands behind it; its errors are raised."""
-    from gpupipe.flow.element import Hole
     from gpupipe.flow.run import Context, Run
     from gpupipe.optimize.lower.lowerer import lower
 
@@ -65,7 +64,7 @@ def _stage(ds: Any) -> Iterator[Any]:
     at = Context(run)
     try:
         for columns, _, _ in lower(ds.plan, settings, at).flow.open(at):
-            if type(columns) is Hole:
+            if type(columns) is not tuple:
                 raise columns.error
             yield columns
     finally:

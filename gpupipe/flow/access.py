@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import GpupipeError, StateError
 from ..graph.op import Array
 from ..plan.indexed import ENDLESS
-from .element import Element, counts
+from .element import Element, is_element
 from .run import Context, Flow
 from .state.snapshot import Counted, State
 from .step import Running, close
@@ -57,7 +57,7 @@ class Access:
         found = self.pick(iter([np.array([place])]))
         try:
             for element in found:
-                if counts(element):
+                if is_element(element):
                     return element
             raise GpupipeError(f"place {place} of {self.size} has no element; please report it")
         finally:
@@ -152,7 +152,7 @@ class Parts(Access):
                 for number in numbers.tolist():
                     for element in found[number]:
                         yield element
-                        if counts(element):
+                        if is_element(element):
                             break
             finally:
                 for one in found.values():

@@ -15,13 +15,16 @@ __all__ = [
     "BatchStream",
     "Element",
     "Hole",
+    "Raised",
     "StandIn",
     "Stream",
     "element_keys",
+    "hole_of",
+    "is_element",
     "keep",
     "locate",
     "place_of",
-    "stand_in",
+    "replaced",
     "stands_in",
 ]
 
@@ -86,9 +89,9 @@ class StandIn(Stream):
     __slots__ = ()
 
 
-def stand_in(element: Any, hole: Element) -> Element:
+def replaced(columns: Any, hole: Element) -> Element:
     """The columns of a good element in the place of a bad one, and under its identity."""
-    return element, _standing_in(hole[1]), hole[2]
+    return columns, _standing_in(hole[1]), hole[2]
 
 
 def _standing_in(stream: Stream) -> Stream:
@@ -102,30 +105,48 @@ def stands_in(stream: Stream) -> bool:
     return any(map(stands_in, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is StandIn
 
 
-class Hole:
-    """Stands for an element that failed. It keeps the element's place and identity.
+class Failure:
+    """Stands where the columns of an element would stand.
 
     Attributes:
         error: what failed.
         noted: it is counted, and listed among the bad records.
-        known: a manifest said so before the run began.
-        raised: it is no element, only its error travels on: a batch was waiting for it and decided to raise, or it
-            hides the rest of a file, nobody knows how many elements (`DataError.lost`).
-        ignored: such a rest of a file is left out, as an `ignore_errors` says.
+        known: a manifest said so before the run started.
+        ignored: the rest of a file that its error hides is left out, as an `ignore_errors` says.
     """
 
-    __slots__ = ("error", "ignored", "known", "noted", "raised")
+    __slots__ = ("error", "ignored", "known", "noted")
 
     def __init__(self, error: DataError, known: bool = False) -> None:
         self.error = error
-        self.raised = False
         self.ignored = False
         self.noted = False
         self.known = known
 
 
+class Hole(Failure):
+    """An element that failed. It keeps its place and identity, and counts like any other."""
+
+    __slots__ = ()
+
+
+class Raised(Failure):
+    """An error on its way to the user; no element. Every step passes it on, and none counts it.
+
+    A batch was waiting for the element and decided to raise, or the error hides the rest of a file, nobody knows how
+    many elements (`DataError.lost`).
+    """
+
+    __slots__ = ()
+
+
+def hole_of(error: DataError) -> Hole | Raised:
+    """What stands for something that could not be read: no element where the error hides the rest of a file."""
+    return Raised(error) if error.lost else Hole(error)
+
+
 Element = tuple[Any, Stream, int]
-"""(columns or `Hole`, stream, position)."""
+"""(a tuple of columns, `Hole` or `Raised`; stream, position)."""
 
 
 def element_keys(streams: list[Stream], positions: list[int]) -> Array:
@@ -140,10 +161,9 @@ def locate(error: DataError, stream: Stream, position: int, stage: str = "") -> 
     return error.at(stream.name, position, stage, stream.unit)
 
 
-def counts(element: Element) -> bool:
-    """Whether an item is an element: everything but a hole on its way to being raised."""
-    value = element[0]
-    return type(value) is not Hole or not value.raised
+def is_element(item: Element) -> bool:
+    """Whether an item is an element, good or bad: everything but an error on its way."""
+    return type(item[0]) is not Raised
 
 
 def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
@@ -157,7 +177,7 @@ def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
 def keep(element: Element) -> Element:
     """An element that can be held for long: it owns its bytes instead of pinning the block they came in."""
     value, stream, position = element
-    if type(value) is Hole or not any(type(column) is memoryview for column in value):
+    if type(value) is not tuple or not any(type(column) is memoryview for column in value):
         return element
     return tuple([bytes(column) if type(column) is memoryview else column for column in value]), stream, position
 

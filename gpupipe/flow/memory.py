@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from .element import Hole
-
 __all__ = ["REFERENCE", "Buffer", "bytes_of", "bytes_of_all"]
 
 REFERENCE = 250
@@ -24,7 +22,7 @@ class Buffer(Protocol):
 def bytes_of(element: Any) -> int:
     """The payload of one element in bytes; a reference to a record is taken for `REFERENCE`."""
     value = element[0]
-    if type(value) is Hole:
+    if type(value) is not tuple:
         return 0
     total = 0
     for column in value:

@@ -17,8 +17,9 @@ from ..log import logger
 from ..options import Settings, cpu_count
 from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
+from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords, KnownBad
-from .element import BatchStream, Element, Stream
+from .element import BatchStream, Element, Raised, Stream
 from .kept import Home
 from .step import Running, State
 
@@ -249,6 +250,10 @@ class Run:
         """What `Options.bad_records` lists."""
         return self.bad.known
 
+    def policy(self) -> ErrorPolicy:
+        """What becomes of bad elements in a step that gathers elements."""
+        return ErrorPolicy(self.settings.on_error, self.leave_out, self.stopped.is_set)
+
     def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
         """Note an element that is skipped or replaced: counted, listed and logged, so that nothing is lost silently.
 
@@ -277,7 +282,7 @@ class Run:
         hole, settings = element[0], self.settings
         if hole.error.lost and (hole.ignored or settings.lost_files == "skip"):
             self.leave_out(element, "left out", always=True)
-        elif hole.raised or settings.on_error == "raise":
+        elif type(hole) is Raised or settings.on_error == "raise":
             self.note(element, "raised")
             error: DataError = hole.error.again()
             return error

@@ -28,7 +28,7 @@ from ..errors import (
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_for_ever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Hole, Stream, own_bytes, stands_in
+from ..flow.element import BatchStream, Stream, own_bytes, stands_in
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import late_json
 from ..flow.step import close
@@ -224,7 +224,7 @@ class DatasetIterator(Iterator[Any]):
                 self._entered, self._items, self._look = False, None, ALWAYS
                 continue
             value = element[0]
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 value = own_bytes(value)
                 self._given = element[1]
                 if self._batched or isinstance(element[1], BatchStream):

@@ -11,7 +11,7 @@ import contextlib
 from typing import Any
 
 from ..errors import DataError
-from ..flow.element import BatchStream, Element, Hole, own_bytes, stand_in
+from ..flow.element import BatchStream, Element, own_bytes
 from ..flow.run import REPLAYING, Context, Flow
 from ..flow.state.checkpoints import Tape
 from ..flow.state.snapshot import State, below, number
@@ -42,9 +42,8 @@ class StandIns(Running):
         self.source = self._tape.inner
         self._place = self._tape.count  # number of the item from which the elements given since can be made again
         self._since = 0  # elements given since
-        self._last: tuple[Any, ...] | None = None  # the good element that stands in
-        self._early: list[Element] = []  # identities of bad elements in front of the first good one
-        self._ready: list[Element] = []  # what became of them, the next one last
+        self._policy = at.run.policy()
+        self._ready: list[Element] = []  # what follows the first good element's first copy, the next one last
         if state is not None:
             self._again(number(state, "since"))
 
@@ -54,7 +53,7 @@ class StandIns(Running):
             return self._ready.pop()
         try:
             for element in self._items:
-                if type(element[0]) is not Hole:
+                if type(element[0]) is tuple:
                     given = self._good(element)
                     self._since += 1
                     return given
@@ -88,41 +87,30 @@ class StandIns(Running):
             REPLAYING.set(before)
 
     def _good(self, element: Element) -> Element:
-        """A good element, or the first that it stands in for."""
+        """A good element, or the first that it replaces."""
         columns, stream, _ = element
         if self._share:
             rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
             self._run.bad.good += max(1, rows)
+        given = element
+        if self._policy.early:
+            given, *others = self._policy.good(element)
+            self._ready = [(own_copy(one[0]), *one[1:]) for one in reversed(others)]
+        else:
+            tape = self._tape
+            self._place, self._since = tape.count - 1, 0  # from here on is what a state needs
+            if tape.due():
+                tape.mark()
+                tape.forget(self._place)
         # a copy, as the user may change what was delivered
-        self._last = columns if self._batched else own_copy(columns)
-        if self._early:
-            return self._first(element)
-        tape = self._tape
-        self._place, self._since = tape.count - 1, 0  # from here on is what a state needs
-        if tape.due():
-            tape.mark()
-            tape.forget(self._place)
-        return element
+        self._policy.last = columns if self._batched else own_copy(columns)
+        return given
 
     def _bad(self, element: Element) -> Element | None:
-        """What stands in for a bad element, itself if it is to be raised; None if it waits for a good one."""
-        if element[0].raised:
-            return element
-        self._run.leave_out(element)
-        _, stream, position = stand_in(None, element)
-        if self._last is not None:
-            return own_copy(self._last), stream, position
-        self._early.append((None, stream, position))
+        """What replaces a bad element, its error if it is to be raised; None if it waits for a good one."""
+        for columns, stream, position in self._policy.bad(element):
+            return (own_copy(columns) if type(columns) is tuple else columns), stream, position
         return None
-
-    def _first(self, element: Element) -> Element:
-        """The first good element stands in for those in front of it, and comes behind them."""
-        columns, stream, position = element
-        self._ready = [(own_copy(columns), stream, position)]
-        self._ready += [(own_copy(columns), bad, place) for _, bad, place in self._early[:0:-1]]
-        _, stream, position = self._early[0]
-        self._early = []
-        return columns, stream, position
 
 
 def own_copy(columns: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ from ..flow.cache.files import element_from_json, element_to_json, write_to
 from ..flow.cache.temporary import remove_stale, temporary
 from ..flow.check import failed
 from ..flow.element import Element as FlowElement
-from ..flow.element import Hole
+from ..flow.element import Hole, Raised
 from ..flow.run import Context, Run
 from ..flow.step import close
 from ..graph.trace import call_with
@@ -99,30 +99,22 @@ def _save(
         seen = _Seen(lowered.element, plan.element)
         items = lowered.flow.open(at)
         structure = lowered.element.structure or Structure()
-        last: Any = None
-        early: list[FlowElement] = []
+        policy = run.policy()
         for value, stream, position in items:
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 value = tuple([on_host(leaf) for leaf in value])
                 unlike = seen.add(value)
                 if unlike is not None:
                     value = Hole(DataError(unlike, stage="save").at(stream.name, position, unit=stream.unit))
             element: FlowElement = (value, stream, position)
-            if type(value) is Hole:
+            if type(value) is not tuple:
                 error = run.settle(element)
                 if error is not None:
                     raise error
-                if settings.on_error != "replace" or value.raised:
+                if type(value) is Raised:  # a lost file, which is left out
                     continue
-                if last is None:
-                    early.append(element)
-                    continue
-                element = last, stream, position
-            else:
-                last = value
-            for one in [*((last, owner, place) for _, owner, place in early), element]:
+            for one in policy.good(element) if type(value) is tuple else policy.bad(element):
                 shards.add(_number(shard_func, structure, one), one)
-            early.clear()
         shards.finish(seen.element(), plan.counts)
     finally:
         close(items)

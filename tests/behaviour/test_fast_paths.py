@@ -19,7 +19,7 @@ from gpupipe.flow.batching.batcher import BatchFormer, Group
 from gpupipe.flow.batching.stack import stack_rows
 from gpupipe.flow.check import fits
 from gpupipe.flow.combine.join import ZipFlow
-from gpupipe.flow.element import BatchStream, Element, Hole, StandIn, Stream
+from gpupipe.flow.element import BatchStream, Element, Hole, Raised, StandIn, Stream
 from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
@@ -362,14 +362,14 @@ class PlainFormer:
             if element is None:
                 break
             value, *where = element
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 rows.extend((value, *place) for _, *place in self.early)
                 taken.extend(self.early)
                 self.early.clear()
                 self.last = value
                 rows.append(element)
                 taken.append(element)
-            elif value.raised or self.on_error == "raise":
+            elif type(value) is Raised or self.on_error == "raise":
                 taken.append("raised")
                 return "raised"
             elif self.on_error == "replace":
@@ -416,7 +416,7 @@ def shown(item: Any) -> Any:
         # All elements are of one stream; a stand-in has one of its own that says so.
         rows = [(row[0], STREAM if type(row[1]) is StandIn else row[1], row[2]) for row in item.rows]
         return rows, [*map(shown, item.taken)]
-    return "raised" if item is not None and type(item[0]) is Hole and item[0].raised else item
+    return "raised" if item is not None and type(item[0]) is Raised else item
 
 
 @settings(max_examples=600, deadline=None, database=None, derandomize=True)
@@ -433,8 +433,7 @@ def test_batches_are_formed_by_the_plain_rules(
     stream = STREAM
     elements: list[Element] = []
     for i, kind in enumerate(kinds):
-        hole = Hole(DataError("bad"))
-        hole.raised = kind == "raised"
+        hole = (Raised if kind == "raised" else Hole)(DataError("bad"))
         elements.append(((i,) if kind == "good" else hole, stream, i))
     one, two = Counted(elements), Counted(elements)
     former = BatchFormer(one, size, drop, context(on_error).run)
@@ -614,7 +613,7 @@ def zipped(inputs: list[list[Element]], asked: list[str]) -> Iterator[Element]:
         parts: list[Element] = []
         for flow in flows:
             for element in flow:
-                if type(element[0]) is Hole and element[0].raised:
+                if type(element[0]) is Raised:
                     yield element
                 else:
                     parts.append(element)
@@ -622,7 +621,7 @@ def zipped(inputs: list[list[Element]], asked: list[str]) -> Iterator[Element]:
             else:
                 return
         holes = [part[0] for part in parts if type(part[0]) is Hole]
-        columns = [column for part in parts if type(part[0]) is not Hole for column in part[0]]
+        columns = [column for part in parts if type(part[0]) is tuple for column in part[0]]
         whole = (*columns, *(part[1:] for part in parts[1:]))
         yield holes[0] if holes else whole, *parts[0][1:]
 
@@ -635,8 +634,7 @@ def test_a_zip_reads_and_pairs_as_defined(kinds: list[list[str]]) -> None:
         stream = Stream(j, str(j))
         elements: list[Element] = []
         for i, kind in enumerate(column):
-            hole = Hole(DataError("bad"))
-            hole.raised = kind == "raised"
+            hole = (Raised if kind == "raised" else Hole)(DataError("bad"))
             elements.append(((j, i) if kind == "good" else hole, stream, i))
         inputs.append(elements)
     one: list[str] = []

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..element import BatchStream, Element, Hole, stand_in
-from ..error_policy import raised
+from ..element import BatchStream, Element, Hole, Raised
 from ..run import Run
 
 __all__ = ["BatchFormer", "Group", "RowFormer"]
@@ -65,12 +64,10 @@ class BatchFormer:
         self._size = size
         self._drop = drop
         self._run = run
-        self._on_error = run.settings.on_error
+        self._policy = run.policy()
         self._pending: deque[Element] = deque()
         self._rows: list[Element] = []
         self._taken: list[Element] | None = None  # what they were made of, where that is more than the rows: holes too
-        self._early: list[Element] = []  # holes before the first good element, under "replace"
-        self._last: Any = None  # the last good element before the rows
 
     def next(self) -> Group | Element | None:
         """The next group; an element that is a raised hole; None at the end."""
@@ -89,7 +86,7 @@ class BatchFormer:
                     continue
                 break
             value = element[0]
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 self._add(element)
                 continue
             if self._taken is None:
@@ -100,14 +97,18 @@ class BatchFormer:
                     self._keep(element)
                     continue
                 value.ignored = True
-            if value.raised or self._on_error == "raise":
-                self._taken.append(element if value.raised else raised(element))
-                return self._taken[-1]
-            self._run.leave_out(element)
-            if self._on_error == "replace":
-                self._replace(element)
+            if self._rows:
+                self._policy.last = self._rows[-1][0]
+            instead = self._policy.bad(element)
+            if not instead:
+                if not self._policy.early:  # which keeps it
+                    self._keep(element)
+            elif type(instead[0][0]) is Raised:
+                self._taken += instead
+                return instead[0]
             else:
-                self._keep(element)
+                self._rows += instead
+                self._taken.append(element)
         rows = self._rows
         if len(rows) < self._size and (self._drop or not rows):
             return None  # what is left stays here: a repair may still fill it up
@@ -117,7 +118,7 @@ class BatchFormer:
         """Fill the group up. Answers the hole that ends the filling; None where it is full, or the input ends."""
         add = self._rows.append
         for element in islice(self._source, self._size - len(self._rows)):
-            if type(element[0]) is Hole:
+            if type(element[0]) is not tuple:
                 return element
             add(element)
             if stopped():
@@ -125,12 +126,10 @@ class BatchFormer:
         return None
 
     def _add(self, element: Element) -> None:
-        """A good element, which also stands in for the holes before the first one."""
-        self._rows.extend(stand_in(element[0], hole) for hole in self._early)
-        self._rows.append(element)
+        """A good element, after those that it replaces."""
         if self._taken is not None:
-            self._taken += [*self._early, element]
-        self._early.clear()
+            self._taken += [*self._policy.early, element]
+        self._rows += self._policy.good(element)
 
     def _keep(self, hole: Element) -> None:
         """A hole that is left out: a repair puts those of a manifest back, so that a state tells which came."""
@@ -138,20 +137,10 @@ class BatchFormer:
             assert self._taken is not None
             self._taken.append(hole)
 
-    def _replace(self, hole: Element) -> None:
-        """Let the last good element stand in."""
-        assert self._taken is not None
-        last = self._rows[-1][0] if self._rows else self._last
-        if last is None:
-            self._early.append(hole)
-        else:
-            self._rows.append(stand_in(last, hole))
-            self._taken.append(hole)
-
     def _cut(self) -> Group:
         """The rows that are there as a group, as many as it takes."""
         rows, taken, size = self._rows, self._taken, self._size
-        self._last = rows[-1][0]
+        self._policy.last = rows[-1][0]
         self._rows, self._taken = rows[size:], None
         if taken is None:
             return Group(rows, taken=rows)
@@ -166,7 +155,7 @@ class BatchFormer:
             element = None if self._run.stopped.is_set() else next(self._source, None)
             if element is None:
                 break
-            if type(element[0]) is Hole and element[0].raised:
+            if type(element[0]) is Raised:
                 return element
             rows.append(element)
         if len(rows) < self._size and (self._drop or not rows):
@@ -178,33 +167,33 @@ class BatchFormer:
     @property
     def last(self) -> Any:
         """The last good element of the groups so far; None before the first."""
-        return self._last
+        return self._policy.last
 
     @property
     def clean(self) -> bool:
         """Whether nothing is held that belongs to groups to come."""
-        return not (self._pending or self._rows or self._taken or self._early)
+        return not (self._pending or self._rows or self._taken or self._policy.early)
 
     @property
     def known(self) -> Sequence[Element]:
         """Elements that a manifest says are bad, of those that a repair has put back."""
-        return [element for element in self._pending if type(element[0]) is Hole and element[0].known]
+        return [element for element in self._pending if type(element[0]) is not tuple and element[0].known]
 
     @property
     def lags(self) -> bool:
         """Whether groups to come need an element of those before: the last good one, to stand in."""
-        return self._on_error == "replace" and self.reforms and self._ignores is None
+        return self._run.settings.on_error == "replace" and self.reforms and self._ignores is None
 
     def take_back(self) -> list[Element]:
         """Everything taken that is in no group yet, as it came; it is forgotten here."""
-        taken = [*(self._rows if self._taken is None else self._taken), *self._early]
-        self._rows, self._taken, self._early = [], None, []
+        taken = [*(self._rows if self._taken is None else self._taken), *self._policy.early]
+        self._rows, self._taken, self._policy.early = [], None, []
         return taken
 
     def put_back(self, elements: Sequence[Element], last: Any) -> None:
         """Put elements in front of everything that was not taken; `last` is the last good one before them."""
         self._pending.extendleft(reversed(elements))
-        self._last = last
+        self._policy.last = last
 
 
 def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
@@ -232,7 +221,7 @@ class RowFormer:
         for element in self._source:
             if self._run.stopped.is_set():
                 return None
-            if type(element[0]) is Hole:
+            if type(element[0]) is not tuple:
                 order.append(element)
             else:
                 order.append(len(rows))

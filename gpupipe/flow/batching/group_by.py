@@ -11,7 +11,6 @@ import numpy as np
 
 from ...errors import DataError, FunctionError
 from ..element import BatchStream, Element, Hole, place_of
-from ..error_policy import sifted
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
 from ..state.checkpoints import Ahead
@@ -177,7 +176,7 @@ class _Grouped(Running):
         self._ahead = Ahead(flow.source, at, below(state, "ahead"))
         self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
         self._number = 0 if state is None else number(state, "groups")
-        items = sifted(self._keyed(self._ahead.tape.items), at.run)
+        items = at.run.policy().sifted(self._keyed(self._ahead.tape.items))
         for element, place in self._ahead.again:
             for keyed in self._keyed(iter((element,))):
                 self._add(keyed, place)
@@ -198,7 +197,7 @@ class _Grouped(Running):
                 waiting = (rows[0][1] for _, rows in self._waiting.values() if rows)
                 tape.forget(min(waiting, default=tape.count - 1))
             columns, stream, position = element
-            if type(columns) is Hole:
+            if type(columns) is not tuple:
                 yield element
                 continue
             try:
@@ -225,7 +224,7 @@ class _Grouped(Running):
     def _groups(self, items: Iterator[Element]) -> Iterator[Element]:
         for element in items:
             columns, stream, position = element
-            if type(columns) is Hole:
+            if type(columns) is not tuple:
                 yield element
                 continue
             full = self._add(element, self._ahead.tape.count - 1)

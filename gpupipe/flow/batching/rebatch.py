@@ -10,8 +10,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...ragged import stack_arrays
-from ..element import BatchStream, Element, Hole, counts
-from ..error_policy import sifted
+from ..element import BatchStream, Element, Hole, is_element
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed_input
 from ..step import Running
@@ -96,10 +95,10 @@ class _Rows(Gathering):
         flow, tape = self._flow, self.tape
         aligned = flow.aligned and at.run.settings.on_error != "replace"
         sizes = flow.sizes
-        for element in tape.items if aligned else sifted(tape.items, at.run):
+        for element in tape.items if aligned else at.run.policy().sifted(tape.items):
             if at.run.stopped.is_set():
                 return
-            if not counts(element):
+            if not is_element(element):
                 self.passed()
                 yield element
                 continue

@@ -187,7 +187,7 @@ class _Known(Iterator[Element]):
     def __next__(self) -> Element:
         element = next(self._items)
         value, stream, position = element
-        if type(value) is Hole:
+        if type(value) is not tuple:
             if value.known:
                 self.holes.append(((stream.key, position), value.error))
             self.bad.pop((stream.key, position), None)
@@ -216,4 +216,4 @@ def errors_of(state: State) -> Bad:
 
 def has_good(group: Group) -> bool:
     """Whether a group was made of an element that is good, not of stand-ins alone."""
-    return any(type(element[0]) is not Hole for element in group.taken)
+    return any(type(element[0]) is tuple for element in group.taken)

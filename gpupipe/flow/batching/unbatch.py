@@ -9,8 +9,7 @@ from typing import Any
 
 from ...errors import DataError, ShapeError
 from ...random import mix64
-from ..element import BatchStream, Element, Hole, Stream, stand_in
-from ..error_policy import raised
+from ..element import BatchStream, Element, Hole, Raised, Stream
 from ..run import Context, Flow, Run
 from ..state.checkpoints import Tape
 from ..state.snapshot import State, below, drop, number
@@ -41,14 +40,13 @@ class UnstackFormer:
         self._source = source
         self._compute = compute
         self._run = run
-        self._on_error = run.settings.on_error
         self._ready: deque[Group | Element] = deque()
 
     def next(self) -> Group | Element | None:
         """The next batch as a group; a hole as it is; None at the end."""
         while not self._ready:
             element = next(self._source, None)
-            if element is None or type(element[0]) is Hole:
+            if element is None or type(element[0]) is not tuple:
                 return element
             try:
                 self._ready.extend(self._group(element))
@@ -63,27 +61,20 @@ class UnstackFormer:
 
     def _group(self, element: Element) -> Iterator[Group | Element]:
         rows: list[Element] = []
-        early: list[Element] = []
+        policy = self._run.policy()
         for columns, stream, position in unstack(element):
             try:
-                made = self._compute(columns, stream, position)
-                rows.extend(stand_in(made, hole) for hole in early)
-                early.clear()
-                rows.append((made, stream, position))
+                rows += policy.good((self._compute(columns, stream, position), stream, position))
             except DataError as error:
                 hole = (Hole(error.at(stream.name, position, "map", stream.unit)), stream, position)
                 if self._whole:
                     yield hole[0], *element[1:]
                     return
-                if self._on_error == "raise":
-                    yield raised(hole)
-                    continue
-                self._run.leave_out(hole)
-                if self._on_error == "replace":
-                    if rows:
-                        rows.append(stand_in(rows[-1][0], hole))
+                for instead in policy.bad(hole):
+                    if type(instead[0]) is tuple:
+                        rows.append(instead)
                     else:
-                        early.append(hole)
+                        yield instead
         if rows:
             yield Group(rows, whole=element)
 
@@ -139,8 +130,8 @@ class _Unbatched(Running):
                 tape.forget(tape.count)
             self._given = 0
             element = next(tape.items)
-            if type(element[0]) is Hole:
-                if not isinstance(element[1], BatchStream) or element[0].raised:
+            if type(element[0]) is not tuple:
+                if not isinstance(element[1], BatchStream) or type(element[0]) is Raised:
                     return element
                 self._rows.extend((element[0], *where) for where in element[1].rows)  # a hole for each row
                 continue

@@ -14,8 +14,7 @@ from ...plan.node import Node
 from ...plan.windows import Held
 from ...random import ROOT, mix64
 from ...spec import LEAF, read_only
-from ..element import BatchStream, Element, Hole, Stream, counts, keep, place_of
-from ..error_policy import sifted
+from ..element import BatchStream, Element, Hole, Stream, is_element, keep, place_of
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed, replayed_input
 from ..step import Running
@@ -150,7 +149,7 @@ class _Windows(Gathering):
     def run(self, at: Context) -> Iterator[Element]:
         flow, held = self._flow, self._held
         aligned = flow.aligned and at.run.settings.on_error != "replace"
-        items = map(keep, self.tape.items) if aligned else sifted(self.tape.items, at.run)
+        items = map(keep, self.tape.items) if aligned else at.run.policy().sifted(self.tape.items)
         span = (flow.size - 1) * flow.stride + 1
         more = True
         while more or held:
@@ -159,7 +158,7 @@ class _Windows(Gathering):
                 element = None if at.run.stopped.is_set() else next(items, None)
                 if element is None:
                     more = False
-                elif not counts(element):
+                elif not is_element(element):
                     self.passed()
                     yield element
                 elif self._first < self._start and not held:  # between two windows

@@ -36,7 +36,7 @@ from ...serial.elements_file import ElementsReader, ElementsWriter
 from ...serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json
 from ...spec import LEAF
 from ...transform.choose import resolve_device
-from ..element import BatchStream, Element, Hole
+from ..element import BatchStream, Element
 from ..run import Context, Flow
 from ..state.arrivals import Full
 from ..state.snapshot import Counted, State, below, drop, number
@@ -257,7 +257,7 @@ def write_to(writer: ElementsWriter, element: Element) -> None:
     """
     value, stream, position = element
     rows = stream.rows if isinstance(stream, BatchStream) else None
-    writer.write(value.error if type(value) is Hole else value, stream, position, rows)
+    writer.write(value.error if type(value) is not tuple else value, stream, position, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...random import ROOT, mix64
 from ...spec import read_only
-from ..element import BatchStream, Element, Hole, Stream, keep
+from ..element import BatchStream, Element, Hole, Raised, Stream, keep
 from ..run import Context, Flow
 from ..state.snapshot import State, below, drop, number
 from ..step import Running
@@ -40,10 +40,10 @@ class Rekey:
 
     def __call__(self, element: Element) -> Element:
         value, stream, position = element
-        if type(value) is not Hole:
+        if type(value) is tuple:
             own = _copied if isinstance(stream, BatchStream) else read_only
             value = tuple([own(column) for column in value])
-        elif not value.raised:
+        elif type(value) is Hole:
             value = Hole(value.error, value.known)  # of this pass: it is counted in each of them
         return value, self._stream(stream), position
 
@@ -90,7 +90,7 @@ class Filling(Running):
             self.finish()
             raise StopIteration
         element = keep(element)
-        if type(element[0]) is Hole and element[0].raised:
+        if type(element[0]) is Raised:
             self.discard()  # a batch was lost on the way: the next pass tries again
         else:
             self.add(element)

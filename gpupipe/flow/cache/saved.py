@@ -11,7 +11,7 @@ from ...plan.node import Node
 from ...serial.elements_file import ElementsReader
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
-from ..element import BatchStream, Element, Hole, Stream
+from ..element import BatchStream, Element, Hole, Raised, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import State, replayed
 from ..step import Running
@@ -38,9 +38,7 @@ def read_elements(
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
-        hole = Hole(error.at(path, 0, who, "offset"))
-        hole.raised = error.lost
-        yield hole, place, 0
+        yield hole_of(error.at(path, 0, who, "offset")), place, 0
         return
 
     def stream(key: int, name: str, unit: str) -> Stream:
@@ -50,13 +48,11 @@ def read_elements(
         if spoil is not None:
             spoil(path)
 
-    def lost(error: DataError) -> Hole:
+    def lost(error: DataError) -> Hole | Raised:
         if spoil is not None:
             error.reason += "; the next iterator computes the file again"
             error.args = (error.reason,)
-        hole = Hole(error.at(path, None, who, "offset"))
-        hole.raised = error.lost
-        return hole
+        return hole_of(error.at(path, None, who, "offset"))
 
     try:
         for value, where, position in reader.elements(stream, damaged):

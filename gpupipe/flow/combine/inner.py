@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ...errors import DataError, GpupipeError
 from ..access import Access, access, kept
-from ..element import Element, Hole, counts
+from ..element import Element, Hole, is_element
 from ..run import Context, Flow
 from ..state.snapshot import Counted, State, number
 from ..step import Running, close
@@ -43,7 +43,7 @@ class Inner:
 def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Running:
     """Open the dataset of an outer element, keyed by it. A hole gives a dataset of that one hole."""
     value, stream, position = outer
-    if type(value) is Hole:
+    if type(value) is not tuple:
         return alone(outer, state)
     try:
         return inner.open(at.inside(stream, position), outer, state)
@@ -68,13 +68,13 @@ def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[Access]:
     """The inner datasets, in the order of the outer elements."""
     outer = source.open(at)
     try:
-        return [_inner_access(inner, at, element) for element in outer if counts(element)]
+        return [_inner_access(inner, at, element) for element in outer if is_element(element)]
     finally:
         close(outer)
 
 
 def _inner_access(inner: Inner, at: Context, outer: Element) -> Access:
-    if type(outer[0]) is Hole:
+    if type(outer[0]) is not tuple:
         return kept([outer])
     if inner.flow is None:
         raise GpupipeError("a dataset that a function makes of each element has no places; please report it")

@@ -15,7 +15,7 @@ from ...graph.op import Array
 from ...plan.indexed import ENDLESS
 from ...threads import DaemonPool
 from ..access import Access, Parts
-from ..element import Element, Hole
+from ..element import Element, Raised
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.arrivals import Begins, Choices
@@ -165,7 +165,7 @@ class Interleaved(Running):
             if items is not None:
                 element: Element | None = next(items, None)
                 if element is not None:
-                    if type(element[0]) is Hole and element[0].raised:
+                    if type(element[0]) is Raised:
                         return element  # no element any more: it takes no turn
                     self._run += 1
                     if self._run == flow.block:
@@ -211,7 +211,7 @@ class Interleaved(Running):
             if outer is None:
                 return
             slot = None
-            if type(outer[0]) is not Hole or not outer[0].raised:
+            if type(outer[0]) is not Raised:
                 slot = self._opened(outer, self._begins.next(sum(one.slot is not None for one in self._coming)))
             self._coming.append(_Coming(self._tape.count - 1, outer, slot))
             if self._pool is None or len(self._coming) > self._flow.threads or perf_counter() > until:

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import StateError
 from ...graph.op import Array
 from ..access import Access, Picked, access, in_turn
-from ..element import Element, Hole
+from ..element import Element, Hole, Raised
 from ..run import Context, Flow
 from ..state.arrivals import Begins
 from ..state.checkpoints import Tape
@@ -115,9 +115,9 @@ class _Zipped(Running):
                 value, stream, position = element
                 hole: Hole | None = None
                 columns: list[Any] = []
-                if type(value) is not Hole:
+                if type(value) is tuple:
                     columns += value
-                elif value.raised:
+                elif type(value) is Raised:
                     yield element
                     continue
                 else:
@@ -129,11 +129,11 @@ class _Zipped(Running):
                         if part is None:
                             return
                         more = part[0]
-                        if type(more) is not Hole:
+                        if type(more) is tuple:
                             columns += more
                             identities.append(part[1:])
                             break
-                        if not more.raised:
+                        if type(more) is Hole:
                             hole = hole or more
                             break
                         self._held = others.index(other) + 1

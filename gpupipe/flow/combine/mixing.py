@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import DataError, FunctionError
 from ...spec import spec_of
-from ..element import Element, Hole, counts, locate
+from ..element import Element, Hole, is_element, locate
 from ..run import Context, Flow
 from ..stall import Watch, Where
 from ..state.snapshot import State, as_number, below, parts_of
@@ -125,7 +125,7 @@ class _Picks(ABC):
     def next(self) -> int | Element | None:
         """The input that is next; a hole where that is not known; None at the end."""
         element = next(self._inner, None)
-        if element is None or type(element[0]) is Hole:
+        if element is None or type(element[0]) is not tuple:
             return element
         try:
             return self._pick(element[0])
@@ -228,7 +228,7 @@ class _Mixed(Running):
             element: Element | None = None if inner is None else next(inner, None)
             if element is not None:
                 self._passed_over = 0
-                if not counts(element):
+                if not is_element(element):
                     self._picked = index
                 return element
             if inner is not None:

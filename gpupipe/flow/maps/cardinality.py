@@ -13,8 +13,7 @@ from ...plan.node import INFINITE
 from ...ragged import Ragged, RaggedSpec
 from ...serial.structures import Malformed, spec_from_json, spec_to_json
 from ...spec import TensorSpec, byte_array, own, spec_of
-from ..element import Element, Hole, Stream, counts
-from ..error_policy import sifted
+from ..element import Element, Raised, Stream, is_element
 from ..run import Context, Flow
 from ..state.snapshot import State, below, damaged, number, replayed_input
 from ..step import Count, Running, close
@@ -41,8 +40,8 @@ class AssertCardinalityFlow:
         return Running(self._checked(inner, at, seen, told), inner, seen=seen, told=told)
 
     def _checked(self, inner: Iterator[Element], at: Context, seen: Count, told: Count) -> Iterator[Element]:
-        for element in sifted(inner, at.run) if at.run.settings.on_error == "skip" else inner:
-            if counts(element):
+        for element in at.run.policy().sifted(inner) if at.run.settings.on_error == "skip" else inner:
+            if is_element(element):
                 if seen.n == self.count:
                     close(inner)
                     told.n = 1
@@ -57,9 +56,7 @@ class AssertCardinalityFlow:
     def _wrong(self, found: str, at: Context) -> Element:
         wanted = "an infinite number of" if self.count == INFINITE else str(self.count)
         stream = Stream(at.key, "assert_cardinality", alike=at.alike)
-        hole = Hole(DataError(f"was promised {wanted} elements, got {found}", stage="assert_cardinality"))
-        hole.raised = True
-        return hole, stream, 0
+        return Raised(DataError(f"was promised {wanted} elements, got {found}", stage="assert_cardinality")), stream, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +114,9 @@ class _Padded(Running):
         real, fake = np.True_, np.False_
         stream = at.stream("pad_to_cardinality", "pad_to_cardinality")
         last = None
-        for element in sifted(inner, at.run) if not self._fakes and not self._told else ():
+        for element in at.run.policy().sifted(inner) if not self._fakes and not self._told else ():
             value, source, position = element
-            if not counts(element):
+            if not is_element(element):
                 yield element
                 continue
             if self._seen == flow.count:
@@ -147,9 +144,7 @@ class _Padded(Running):
             yield (*map(own, zeros), fake), stream, self._seen + self._fakes - 1
 
     def _failed(self, text: str, stream: Stream) -> Element:
-        hole = Hole(DataError(text, stage="pad_to_cardinality"))
-        hole.raised = True
-        return hole, stream, 0
+        return Raised(DataError(text, stage="pad_to_cardinality")), stream, 0
 
 
 def _filled(spec: TensorSpec, last: TensorSpec) -> TensorSpec:

@@ -93,7 +93,7 @@ class _Fetching(Running):
             wanted = [
                 row
                 for row, (columns, _, _) in enumerate(elements)
-                if type(columns) is not Hole and type(columns[i]) is Reference
+                if type(columns) is tuple and type(columns[i]) is Reference
             ]
             payloads = read_many([elements[row][0][i] for row in wanted])
             for row, payload in zip(wanted, payloads, strict=True):

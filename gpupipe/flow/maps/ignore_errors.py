@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..element import Element, Hole
+from ..element import Element
 from ..run import Context, Flow
 from ..state.snapshot import State, below
 from ..step import Running
@@ -35,9 +35,9 @@ class IgnoreErrorsFlow:
             if at.run.stopped.is_set():
                 return
             value = element[0]
-            if type(value) is Hole and not value.error.lost:
-                at.run.leave_out(element, "left out", self.log)
-                continue
-            if type(value) is Hole:
+            if type(value) is not tuple:
+                if not value.error.lost:
+                    at.run.leave_out(element, "left out", self.log)
+                    continue
                 value.ignored = True
             yield element

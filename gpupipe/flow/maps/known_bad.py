@@ -57,7 +57,7 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
             record = of_key.get(mix64(stream.key, position))
         if record is None or isinstance(stream, (BatchStream, StandIn)):  # identified by a row, or by a hole
             yield element
-        elif type(value) is Hole:  # reading it says so, too
+        elif type(value) is not tuple:  # reading it says so, too
             value.known = True
             yield element
         else:

@@ -9,7 +9,7 @@ from operator import length_hint
 from ...errors import DataError, GpupipeError
 from ...spec import TensorSpec, spec_of
 from ..access import Access, access
-from ..element import Element, Hole
+from ..element import Element
 from ..run import LOOKING, Context, Flow, Looking
 from ..state.snapshot import State, drop, first_state, number
 from ..step import Running, close
@@ -66,7 +66,7 @@ class PrimedFlow:
         most, since = FAILED if raises else LEFT_OUT, None
         for element in self._rest:
             value = element[0]
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 self._head.append(element)
                 return tuple(loose(spec_of(column)) for column in value)
             if at.run.stopped.is_set():

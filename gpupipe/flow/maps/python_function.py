@@ -194,7 +194,7 @@ class SameSpecs:
     def __call__(self, element: Element) -> Element:
         """The element, or a hole if it is unlike the first."""
         columns = element[0]
-        if type(columns) is Hole or (len(columns) == 1 and type(columns[0]) is self._lone):
+        if type(columns) is not tuple or (len(columns) == 1 and type(columns[0]) is self._lone):
             return element
         kinds = list(map(kind_of, columns))
         if kinds == self._kinds:

@@ -56,7 +56,7 @@ class _Inline(Running):
 
     def __next__(self) -> Element:
         element = next(self._items)
-        return element if type(element[0]) is Hole else self._check(self._call(element))
+        return element if type(element[0]) is not tuple else self._check(self._call(element))
 
     def own(self) -> dict[str, State]:
         """What the first result was."""
@@ -108,7 +108,7 @@ class _Pool(Running):
         return True
 
     def _put(self, element: Element, place: int) -> None:
-        if type(element[0]) is Hole:
+        if type(element[0]) is not tuple:
             passed: Future[Element] = Job()
             passed.set_result(element)
             self._work.tasks.append((passed, place))
@@ -158,7 +158,7 @@ class _Filtered(Running):
     def __next__(self) -> Element:
         dropped = 0
         for element in self._items:
-            if type(element[0]) is Hole:
+            if type(element[0]) is not tuple:
                 return element
             if self._stopped():
                 break

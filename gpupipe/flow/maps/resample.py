@@ -64,7 +64,7 @@ class ResampleFlow:
             value, stream, position = element
             if at.run.stopped.is_set():
                 return
-            if isinstance(value, Hole):
+            if type(value) is not tuple:
                 yield element
                 continue
             answer = self._class(ask(element), stream, position)

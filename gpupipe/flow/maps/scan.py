@@ -71,9 +71,12 @@ class TakeWhileFlow:
     def _taken(self, inner: Iterator[Element], ask: Callable[[Element], Any], ended: Count) -> Iterator[Element]:
         for element in inner:
             value, stream, position = element
-            answer = value if type(value) is Hole else ask(element)
+            if type(value) is not tuple:
+                yield element
+                continue
+            answer = ask(element)
             if type(answer) is Hole:
-                yield element if answer is value else (answer, stream, position)
+                yield answer, stream, position
                 continue
             try:
                 if not truth(answer, "take_while"):
@@ -127,7 +130,7 @@ class _Scanned(Running):
     def __next__(self) -> Element:
         element = next(self._inner)
         self._given += 1
-        if type(element[0]) is Hole:
+        if type(element[0]) is not tuple:
             return element
         made = self._call(element)
         if self._misuse is not None:

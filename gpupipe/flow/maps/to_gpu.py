@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ...transform.array import goes_to_gpu, on_gpu, to_host
-from ..element import Element, Hole
+from ..element import Element
 from ..run import Context, Flow
 from ..state.snapshot import State
 from ..step import Running
@@ -64,7 +64,7 @@ class OneKindFlow(PutFlow):
 
 def _moved(move: Callable[[int, Any], Any], element: Element) -> Element:
     value, stream, position = element
-    if type(value) is Hole:
+    if type(value) is not tuple:
         return element
     return tuple(move(i, leaf) for i, leaf in enumerate(value)), stream, position
 

@@ -36,7 +36,7 @@ class HostFlow:
     def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
         for element in inner:
             value, stream, position = element
-            if type(value) is Hole:
+            if type(value) is not tuple:
                 yield element
                 continue
             try:
@@ -68,7 +68,7 @@ class FilterFlow:
             value, stream, position = element
             if stopped.is_set():
                 return
-            if type(value) is Hole:
+            if type(value) is not tuple:
                 yield element
                 continue
             try:

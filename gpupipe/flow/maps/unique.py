@@ -38,7 +38,7 @@ class UniqueFlow:
             if at.run.stopped.is_set():
                 return
             value, stream, position = element
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 try:
                     known = identity_of(value[0])
                 except DataError as error:

@@ -13,7 +13,7 @@ from ...random import hash64, mix64
 from ..access import Access, Chosen, access, blocks_of, strided
 from ..combine.flat_map import FlatMapFlow
 from ..combine.inner import inside, open_inner
-from ..element import Element, Hole, counts
+from ..element import Element, Raised, is_element
 from ..maps.peek import PrimedFlow
 from ..maps.python_map import PythonMapFlow
 from ..run import Context, Flow
@@ -67,7 +67,7 @@ class _ByPlace(Running):
 
     def _counted(self) -> Iterator[Element]:
         for element in self._begun:
-            if type(element[0]) is not Hole or counts(element):
+            if type(element[0]) is not Raised:
                 self._given += 1
                 self._errors = 0
             else:
@@ -174,7 +174,7 @@ class EvenPlacesFlow(EvenFlow):
             items, held = self._from(at, given), None
             try:
                 for element in items:
-                    if not counts(element):
+                    if not is_element(element):
                         yield element
                     elif not walked:
                         if given >= whole:
@@ -198,7 +198,7 @@ class EvenPlacesFlow(EvenFlow):
             items = self._from(at, given)
             try:
                 for element in items:
-                    given += counts(element)
+                    given += is_element(element)
                     yield element
             finally:
                 close(items)
@@ -264,7 +264,7 @@ def _begun_in_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Ite
     try:
         for element in outer:
             known = None
-            if type(element[0]) is not Hole and isinstance(records, RecordsFlow):
+            if type(element[0]) is tuple and isinstance(records, RecordsFlow):
                 known = records_of(records, inside(at, element), build=False)
             if known is not None:
                 if left < known.size:
@@ -277,7 +277,7 @@ def _begun_in_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Ite
                 for item in items:
                     if stopped.is_set():
                         return
-                    if not counts(item):
+                    if not is_element(item):
                         yield item
                     elif left:
                         left -= 1

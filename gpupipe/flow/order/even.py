@@ -13,7 +13,7 @@ from itertools import islice
 from ...errors import StateError
 from ...plan.indexed import ENDLESS
 from ..access import Access, Chosen, access
-from ..element import Element, Hole, counts
+from ..element import Element, Raised
 from ..memory import bytes_of
 from ..run import REPLAYING, Context, Flow
 from ..state.checkpoints import Tape
@@ -72,7 +72,7 @@ class _Dropping(Running):
         tape, index, place = self._tape, self._index, self._place
         held: Element | None = None
         for element in tape.items:
-            if type(element[0]) is Hole and not counts(element):
+            if type(element[0]) is Raised:
                 self._place = place
                 self._errors += held is not None
                 yield element
@@ -121,7 +121,7 @@ class _Wrapping(Running):
         shards, index = self._flow.shards, self._flow.index
         left, room = (index - self._seen) % shards, KEPT
         for element in self.source:
-            if type(element[0]) is Hole and not counts(element):
+            if type(element[0]) is Raised:
                 yield element
                 continue
             if self._seen < index and self._first is not None:
@@ -148,7 +148,7 @@ class _Wrapping(Running):
         try:
             try:
                 REPLAYING.set(True)
-                found = (element for element in again if type(element[0]) is not Hole or counts(element))
+                found = (element for element in again if type(element[0]) is not Raised)
                 element = next(islice(found, place, None), None)
             finally:
                 REPLAYING.set(before)

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import StateError
 from ...graph.op import Array
 from ..access import Access, Chosen, Through, access, strided
-from ..element import Element, Hole, counts
+from ..element import Element, Hole, Raised, is_element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.snapshot import State, below, number
@@ -47,7 +47,7 @@ class _Taken(Running):
 
     def _taken(self, inner: Running) -> Iterator[Element]:
         for element in inner:
-            if type(element[0]) is not Hole or counts(element):
+            if type(element[0]) is not Raised:
                 self._left -= 1
             yield element
             if not self._left:
@@ -82,7 +82,7 @@ class SkipFlow:
             if not left.n:
                 yield element
                 break
-            if counts(element):
+            if is_element(element):
                 left.n -= 1
                 watch.nothing(self.count - left.n)
             else:
@@ -109,7 +109,7 @@ class ShardFlow:
 
     def _chosen(self, inner: Iterator[Element], place: Count) -> Iterator[Element]:
         for element in inner:
-            if type(element[0]) is Hole and not counts(element):
+            if type(element[0]) is Raised:
                 yield element
             elif place.n == self.shards:
                 place.n = 1
@@ -137,8 +137,8 @@ class EnumerateFlow:
         start = self.start
         for element in inner:
             value, stream, position = element
-            if type(value) is Hole:
-                done.n += counts(element)
+            if type(value) is not tuple:
+                done.n += is_element(element)
                 yield element
                 continue
             i = done.n
@@ -155,7 +155,7 @@ class _Enumerated(Through):
             found = self._source.pick(iter([block]))
             numbers = iter((block + self._flow.start).tolist())
             for element in found:
-                if not counts(element):
+                if not is_element(element):
                     yield element
                     continue
                 number = np.int64(next(numbers))

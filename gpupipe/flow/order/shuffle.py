@@ -18,7 +18,7 @@ from ...errors import StateError
 from ...plan.steps import buffer_name
 from ...random import BatchRng, hash64, mix64
 from ..access import Access, kept, passes
-from ..element import Element, Hole, keep
+from ..element import Element, Raised, keep
 from ..memory import bytes_of_all
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
@@ -137,7 +137,7 @@ class Pass:
         ring, numbers, start, count = self.ring, self.numbers, self.start, self.count
         elements = ([*ring[start:], *ring[:start]])[:count]
         places = (numbers[start:] + numbers[:start])[:count]
-        first = next((element for element in elements if type(element[0]) is not Hole), None)
+        first = next((element for element in elements if type(element[0]) is tuple), None)
         records = elements if first is not None and is_record(first) else None
         passing = [place for _, place in self.passing]
         return _Held(records, places, passing, self.tape.here(not self.more), self.draws.snapshot())
@@ -167,8 +167,8 @@ class Pass:
         slot = self.start + self.count
         for element, place in self.pairs:
             value = element[0]
-            if type(value) is Hole:
-                if value.raised:
+            if type(value) is not tuple:
+                if type(value) is Raised:
                     self.passing.append((element, place))
                     return
             else:
@@ -291,8 +291,8 @@ class Shuffled(Running):
                 now.end()
             else:
                 value = element[0]
-                if type(value) is Hole:
-                    if value.raised:
+                if type(value) is not tuple:
+                    if type(value) is Raised:
                         passed: Element = element
                         return passed
                 else:

@@ -12,7 +12,7 @@ from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
 from ..access import Access, access
-from ..element import Element, Hole
+from ..element import Element
 from ..run import Context, Flow
 from ..state.checkpoints import SHARE
 from ..state.snapshot import State, below, drop, first_state, number
@@ -145,7 +145,7 @@ def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, st
             if marks.due():
                 marks.mark(inner, count)
             value = element[0]
-            size = 0 if type(value) is Hole else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
+            size = 0 if type(value) is not tuple else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
             channel.put(element, size)
         channel.finish()
     except Closed:

@@ -12,7 +12,7 @@ from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
 from ...extract.records.reading import BLOCK, BlockReader, Pool
 from ...extract.storage.patterns import is_url
-from ..element import Element, Hole, Stream
+from ..element import Element, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import Counted, State, drop, number, start_of
 from ..step import Running, close
@@ -138,7 +138,7 @@ class ReaderIterator(Running):
             self._items = iter(block)
             item = next(self._items)
         element = element_of(item, self._stream)
-        if type(element[0]) is Hole:
+        if type(element[0]) is not tuple:
             self._lost = element[0].error.lost
         return element
 
@@ -162,7 +162,6 @@ def element_of(item: tuple[int, Any], stream: Stream) -> Element:
     """What a reader gives as an element, an error as a hole; one that hides the rest of a file is no element."""
     offset, value = item
     if isinstance(value, DataError):
-        hole = Hole(value.at(stream.name, offset, "read", "offset"))
-        hole.raised = value.lost
-        return hole, stream, offset
+        value.at(stream.name, offset, "read", "offset")
+        return hole_of(value), stream, offset
     return (value,), stream, offset

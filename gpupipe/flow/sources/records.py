@@ -13,7 +13,7 @@ from ...extract.records.tfrecord import BLOCK, RecordReader
 from ...extract.storage.files import LOCAL
 from ...extract.storage.patterns import is_url
 from ..access import Access, blocks_of, kept
-from ..element import Element, Hole, Stream
+from ..element import Element, Hole, Raised, Stream
 from ..run import Context, Run
 from ..state.snapshot import Counted, State, as_number, below, number, start_of
 from ..step import Running
@@ -163,9 +163,7 @@ def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
     Raises:
         DataError: it is not; a LengthError where somebody only asks for their number.
     """
-    hole = Hole(failure)
-    hole.raised = True
-    element = hole, stream, failure.offset or 0
+    element = Raised(failure), stream, failure.offset or 0
     if run.settings.lost_files == "skip":
         run.lose(element)
     elif run.counting:

@@ -9,12 +9,7 @@ from ...errors import DataError
 from ..batching.batcher import Group
 from ..element import Hole
 
-__all__ = ["host_copy", "joined", "make_holes", "row_before"]
-
-
-def row_before(good: list[int], i: int) -> int:
-    """The last good row before row i, else the first one after it."""
-    return max((row for row in good if row < i), default=good[0])
+__all__ = ["host_copy", "joined", "make_holes"]
 
 
 def make_holes(group: Group, bad: dict[int, DataError]) -> None:

@@ -28,14 +28,13 @@ from ...threads import Room, Thread, join
 from ...transform.program import BatchFailed, Executor, Feed, WrongPixels
 from ..batching.batcher import BatchFormer, Group, batch_of_holes
 from ..batching.resumable import Forming
-from ..element import Element, Hole, locate, stand_in
-from ..error_policy import raised
+from ..element import Element, Hole, Raised, locate
 from ..prefetch.channel import Channel, Closed
 from ..run import Context
 from ..step import close
 from .assemble import Assembler, Stage, failed_batch
 from .job import Finished, Job, Turn, in_parts
-from .repair import host_copy, joined, make_holes, row_before
+from .repair import host_copy, joined, make_holes
 
 __all__ = ["IN_FLIGHT", "Work"]
 
@@ -233,7 +232,7 @@ class Work:
         elements = self._assembler.deliver(job.group, job.values, results)
         if job.group.rows:
             self._last = job.group.rows[-1][0]
-        size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is not Hole for leaf in value)
+        size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is tuple for leaf in value)
         self._counters.elements += len(job.group.rows)
         self._counters.bytes += size
         self._out.put(Finished(elements, turn.before, turn.after), size)
@@ -336,7 +335,7 @@ class Work:
         found: list[tuple[Element, DataError]] = []
         for element in taken:
             value, stream, position = element
-            if type(value) is not Hole:
+            if type(value) is tuple:
                 error = causes.get(id(value))
                 if error is None:
                     back.append(element)
@@ -344,7 +343,7 @@ class Work:
                 blamed = self._blamed(element, error)
                 found.append((element, blamed))
                 back.append((Hole(blamed), stream, position))
-            elif not value.raised or id(element) in waiting:  # the others were raised already
+            elif type(value) is Hole or id(element) in waiting:  # the others were raised already
                 back.append(element)
         return back, found
 
@@ -358,18 +357,14 @@ class Work:
         if group.whole is None or self._flow.aligned:
             first = min(bad)
             return [batch_of_holes(rows, Hole(self._blamed(rows[first], bad[first])))]
-        holes = [(Hole(self._blamed(rows[i], error)), rows[i][1], rows[i][2]) for i, error in sorted(bad.items())]
-        good = [i for i in range(len(rows)) if i not in bad]
-        if self._settings.on_error == "replace" and good:
-            group.rows = [
-                rows[i] if i not in bad else stand_in(rows[row_before(good, i)][0], rows[i]) for i in range(len(rows))
-            ]
-        else:
-            group.rows = [rows[i] for i in good]
-        loud: list[Job | Element] = [raised(hole) for hole in holes] if self._settings.on_error == "raise" else []
-        for hole in holes if not loud else []:
-            self._run.leave_out(hole)
-        return [*loud, self._prepare(group)] if group.rows else loud
+        policy = self._run.policy()
+        again: list[Element] = []
+        for i, row in enumerate(rows):
+            error = bad.get(i)
+            again += policy.good(row) if error is None else policy.bad((Hole(self._blamed(row, error)), *row[1:]))
+        group.rows = [element for element in again if type(element[0]) is tuple]
+        errors: list[Job | Element] = [element for element in again if type(element[0]) is Raised]
+        return [*errors, self._prepare(group)] if group.rows else errors
 
     def _dropped(self, turn: Turn, executor: Executor | None) -> Turn:
         """A job whose results are thrown away; it has to be run again."""

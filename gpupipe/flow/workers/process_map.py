@@ -106,7 +106,7 @@ class _Mapped(Running):
             return False
         element, place = pair
         task = Task(element, self._at.epoch)
-        if type(element[0]) is Hole:
+        if type(element[0]) is not tuple:
             task.result, task.done = element[0], True
         else:
             self._ready().submit(task)
@@ -119,7 +119,7 @@ class _Mapped(Running):
             raise task.raised
         _, stream, position = task.element
         value, who = task.result, self._flow.function.who
-        if type(value) is Hole:
+        if type(value) is not tuple:
             if value is not task.element[0]:
                 value.error.at(stream.name, position, who, stream.unit)
             return value, stream, position

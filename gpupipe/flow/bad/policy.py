@@ -1,0 +1,70 @@
+"""policy: what `on_error` makes of bad elements in a step that gathers elements: a batch, a window, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..element import Element, Raised, keep, replaced
+
+__all__ = ["ErrorPolicy"]
+
+
+class ErrorPolicy:
+    """Decides about bad elements: "raise" passes their errors on, "skip" leaves them out, "replace" fills their places.
+
+    The last good element replaces a bad one, the first good one those before it.
+
+    Args:
+        on_error: of the options.
+        leave_out: notes a bad element that is left out or replaced.
+        stopped: whether the run ends.
+
+    Attributes:
+        last: the columns of the last good element, under "replace". A step that takes good elements without `good` sets
+            it before it calls `bad`.
+        early: bad elements before the first good one, under "replace".
+    """
+
+    def __init__(self, on_error: str, leave_out: Callable[[Element], None], stopped: Callable[[], bool]) -> None:
+        self._raises = on_error == "raise"
+        self._replaces = on_error == "replace"
+        self._leave_out = leave_out
+        self._stopped = stopped
+        self.last: Any = None
+        self.early: list[Element] = []
+
+    def good(self, element: Element) -> list[Element]:
+        """A good element, after those that it replaces."""
+        if not self._replaces:
+            return [element]
+        self.last = element[0]
+        early, self.early = self.early, []
+        return [*(replaced(self.last, hole) for hole in early), element]
+
+    def bad(self, hole: Element) -> list[Element]:
+        """What comes in the place of a bad element: a good one, its error, or nothing."""
+        if type(hole[0]) is Raised:
+            return [hole]
+        if self._raises:
+            return [(Raised(hole[0].error, hole[0].known), *hole[1:])]
+        self._leave_out(hole)
+        if self._replaces and self.last is not None:
+            return [replaced(self.last, hole)]
+        if self._replaces:
+            self.early.append(hole)
+        return []
+
+    def sifted(self, source: Iterator[Element]) -> Iterator[Element]:
+        """Good elements that may be held for long, and errors on their way."""
+        for element in source:
+            if self._stopped():
+                return
+            if type(element[0]) is not tuple:
+                for one in self.bad(element):
+                    yield one
+            elif self._replaces:
+                for one in self.good(keep(element)):
+                    yield one
+            else:
+                yield keep(element)
