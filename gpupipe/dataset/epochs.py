@@ -16,9 +16,8 @@ import numpy as np
 from ..graph.values import digest_of
 from ..log import logger
 from ..options import Settings
-from ..plan.draws import draws
 from ..plan.indexed import Select
-from ..plan.node import DERIVED, Node, epoch_key, walk
+from ..plan.node import DERIVED, Node, draws, epoch_key, walk
 from ..plan.steps import Shard, Skip, Take, WithOptions
 
 if TYPE_CHECKING:

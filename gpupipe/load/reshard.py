@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import StateError
 from ..plan.node import Node
 from ..plan.outline import outline
-from ..plan.steps import Batch, Map, PaddedBatch, Prefetch, Shard, Skip, WithOptions
+from ..plan.steps import Batch, PaddedBatch, Shard, Skip
 
 __all__ = ["Sharding", "begun", "one_of", "other_step", "resharded", "sharding"]
 
@@ -40,10 +40,10 @@ def sharding(plan: Node) -> Sharding | None:
     above: list[Node] = []
     node = plan
     while not isinstance(node, Shard):
+        if not node.facts.keeps_rows:
+            return None
         if isinstance(node, (Batch, PaddedBatch)):
             rows *= node.size
-        elif not isinstance(node, (Map, Prefetch, WithOptions)):
-            return None
         above.append(node)
         node = node.sources[0]
     return Sharding(node, rows, tuple(above))

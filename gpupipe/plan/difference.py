@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from ..graph.difference import Difference, difference, same, shown
 from ..graph.trace import Traced
-from .node import DERIVED, Node, walk
+from .node import Node, walk
 from .sources import FromGenerator
 
 __all__ = ["plan_difference"]
@@ -37,11 +36,8 @@ def plan_difference(first: Node, second: Node) -> Difference | None:
 def _of_step(a: Node, b: Node) -> Difference | None:
     if type(a) is not type(b) or len(a.sources) != len(b.sources):
         return Difference(f"{a.name}, then {b.name}", a.line)
-    for f in fields(a):
-        if f.name in DERIVED or not f.compare:
-            continue
-        before, after = getattr(a, f.name), getattr(b, f.name)
-        found = _of_field(a, f.name, before, after)
+    for (name, before), (_, after) in zip(a.parameters(), b.parameters(), strict=True):
+        found = _of_field(a, name, before, after)
         if found is not None:
             return found
     return None

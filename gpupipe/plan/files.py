@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..options import Settings
 from ..spec import LEAF, DatasetSpec
-from .node import Element, Node
+from .node import Element, Facts, Node
 from .sources import OneFile
 from .steps import Cache
 
@@ -17,6 +19,8 @@ __all__ = ["FileCache", "FixedRecords", "Lines", "Saved", "SavedFiles"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines(OneFile):
     """The lines of one text file."""
+
+    facts = Facts()
 
     @property
     def name(self) -> str:
@@ -35,6 +39,8 @@ class FixedRecords(OneFile):
         header: bytes before the first.
         footer: bytes behind the last.
     """
+
+    facts = Facts()
 
     record: int = 1
     header: int = 0
@@ -60,6 +66,9 @@ class FileCache(Cache):
         method: the method that made it, for messages.
     """
 
+    facts = Facts(payload="reads", one_by_one=True, as_long=True)
+    located = ("path",)
+
     path: str = ""
     method: str = field(default="cache", compare=False)
 
@@ -69,6 +78,9 @@ class FileCache(Cache):
 
     def describe(self) -> str:
         return f"{self.method}({self.path!r})"
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "goes on without a file if it was half written"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +97,9 @@ class Saved(Node):
         sites: the `counts` of the chain that was saved: random calls go on counting, as if it were still there.
     """
 
+    facts = Facts()
+    located = ("paths", "folder", "run")
+
     folder: str
     paths: tuple[str, ...]
     saved: Element
@@ -96,7 +111,7 @@ class Saved(Node):
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.sites
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return self.saved
 
     def _cardinality(self) -> int:
@@ -109,6 +124,9 @@ class Saved(Node):
     def describe(self) -> str:
         return f"load({self.folder!r}) of {self.count} elements in {len(self.paths)} files"
 
+    def named_files(self) -> tuple[tuple[str, str], ...]:
+        return tuple((path, os.path.basename(path)) for path in self.paths)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedFiles(Node):
@@ -119,6 +137,8 @@ class SavedFiles(Node):
         make: makes the dataset of a plan.
     """
 
+    facts = Facts()
+
     files: tuple[Saved, ...]
     make: Callable[[Node], Any] = field(compare=False)
 
@@ -128,7 +148,7 @@ class SavedFiles(Node):
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.files[0].counts
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (DatasetSpec(self.files[0].element.nested),))
 
     def _cardinality(self) -> int:

@@ -6,26 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..extract.storage.patterns import is_url
-from .joins import Concatenate, Zip
-from .node import INFINITE, Element, Node, walk
-from .sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
-from .steps import (
-    Batch,
-    Cache,
-    Enumerate,
-    FlatMap,
-    Map,
-    PaddedBatch,
-    Prefetch,
-    Repeat,
-    Shard,
-    Shuffle,
-    Skip,
-    Step,
-    Take,
-    WithOptions,
-    never_ends,
-)
+from .node import INFINITE, Element, Facts, Node, Step, walk
+from .sources import Files, FromGenerator, Records
+from .steps import FlatMap, Shuffle, never_ends
 
 __all__ = [
     "ENDLESS",
@@ -159,6 +142,8 @@ Order = Sliced | Everything | Part | Rows
 class Select(Step):
     """Elements by their places: a slice, a full shuffle, a part of a split."""
 
+    facts = Facts(payload="holds", by_index=True, as_they_are=True)
+
     order: Order
 
     def _cardinality(self) -> int:
@@ -167,6 +152,11 @@ class Select(Step):
             size = self.order.size(ENDLESS)
             return INFINITE if size > ENDLESS >> 32 else size
         return n if n < 0 else self.order.size(n)
+
+    @property
+    def draws(self) -> bool:
+        order = self.order.order if isinstance(self.order, Rows) else self.order
+        return isinstance(order, Everything) and order.reshuffle
 
     @property
     def name(self) -> str:
@@ -188,13 +178,15 @@ class FromIndexable(Node):
         calls: items asked for in parallel; 0 for none.
     """
 
+    facts = Facts(by_index=True)
+
     items: Any = field(compare=False)
     get: Any
     count: int
     signature: Element
     calls: int = 0
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return self.signature
 
     def _cardinality(self) -> int:
@@ -215,45 +207,22 @@ class FromIndexable(Node):
 class Counted(Node):
     """Stands for a source that was counted, where only numbers of elements matter. It never runs."""
 
+    facts = Facts()
+
     like: Element
     count: int
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return self.like
 
     def _cardinality(self) -> int:
         return self.count
 
 
-INDEXABLE: set[type[Node]] = {
-    Batch,
-    Cache,
-    Concatenate,
-    Enumerate,
-    Files,
-    FromIndexable,
-    Map,
-    PaddedBatch,
-    Param,
-    Prefetch,
-    Range,
-    Repeat,
-    Select,
-    Shard,
-    Skip,
-    Slices,
-    Take,
-    Tensors,
-    WithOptions,
-    Zip,
-}
-"""Nodes whose elements have places, if those of their inputs have. `flow.indexed` knows how to find them."""
-
-
 def blocker(root: Node) -> Node | None:
     """The first step of a chain that cannot be indexed; None if all of it can."""
     for node in walk(root, lambda node: isinstance(node, FlatMap) or _names(node)):
-        if type(node) in INDEXABLE or _names(node):
+        if node.facts.by_index or _names(node):
             continue
         if isinstance(node, FlatMap) and node.inner is not None and not _endless(node) and not _remote(node):
             found = _once(node.source) or blocker(node.inner)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from ..spec import Structure
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
+from ..spec import LEAF, Structure
+from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
 
 __all__ = ["Concatenate", "Zip", "first_branches", "relaxed"]
 
@@ -21,6 +21,8 @@ class Zip(Node):
         structure: how they are nested; a leaf stands for an input.
     """
 
+    facts = Facts(by_index=True, as_they_are=True)
+
     inputs: tuple[Node, ...]
     structure: Structure
 
@@ -31,15 +33,11 @@ class Zip(Node):
     def with_sources(self, sources: Sequence[Node]) -> Node:
         return replace(self, inputs=tuple(sources))
 
-    def _element(self) -> Element:
-        elements = [node.element for node in self.inputs]
-        structures = [element.structure for element in elements if element.structure is not None]
-        if len(structures) < len(elements):
-            return ANYTHING
-        structure = graft(self.structure, structures)
-        specs = tuple(spec for element in elements for spec in element.specs)
+    def infer(self, *inputs: Element) -> Element:
+        structure = graft(self.structure, [element.structure or LEAF for element in inputs])
+        specs = tuple(spec for element in inputs for spec in element.specs)
         rows = {spec.shape[0] for spec in specs if spec.shape}
-        return Element(structure, specs, all(element.batched for element in elements) and len(rows) <= 1)
+        return Element(structure, specs, all(element.batched for element in inputs) and len(rows) <= 1)
 
     def _cardinality(self) -> int:
         sizes = [node.cardinality for node in self.inputs]
@@ -68,12 +66,10 @@ def _graft(structure: Structure, inner: Iterator[Structure]) -> Structure:
     return Structure(structure.kind, structure.keys, children, sum(child.count for child in children))
 
 
-def relaxed(inputs: Sequence[Node]) -> Element:
-    """The narrowest element that holds those of all inputs; unknown where one of them is."""
-    first, *rest = (node.element for node in inputs)
+def relaxed(inputs: Sequence[Element]) -> Element:
+    """The narrowest type that holds those of all inputs, which have one structure."""
+    first, *rest = inputs
     for other in rest:
-        if first.structure is None or other.structure is None:
-            return ANYTHING
         specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
         first = Element(first.structure, specs, first.batched and other.batched)
     return first
@@ -88,6 +84,8 @@ def first_branches(inputs: Sequence[Node]) -> tuple[int, ...]:
 class Concatenate(Node):
     """The elements of one input after those of another."""
 
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True)
+
     inputs: tuple[Node, ...]
 
     @property
@@ -97,8 +95,8 @@ class Concatenate(Node):
     def with_sources(self, sources: Sequence[Node]) -> Node:
         return replace(self, inputs=tuple(sources))
 
-    def _element(self) -> Element:
-        return relaxed(self.inputs)
+    def infer(self, *inputs: Element) -> Element:
+        return relaxed(inputs)
 
     def _cardinality(self) -> int:
         sizes = [node.cardinality for node in self.inputs]

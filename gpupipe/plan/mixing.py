@@ -11,7 +11,7 @@ import numpy as np
 from ..extract.storage.names import Names
 from ..spec import LEAF, Structure, TensorSpec
 from .joins import first_branches, relaxed
-from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Node
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
 
 __all__ = ["ChooseFrom", "Counter", "Listed", "Mixture", "RandomNumbers", "SampleFrom"]
 
@@ -37,8 +37,12 @@ class Mixture(Node):
     def sources(self) -> tuple[Node, ...]:
         return self.inputs if self.picks is None else (*self.inputs, self.picks)
 
-    def _element(self) -> Element:
-        return relaxed(self.inputs)
+    def infer(self, *inputs: Element) -> Element:
+        return relaxed(inputs[: len(self.inputs)])
+
+    def declared(self) -> Element:
+        given = [node.element for node in self.inputs]
+        return relaxed(given) if all(element.structure is not None for element in given) else ANYTHING
 
     def _number(self, below: int) -> int:
         return below + 1
@@ -61,6 +65,8 @@ class SampleFrom(Mixture):
         seed: of this node, mixed with the chain's.
         anew: other draws in every epoch and pass.
     """
+
+    facts = Facts(as_they_are=True)
 
     weights: tuple[float, ...] | None = None
     by: Node | None = None
@@ -86,6 +92,10 @@ class SampleFrom(Mixture):
         return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in sizes else sum(sizes)
 
     @property
+    def draws(self) -> bool:
+        return self.anew
+
+    @property
     def name(self) -> str:
         return "sample_from_datasets"
 
@@ -98,6 +108,8 @@ class SampleFrom(Mixture):
 @dataclass(frozen=True, slots=True, eq=False)
 class ChooseFrom(Mixture):
     """A dataset of numbers says which input is next."""
+
+    facts = Facts(as_they_are=True)
 
     choice: Node
 
@@ -125,11 +137,13 @@ class ChooseFrom(Mixture):
 class Counter(Node):
     """start, start + step, ... without end, in one dtype."""
 
+    facts = Facts()
+
     start: Any
     step: Any
     dtype: np.dtype[Any]
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (TensorSpec((), self.dtype),))
 
     def _cardinality(self) -> int:
@@ -148,14 +162,20 @@ class RandomNumbers(Node):
         anew: other numbers in every epoch and pass.
     """
 
+    facts = Facts()
+
     seed: int | None = None
     anew: bool = False
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (TensorSpec((), "int64"),))
 
     def _cardinality(self) -> int:
         return INFINITE
+
+    @property
+    def draws(self) -> bool:
+        return self.anew
 
     @property
     def name(self) -> str:
@@ -176,12 +196,14 @@ class Listed(Node):
         names: where the first leaf is a path, what identifies each of them in any directory; else None.
     """
 
+    facts = Facts()
+
     columns: tuple[tuple[Any, ...], ...]
     structure: Structure
     specs: tuple[TensorSpec, ...]
     names: Names | None = field(default=None, compare=False)
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(self.structure, self.specs)
 
     def _cardinality(self) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from .joins import Concatenate
 from .node import Node, walk
-from .scanning import IgnoreErrors
-from .steps import Cache, Filter, FlatMap, Interleave, Map, Prefetch, Repeat, Shuffle, Unbatch, WithOptions
+from .steps import FlatMap, Interleave, Map
 from .windows import GroupByWindow
 
 __all__ = ["Arrival", "any_order", "arrival"]
@@ -24,11 +22,6 @@ class Arrival(IntEnum):
 
     FREE = 2
     """As they are ready, and what they are depends on it: rows of a batch, the first n, running numbers."""
-
-
-_ONE_BY_ONE = (
-    Map, Filter, FlatMap, Interleave, Shuffle, Repeat, Unbatch, Prefetch, Cache, IgnoreErrors, WithOptions, Concatenate,
-)  # fmt: skip
 
 
 def any_order(root: Node, deterministic: bool) -> bool:
@@ -51,7 +44,7 @@ def arrival(root: Node, deterministic: bool) -> Arrival:
             below = max(below, arrival(inner, deterministic))
         elif isinstance(node, (FlatMap, GroupByWindow)) and not deterministic:
             below = Arrival.FREE
-        if below is not Arrival.FIXED and not isinstance(node, _ONE_BY_ONE):
+        if below is not Arrival.FIXED and not node.facts.one_by_one:
             below = Arrival.FREE
         if _overtakes(node, deterministic):
             below = max(below, Arrival.MIXED)

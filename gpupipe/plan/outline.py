@@ -10,10 +10,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from .files import FileCache, Saved
 from .node import Node
 from .portable import Walker, numbered
-from .sources import Files
 
 __all__ = ["Outline", "outline"]
 
@@ -45,7 +43,7 @@ def outline(root: Node) -> Outline:
         walker.step(node, below)
         files += walker.files
         # How many files is said apart, and where they lie does not matter.
-        text = node.name if isinstance(node, (Files, Saved, FileCache)) else node.describe()
+        text = node.name if node.located else node.describe()
         steps.append((text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", walker.hasher.hexdigest()[:12]))
         lines.append(node.line)
     return Outline(tuple(steps), tuple(lines), tuple(dict(files).items()))

@@ -1,10 +1,10 @@
-"""padding: what `padded_batch` was given, leaf by leaf."""
+"""padding: how elements are padded to one shape, leaf by leaf."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,30 +12,44 @@ from ..errors import PlanError, PlanTypeError
 from ..spec import Structure, TensorSpec, is_dataclass_type
 from .node import Element
 
-__all__ = ["given_padding", "padded_shapes", "padding_values"]
+__all__ = ["Padding", "padded_shapes", "padding", "padding_values"]
 
 Shape = tuple[int, ...] | None
 
 
-def given_padding(
-    given: tuple[Any, Any] | None, element: Element, where: str
-) -> tuple[tuple[Shape, ...], tuple[Any, ...]] | None:
-    """Target shapes and fill values that could not be looked at when the chain was written; None if they were.
+class Padding(NamedTuple):
+    """How the elements of a batch are padded.
 
-    Args:
-        given: (padded_shapes, padding_values) as the user wrote them, None if they were looked at then.
-        element: what is known by now.
-        where: the step and its line, for messages.
+    Attributes:
+        shapes: per leaf the target shape, -1 for the largest of the batch; None where the rank is not known.
+        values: per leaf what to fill with.
+        specs: of the padded leaves.
+    """
+
+    shapes: tuple[Shape, ...]
+    values: tuple[Any, ...]
+    specs: tuple[TensorSpec, ...]
+
+
+def padding(node: Any, element: Element) -> Padding:
+    """What a step that pads (with `shapes`, `values`, `given`) makes of elements of some type, defaults filled in.
 
     Raises:
-        PlanError: they do not fit the elements.
+        PlanError: what the user gave does not fit elements that were not known when the chain was written.
     """
-    if given is None or not element.known:
-        return None
-    try:
-        return padded_shapes(given[0], element), padding_values(given[1], element)
-    except PlanError as error:
-        raise type(error)(f"{error} (in the {where})") from error
+    shapes, values = node.shapes, node.values
+    if node.given is not None and element.known:
+        try:
+            shapes, values = padded_shapes(node.given[0], element), padding_values(node.given[1], element)
+        except PlanError as error:
+            raise type(error)(f"{error} (in the {node.name} at {node.line})") from error
+    default = padded_shapes(None, element)
+    shapes = tuple(b if a is None else a for a, b in zip(shapes or default, default, strict=True))
+    specs = tuple(
+        spec if shape is None else TensorSpec(tuple(None if n < 0 else n for n in shape), spec.dtype, spec.layout)
+        for spec, shape in zip(element.specs, shapes, strict=True)
+    )
+    return Padding(shapes, padding_values(None, element) if values is None else values, specs)
 
 
 def padded_shapes(given: Any, element: Element) -> tuple[Shape, ...]:

@@ -25,9 +25,7 @@ import numpy as np
 from ..graph.trace import Traced
 from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound
-from .files import FileCache, Saved
-from .node import DERIVED, Node, walk
-from .sources import Files, Slices, Tensors
+from .node import Node, walk
 from .steps import WithOptions
 
 __all__ = ["Portable", "Walker", "numbered", "portable"]
@@ -177,42 +175,17 @@ class Walker:
             below: the numbers of its inputs.
         """
         self._put(f"{type(node).__name__} {node.number} {below}")
-        skipped = self._note_files(node)
+        self.files.extend(node.named_files())
         traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
-        for f in fields(node):
+        for name, value in node.parameters(self._places):
             # Of a function that was traced its graph says all there is to say.
-            if f.name in DERIVED or not f.compare or f.name in skipped or (f.name == "fn" and traced):
+            if name == "fn" and traced:
                 continue
-            value: Any = getattr(node, f.name)
             nodes = value if isinstance(value, tuple) else (value,)
             if nodes and all(isinstance(one, Node) for one in nodes):
                 # Inputs are told by their numbers; a plan that belongs to a function or a file counts here.
                 value = [one for one in nodes if not any(one is source for source in node.sources)]
-            self.add((f.name, value))
-
-    def _note_files(self, node: Node) -> tuple[str, ...]:
-        """Note the files that a step names; the answer is which of its fields say no more than where they lie."""
-        skipped: tuple[str, ...] = ()
-        match node:
-            case Files(paths=paths, names=names):
-                self.files.extend(zip(paths, names, strict=True))
-                skipped = ("paths", "names")
-            case Saved(paths=paths):
-                self.files.extend((path, os.path.basename(path)) for path in paths)
-                skipped = ("paths", "folder", "run")
-            case FileCache():
-                skipped = ("path",)
-            case Slices(leaves=leaves, names=names) if names is not None:
-                paths = tuple(path.decode(errors="surrogateescape") for path in leaves[0])
-                self.files.extend(zip(paths, names, strict=True))
-                if not self._places:
-                    self._push(leaves[1:])
-                skipped = ("leaves",)
-            case Tensors(leaves=leaves):
-                texts = [leaf for leaf in leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
-                named = [text.decode(errors="surrogateescape") for text in texts]
-                self.files.extend(zip(named, named, strict=True))
-        return () if self._places else skipped
+            self.add((name, value))
 
     def _values(self, outputs: tuple[Value, ...]) -> None:
         """A graph, inputs before users: each value by what it is, and the numbers of those it is made of."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..graph.classify import name_of
 from ..graph.trace import Traced
+from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element
-from .steps import Step
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Step
 
 __all__ = [
     "AssertCardinality",
@@ -23,13 +23,14 @@ __all__ = [
     "TakeWhile",
     "Unique",
     "acceptance",
-    "masked",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakeWhile(Step):
     """The elements before the first one for which a predicate does not hold."""
+
+    facts = Facts()
 
     fn: Callable[..., Any]
     traced: Traced | None = None
@@ -56,12 +57,17 @@ class Scan(Step):
         result: what `spec=` says the outputs are.
     """
 
+    facts = Facts(payload="reads")
+
     leaves: tuple[Any, ...]
     structure: Structure
     fn: Callable[..., Any]
     result: Element | None = None
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
+        return self.declared()
+
+    def declared(self) -> Element:
         return ANYTHING if self.result is None else self.result
 
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
@@ -69,6 +75,9 @@ class Scan(Step):
 
     def describe(self) -> str:
         return f"scan({name_of(self.fn)}) [Python]"
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "sees its elements again if its state is larger than 4 KB"
 
 
 def one_more(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, int], ...]:
@@ -81,8 +90,13 @@ def one_more(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str,
 class Unique(Step):
     """The first occurrence of each value."""
 
+    facts = Facts(payload="reads", may_stall=True)
+
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "sees its elements again from the begin of the pass"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +106,8 @@ class IgnoreErrors(Step):
     Attributes:
         log: log every one that is left out, not only the first ten and then every tenfold.
     """
+
+    facts = Facts(payload="reads", one_by_one=True, as_they_are=True, may_stall=True)
 
     log: bool = False
 
@@ -106,6 +122,8 @@ class IgnoreErrors(Step):
 @dataclass(frozen=True, slots=True, eq=False)
 class AssertCardinality(Step):
     """The same elements; an error where there are not `count` of them (`INFINITE`: where they end)."""
+
+    facts = Facts(as_they_are=True)
 
     count: int
 
@@ -129,11 +147,15 @@ class PadToCardinality(Step):
         key: under which the mask stands in the dict that an element is.
     """
 
+    facts = Facts(payload="reads", gathers=True)
+
     count: int
     key: Any = "valid"
 
-    def _element(self) -> Element:
-        return masked(self.source.element, self.key)
+    def infer(self, *inputs: Element) -> Element:
+        old = inputs[0].structure or LEAF
+        structure = Structure(dict, (*old.keys, self.key), (*old.children, LEAF), old.count + 1)
+        return Element(structure, (*inputs[0].specs, TensorSpec((), bool)))
 
     def _cardinality(self) -> int:
         return self.count
@@ -144,15 +166,6 @@ class PadToCardinality(Step):
 
     def describe(self) -> str:
         return f"pad_to_cardinality({self.count}, mask_key={self.key!r})"
-
-
-def masked(inner: Element, key: Any) -> Element:
-    """The type of a dict with a boolean more."""
-    if inner.structure is None:
-        return ANYTHING
-    old = inner.structure
-    structure = Structure(dict, (*old.keys, key), (*old.children, LEAF), old.count + 1)
-    return Element(structure, (*inner.specs, TensorSpec((), bool)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,19 +180,22 @@ class RejectionResample(Step):
         seed: tells the draws of this step from those of another; None counts such steps along the chain.
     """
 
+    facts = Facts(may_stall=True)
+
     fn: Callable[..., Any]
     traced: Traced | None
     target: tuple[float, ...]
     initial: tuple[float, ...] | None
     seed: int | None = None
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        if inner.structure is None:
-            return ANYTHING
+    def infer(self, *inputs: Element) -> Element:
+        inner = inputs[0].structure or LEAF
         spec = TensorSpec((), None) if self.traced is None else self.traced.outputs[0].spec
-        structure = Structure(tuple, (), (LEAF, inner.structure), 1 + inner.structure.count)
-        return Element(structure, (spec, *inner.specs))
+        return Element(Structure(tuple, (), (LEAF, inner), 1 + inner.count), (spec, *inputs[0].specs))
+
+    @property
+    def draws(self) -> bool:
+        return True
 
     def _cardinality(self) -> int:
         n = self.source.cardinality

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..extract.storage.names import Names
+from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
-from .node import UNKNOWN_CARDINALITY, Element, Node
+from .node import UNKNOWN_CARDINALITY, Element, Facts, Node, Step
 
 __all__ = ["Files", "FromGenerator", "OneFile", "Param", "Range", "Records", "Slices", "Tensors"]
 
@@ -19,11 +20,17 @@ __all__ = ["Files", "FromGenerator", "OneFile", "Param", "Range", "Records", "Sl
 class Tensors(Node):
     """One element."""
 
+    facts = Facts(by_index=True)
+
     leaves: tuple[Any, ...]
     structure: Structure
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(self.structure, tuple(map(spec_of, self.leaves)))
+
+    def named_files(self) -> tuple[tuple[str, str], ...]:
+        texts = [leaf for leaf in self.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
+        return tuple((text.decode(errors="surrogateescape"),) * 2 for text in texts)
 
     def _cardinality(self) -> int:
         return 1
@@ -41,15 +48,27 @@ class Slices(Node):
         names: where the first leaf is a list of paths, what identifies each of them in any directory; else None.
     """
 
+    facts = Facts(by_index=True)
+
     leaves: tuple[Any, ...]
     structure: Structure
     names: Names | None = field(default=None, compare=False)
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(self.structure, tuple(spec_of(leaf).row() for leaf in self.leaves))
 
     def _cardinality(self) -> int:
         return len(self.leaves[0])
+
+    def parameters(self, places: bool = True) -> Iterator[tuple[str, Any]]:
+        kept = self.leaves if places or self.names is None else self.leaves[1:]
+        return iter((("leaves", kept), ("structure", self.structure)))
+
+    def named_files(self) -> tuple[tuple[str, str], ...]:
+        paths = () if self.names is None else self.leaves[0]
+        return tuple(
+            (path.decode(errors="surrogateescape"), name) for path, name in zip(paths, self.names or (), strict=True)
+        )
 
     @property
     def name(self) -> str:
@@ -63,12 +82,14 @@ class Slices(Node):
 class Range(Node):
     """Python's range, as numbers of one dtype."""
 
+    facts = Facts(by_index=True)
+
     start: int
     stop: int
     step: int
     dtype: np.dtype[Any]
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (TensorSpec((), self.dtype),))
 
     def _cardinality(self) -> int:
@@ -82,11 +103,13 @@ class Range(Node):
 class FromGenerator(Node):
     """What a Python generator yields; called anew for every pass."""
 
+    facts = Facts()
+
     generator: Callable[..., Any]
     args: tuple[Any, ...]
     signature: Element
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return self.signature
 
     def _cardinality(self) -> int:
@@ -99,6 +122,9 @@ class FromGenerator(Node):
     def describe(self) -> str:
         return f"from_generator({getattr(self.generator, '__qualname__', '...')})"
 
+    def resume_cost(self, settings: Settings) -> str:
+        return "is called anew, and what it gave before is passed over"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Files(Node):
@@ -110,15 +136,21 @@ class Files(Node):
         method: the method that listed them, for messages.
     """
 
+    facts = Facts(by_index=True)
+    located = ("paths", "names")
+
     paths: tuple[str, ...]
     names: tuple[str, ...]
     method: str = field(default="list_files", compare=False)
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (TensorSpec((), bytes),))
 
     def _cardinality(self) -> int:
         return len(self.paths)
+
+    def named_files(self) -> tuple[tuple[str, str], ...]:
+        return tuple(zip(self.paths, self.names, strict=True))
 
     @property
     def name(self) -> str:
@@ -132,11 +164,13 @@ class Files(Node):
 class Param(Node):
     """The outer element of an `interleave` or `flat_map`, inside the plan of its function."""
 
+    facts = Facts(by_index=True)
+
     outer: Element
     depth: int
     below: tuple[tuple[str, int], ...]
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return self.outer
 
     def _cardinality(self) -> int:
@@ -147,18 +181,13 @@ class Param(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OneFile(Node):
+class OneFile(Step):
     """What one file holds, whose path is the one leaf of `source` (a `Param`)."""
 
-    source: Node
     leaf: int = 0
     compression: str = ""
 
-    @property
-    def sources(self) -> tuple[Node, ...]:
-        return (self.source,)
-
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (TensorSpec((), bytes),))
 
     def _cardinality(self) -> int:
@@ -173,6 +202,8 @@ class Records(OneFile):
         index: where indexes of files are kept: "memory", "beside" or a folder.
     """
 
+    facts = Facts()
+
     index: str = field(default="memory", compare=False)
 
     @property
@@ -181,3 +212,6 @@ class Records(OneFile):
 
     def describe(self) -> str:
         return f"TFRecordDataset({self.compression or 'uncompressed'})"
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "decompresses its file from the begin again" if self.compression else ""

@@ -9,9 +9,11 @@ from typing import Any
 from ..errors import PlanError
 from ..graph.classify import name_of
 from ..graph.trace import Traced
-from ..options import Options
-from ..spec import Structure, TensorSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node, walk
+from ..graph.values import Draw, topological
+from ..options import Options, Settings
+from ..spec import LEAF, Structure, TensorSpec
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, draws, walk
+from .padding import padding
 
 __all__ = [
     "WHOLE",
@@ -39,17 +41,6 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step(Node):
-    """A node with one input."""
-
-    source: Node
-
-    @property
-    def sources(self) -> tuple[Node, ...]:
-        return (self.source,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Map(Step):
     """A function of each element.
 
@@ -65,6 +56,8 @@ class Map(Step):
         kept: where processes wait between two iterators; shared by every rewritten form of this node.
     """
 
+    facts = Facts(one_by_one=True, by_index=True, as_long=True, keeps_rows=True)
+
     fn: Callable[..., Any]
     traced: Traced | None = None
     pending: bool = False
@@ -75,13 +68,11 @@ class Map(Step):
     workers: str = "thread"
     kept: Any = field(default=None, compare=False)
 
-    def _element(self) -> Element:
-        if self.traced is None:
-            return self.result if self.result is not None else ANYTHING
-        batched = self.source.element.batched
-        size = _rows_of(self.source.element) if batched else None
-        specs = tuple(value.spec.batched(size) if batched else value.spec for value in self.traced.outputs)
-        return Element(self.traced.structure, specs, batched)
+    def infer(self, *inputs: Element) -> Element:
+        return self.declared() if self.traced is None else traced_type(self.traced, inputs[0])
+
+    def declared(self) -> Element:
+        return self.result if self.result is not None else ANYTHING
 
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         if self.traced is not None:
@@ -93,15 +84,34 @@ class Map(Step):
         how = "traced" if self.traced else "traced at the first element" if self.pending else "Python"
         return f"map({name_of(self.fn)}) [{how}]"
 
+    @property
+    def draws(self) -> bool:
+        if self.traced is None:
+            return self.rng
+        return any(isinstance(value, Draw) and value.site for value in topological(self.traced.outputs))
 
-def _rows_of(element: Element) -> int | None:
-    """The static number of rows of a batch."""
-    return next((spec.shape[0] for spec in element.specs if spec.shape), None)
+    def parallel(self, settings: Settings) -> int:
+        """How many calls run at a time; 0 for none beside the flow thread."""
+        return settings.threads if self.calls < 0 else self.calls
+
+    def buffer(self, settings: Settings) -> Buffer | None:
+        if self.workers != "process":
+            return None
+        return Buffer("map(workers='process')", 2 * self.parallel(settings), sized=False)
+
+
+def traced_type(traced: Traced, source: Element) -> Element:
+    """The type of what a graph makes of elements, or of the rows of batches."""
+    size = next((spec.shape[0] for spec in source.specs if spec.shape), None)
+    specs = tuple(value.spec.batched(size) if source.batched else value.spec for value in traced.outputs)
+    return Element(traced.structure, specs, source.batched)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter(Step):
     """The elements for which a predicate holds."""
+
+    facts = Facts(one_by_one=True)
 
     fn: Callable[..., Any]
     traced: Traced | None = None
@@ -121,11 +131,20 @@ class FlatMap(Step):
         inner: the plan of the function over a `Param`; None where it must be called for each element.
     """
 
+    facts = Facts(one_by_one=True)
+
     fn: Callable[..., Any]
     inner: Node | None = None
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
+        return self.declared()
+
+    def declared(self) -> Element:
         return ANYTHING if self.inner is None else self.inner.element
+
+    @property
+    def draws(self) -> bool:
+        return self.inner is not None and draws(self.inner)
 
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
@@ -151,6 +170,8 @@ class Interleave(FlatMap):
         calls: 0 reads on the flow thread; otherwise readers run ahead, and so many threads call Python functions.
         deterministic: False takes whatever is ready first.
     """
+
+    facts = Facts(one_by_one=True)
 
     cycle: int = 16
     block: int = 1
@@ -179,6 +200,8 @@ def buffer_name(size: int) -> str:
 class Shuffle(Step):
     """A uniform choice from a buffer of `size` elements; `WHOLE` holds them all."""
 
+    facts = Facts(payload="holds", one_by_one=True, as_they_are=True, as_long=True)
+
     size: int
     seed: int | None = None
     reshuffle: bool = True
@@ -187,10 +210,26 @@ class Shuffle(Step):
         same = "" if self.reshuffle else ", the same order every time"
         return f"shuffle({buffer_name(self.size)}, seed={self.seed}{same})"
 
+    @property
+    def draws(self) -> bool:
+        return self.reshuffle
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return shuffle_buffer(self.size, self.source)
+
+
+def shuffle_buffer(size: int, source: Node) -> Buffer:
+    """The buffer of a shuffle."""
+    count = source.cardinality
+    most = min(size, count) if count >= 0 else None if size == WHOLE else size
+    return Buffer(f"shuffle({buffer_name(size)})", most)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat(Step):
     """The input `count` times over; endlessly for a negative count."""
+
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True)
 
     count: int = -1
 
@@ -221,16 +260,15 @@ class Batch(Step):
         places: a rewrite chose the rows by their places: a batch with a bad row is left out as a whole.
     """
 
+    facts = Facts(payload="reads", by_index=True, as_long=True, keeps_rows=True)
+
     size: int
     drop: bool = False
     places: bool = False
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        if inner.structure is None:
-            return ANYTHING
+    def infer(self, *inputs: Element) -> Element:
         size = self.size if self.drop else None
-        return Element(inner.structure, tuple(spec.batched(size) for spec in inner.specs), batched=True)
+        return Element(inputs[0].structure, tuple(spec.batched(size) for spec in inputs[0].specs), batched=True)
 
     def _cardinality(self) -> int:
         return _batches(self.source.cardinality, self.size, self.drop)
@@ -251,6 +289,8 @@ class PaddedBatch(Step):
         places: as of `Batch`.
     """
 
+    facts = Facts(payload="reads", by_index=True, as_long=True, keeps_rows=True)
+
     size: int
     drop: bool = False
     shapes: tuple[tuple[int, ...] | None, ...] | None = None
@@ -258,17 +298,10 @@ class PaddedBatch(Step):
     given: tuple[Any, Any] | None = None
     places: bool = False
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        if inner.structure is None:
-            return ANYTHING
+    def infer(self, *inputs: Element) -> Element:
         size = self.size if self.drop else None
-        shapes = self.shapes or (None,) * len(inner.specs)
-        specs = [
-            spec if shape is None else TensorSpec(tuple(None if n < 0 else n for n in shape), spec.dtype, spec.layout)
-            for spec, shape in zip(inner.specs, shapes, strict=True)
-        ]
-        return Element(inner.structure, tuple(spec.batched(size) for spec in specs), batched=True)
+        specs = tuple(spec.batched(size) for spec in padding(self, inputs[0]).specs)
+        return Element(inputs[0].structure, specs, batched=True)
 
     def _cardinality(self) -> int:
         return _batches(self.source.cardinality, self.size, self.drop)
@@ -285,11 +318,11 @@ class PaddedBatch(Step):
 class Unbatch(Step):
     """The rows of each element."""
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        if inner.structure is None:
-            return ANYTHING
-        return Element(inner.structure, tuple(spec.row() for spec in inner.specs))
+    facts = Facts(payload="reads", one_by_one=True, may_stall=True)
+
+    def infer(self, *inputs: Element) -> Element:
+        # A scalar that only the first element told is an error of that element.
+        return Element(inputs[0].structure, tuple(spec.row() if spec.shape else spec for spec in inputs[0].specs))
 
     def _cardinality(self) -> int:
         sizes = [spec.shape[0] for spec in self.source.element.specs if spec.shape]
@@ -304,10 +337,15 @@ class Unbatch(Step):
 class Prefetch(Step):
     """Elements made ahead; -1 lets gpupipe choose how many."""
 
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
+
     size: int = -1
 
     def describe(self) -> str:
         return f"prefetch({'AUTOTUNE' if self.size < 0 else self.size})"
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return Buffer(f"prefetch({self.size})", 2 if self.size < 0 else self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,12 +356,19 @@ class Cache(Step):
         store: where they are kept; shared by every rewritten form of this node.
     """
 
+    facts = Facts(payload="reads", one_by_one=True, by_index=True, as_long=True)
+
     store: Any = field(default=None, compare=False)
+
+    def resume_cost(self, settings: Settings) -> str:
+        return "begins empty: a pass that was filling it goes on without it, one over a full one reads its input anew"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Take(Step):
     """The first `count` elements; all of them for a negative count."""
+
+    facts = Facts(by_index=True, as_they_are=True)
 
     count: int
 
@@ -340,6 +385,8 @@ class Take(Step):
 @dataclass(frozen=True, slots=True, eq=False)
 class Skip(Step):
     """All but the first `count` elements; none for a negative count."""
+
+    facts = Facts(payload="holds", by_index=True, as_they_are=True, as_long=True)
 
     count: int
 
@@ -362,6 +409,8 @@ class Shard(Step):
             up with the first elements; None is uneven.
     """
 
+    facts = Facts(payload="holds", by_index=True, as_they_are=True, as_long=True)
+
     shards: int
     index: int
     even: str | None = None
@@ -380,26 +429,24 @@ class Shard(Step):
 class Enumerate(Step):
     """Pairs of a running number and the element."""
 
+    facts = Facts(by_index=True, as_they_are=True, as_long=True)
+
     start: int = 0
 
-    def _element(self) -> Element:
-        return enumerated(self.source.element)
+    def infer(self, *inputs: Element) -> Element:
+        inner = inputs[0].structure or LEAF
+        structure = Structure(tuple, (), (LEAF, inner), 1 + inner.count)
+        return Element(structure, (TensorSpec((), "int64"), *inputs[0].specs))
 
     def describe(self) -> str:
         return f"enumerate({self.start or ''})"
 
 
-def enumerated(inner: Element) -> Element:
-    """The type of (number, element)."""
-    if inner.structure is None:
-        return ANYTHING
-    structure = Structure(tuple, (), (Structure(), inner.structure), 1 + inner.structure.count)
-    return Element(structure, (TensorSpec((), "int64"), *inner.specs))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class WithOptions(Step):
     """The same elements, run with other options."""
+
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
 
     options: Options
 
@@ -416,13 +463,9 @@ class WithOptions(Step):
 
 def never_ends(node: Node) -> bool:
     """Whether a chain has no end, or no element at all: where only reading tells which, its cardinality is unknown."""
-    while node.cardinality == UNKNOWN_CARDINALITY and isinstance(node, _AS_LONG):
-        node = node.source
+    while node.cardinality == UNKNOWN_CARDINALITY and node.facts.as_long:
+        node = node.sources[0]
     return node.cardinality == INFINITE or (isinstance(node, Repeat) and node.count < 0 and node.cardinality != 0)
-
-
-_AS_LONG = (Map, Shuffle, Batch, PaddedBatch, Prefetch, Cache, Skip, Shard, Enumerate, WithOptions)
-"""Steps that have an end only if their input has one."""
 
 
 def refuse_options(who: str, inner: Node) -> None:

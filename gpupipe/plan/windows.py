@@ -9,10 +9,10 @@ from typing import Any
 from ..graph.classify import name_of
 from ..ragged import RaggedSpec
 from ..spec import LEAF, DatasetSpec, TensorSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Node
-from .steps import Step
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node, Step
+from .padding import padding
 
-__all__ = ["Bucketed", "GroupByWindow", "Held", "RaggedBatch", "Rebatch", "Window", "nested", "ragged_ranks"]
+__all__ = ["Bucketed", "GroupByWindow", "Held", "RaggedBatch", "Rebatch", "Window", "ragged_ranks"]
 
 Maker = Callable[[Node], Any]
 """Makes the dataset of a plan, for a function of the user's or for the user."""
@@ -30,12 +30,14 @@ class Held(Node):
         origin: what tells these elements from any others: equal for equal chains, seeds, epochs and places.
     """
 
+    facts = Facts()
+
     elements: tuple[Any, ...] = field(compare=False)
     type: Element = field(compare=False)
     base: int = field(compare=False)
     origin: bytes
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return self.type
 
     def _cardinality(self) -> int:
@@ -57,6 +59,8 @@ class Window(Step):
         make: makes the dataset of a plan.
     """
 
+    facts = Facts(gathers=True)
+
     size: int
     shift: int
     stride: int = 1
@@ -68,8 +72,8 @@ class Window(Step):
         """How many elements of the input a window reaches over."""
         return (self.size - 1) * self.stride + 1
 
-    def _element(self) -> Element:
-        return nested(self.source.element)
+    def infer(self, *inputs: Element) -> Element:
+        return Element(inputs[0].structure, tuple(DatasetSpec(spec) for spec in inputs[0].specs))
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
@@ -80,13 +84,6 @@ class Window(Step):
     def describe(self) -> str:
         drop = ", drop_remainder=True" if self.drop else ""
         return f"window({self.size}, shift={self.shift}, stride={self.stride}{drop})"
-
-
-def nested(element: Element) -> Element:
-    """The type of a window: the same structure, each leaf a dataset."""
-    if element.structure is None:
-        return ANYTHING
-    return Element(element.structure, tuple(DatasetSpec(spec) for spec in element.specs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,13 +97,15 @@ class GroupByWindow(Step):
         make: makes the dataset of a plan.
     """
 
+    facts = Facts(gathers=True)
+
     key: Callable[..., Any]
     fn: Callable[..., Any]
     size: int = 0
     size_fn: Callable[..., Any] | None = None
     make: Maker | None = field(default=None, compare=False)
 
-    def _element(self) -> Element:
+    def infer(self, *inputs: Element) -> Element:
         return ANYTHING
 
     def _cardinality(self) -> int:
@@ -138,6 +137,8 @@ class Bucketed(Step):
         drop: leave out batches that are short.
     """
 
+    facts = Facts(gathers=True)
+
     length: Callable[..., Any]
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -148,22 +149,10 @@ class Bucketed(Step):
     pad: bool = True
     drop: bool = False
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        if inner.structure is None:
-            return ANYTHING
-        return self.batched(inner, self.shapes or (None,) * len(inner.specs))
-
-    def batched(self, inner: Element, shapes: tuple[tuple[int, ...] | None, ...]) -> Element:
-        """The type of the batches, for elements of type `inner` padded to `shapes`."""
-        size = self.sizes[0] if self.drop and len(set(self.sizes)) == 1 else None
-        specs = [
-            spec
-            if shape is None or not self.pad
-            else TensorSpec(tuple(None if n < 0 else n for n in shape), spec.dtype, spec.layout)
-            for spec, shape in zip(inner.specs, shapes, strict=True)
-        ]
-        return Element(inner.structure, tuple(spec.batched(size) for spec in specs), batched=True)
+    def infer(self, *inputs: Element) -> Element:
+        size = _rows(self.sizes, self.drop)
+        specs = padding(self, inputs[0]).specs if self.pad else inputs[0].specs
+        return Element(inputs[0].structure, tuple(spec.batched(size) for spec in specs), batched=True)
 
     def _cardinality(self) -> int:
         return INFINITE if self.source.cardinality == INFINITE else UNKNOWN_CARDINALITY
@@ -189,16 +178,14 @@ class RaggedBatch(Step):
         splits: the dtype of row splits, "int64" or "int32".
     """
 
+    facts = Facts(gathers=True)
+
     size: int
     drop: bool = False
     splits: str = "int64"
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        return ANYTHING if inner.structure is None else self.batched(inner)
-
-    def batched(self, inner: Element) -> Element:
-        """The type of the batches, for elements of type `inner`."""
+    def infer(self, *inputs: Element) -> Element:
+        inner = inputs[0]
         size = self.size if self.drop else None
         specs: list[TensorSpec] = []
         for spec, rank in zip(inner.specs, ragged_ranks(inner), strict=True):
@@ -231,15 +218,13 @@ def ragged_ranks(element: Element) -> tuple[int, ...]:
 class Rebatch(Step):
     """The rows of batches in batches of other sizes, which are cycled."""
 
+    facts = Facts(gathers=True, may_stall=True)
+
     sizes: tuple[int, ...]
     drop: bool = False
 
-    def _element(self) -> Element:
-        inner = self.source.element
-        return ANYTHING if inner.structure is None else self.batched(inner)
-
-    def batched(self, inner: Element) -> Element:
-        """The type of the new batches, for batches of type `inner`."""
+    def infer(self, *inputs: Element) -> Element:
+        inner = inputs[0]
         known = [spec.shape[0] for spec in inner.specs if spec.shape and spec.shape[0] is not None]
         size = _rows(self.sizes, self.drop or (bool(known) and known[0] % self.sizes[0] == 0))
         specs = []

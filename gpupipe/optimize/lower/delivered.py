@@ -7,28 +7,14 @@ from dataclasses import replace
 
 from ...flow.maps.to_gpu import PutFlow
 from ...graph.values import Input, Value
-from ...plan.indexed import Select
-from ...plan.joins import Concatenate, Zip
 from ...plan.mixing import Mixture
 from ...plan.node import Node
-from ...plan.scanning import AssertCardinality, IgnoreErrors
-from ...plan.steps import Enumerate, Map, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
+from ...plan.steps import Map
 from ...spec import TensorSpec
 from ..pending import Pending
 from ..place.placer import Placer
-from ..rules.plan_rules import ShuffleRepeat
 
 __all__ = ["delivered", "on_one_device", "passes", "picks", "reader"]
-
-PASSES = (
-    Take, Skip, Shard, Select, Repeat, Shuffle, ShuffleRepeat, Prefetch, WithOptions, Enumerate, Zip, Concatenate,
-    Mixture, AssertCardinality, IgnoreErrors,
-)  # fmt: skip
-"""Steps that give elements of their inputs as they are, and look at none of their values.
-
-Not among them is a cache, although it looks at no value: what it holds, it holds as long as the dataset lives, and the
-memory of a GPU is the model's.
-"""
 
 
 def delivered(order: Sequence[Node], users: Mapping[int, Sequence[Node]]) -> frozenset[int]:
@@ -49,7 +35,7 @@ def passes(node: Node, source: Node) -> bool:
     """Whether a node gives elements of one of its inputs as they are."""
     if isinstance(node, Map):
         return node.traced is not None and picks(node.traced.outputs)
-    return isinstance(node, PASSES) and not (isinstance(node, Mixture) and source is node.picks)
+    return node.facts.as_they_are and not (isinstance(node, Mixture) and source is node.picks)
 
 
 def picks(values: Sequence[Value]) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ...errors import PlanError
 from ...extract.storage.names import Names
 from ...flow.batching.padded import PaddedBatchFlow
@@ -35,13 +33,12 @@ from ...graph.host_values import is_image
 from ...graph.trace import Traced, trace
 from ...graph.values import Identity, Input, Value, substitute, topological
 from ...options import Settings
-from ...plan.indexed import Select
-from ...plan.joins import Concatenate, Zip, graft
+from ...plan.joins import Concatenate, Zip
 from ...plan.mixing import Mixture
 from ...plan.node import Element, Node, walk
 from ...plan.order import any_order, arrival
-from ...plan.padding import given_padding
-from ...plan.scanning import IgnoreErrors, PadToCardinality, Scan, Unique
+from ...plan.padding import padding
+from ...plan.scanning import IgnoreErrors
 from ...plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
 from ...plan.steps import (
     Batch,
@@ -53,18 +50,15 @@ from ...plan.steps import (
     Map,
     PaddedBatch,
     Prefetch,
-    Shard,
-    Shuffle,
-    Skip,
     Unbatch,
     WithOptions,
-    enumerated,
+    traced_type,
 )
 from ...spec import LEAF, Structure, TensorSpec
 from ..pending import AHEAD, Pending, renumber
 from ..place.placer import Placer
 from ..rules.graph_rules import GRAPH_RULES, optimize_values
-from ..rules.plan_rules import PLAN_RULES, ShuffleRepeat, disabled_rules, rewrite
+from ..rules.plan_rules import PLAN_RULES, disabled_rules, rewrite
 from . import by_index, mixing, scan, sources, windows  # noqa: F401 : they register
 from .common_type import common, in_one_order
 from .delivered import delivered, on_one_device, passes, picks, reader
@@ -74,10 +68,6 @@ from .registry import LOWERINGS
 from .stall import watched, where
 
 __all__ = ["Lowered", "Lowerer", "lower"]
-
-READS_ALL = IgnoreErrors | PadToCardinality | Scan | Unique
-"""Small steps that need the payloads themselves, like a batch: no reference comes through."""
-
 
 RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")
 """Every rule that `Options.disabled_rules` can name."""
@@ -225,12 +215,9 @@ class Lowerer:
     def _mark_references(self, order: list[Node]) -> None:
         """Find the sources whose records are held or passed over: they yield references, not payloads."""
         for node in reversed(order):
-            want = self.references.get(id(node), False)
-            if isinstance(node, Shuffle | ShuffleRepeat | Skip | Shard | Select):
-                want = True
-            elif isinstance(node, Batch | Cache | Unbatch | PaddedBatch | READS_ALL) or (
-                isinstance(node, Map) and node.traced is None
-            ):
+            payload = node.facts.payload
+            want = payload == "holds" or (payload == "passes" and self.references.get(id(node), False))
+            if isinstance(node, Map) and node.traced is None:
                 want = False
             for source in node.sources:
                 self.references[id(source)] = self.references.get(id(source), False) or want
@@ -373,14 +360,12 @@ class Lowerer:
         return self.learned(node, flow, (*placed.steps, text), function.learned, function.seen)
 
     def _traced_map(self, node: Map, source: Pending, traced: Traced) -> Pending:
-        batched = source.element.batched
-        if batched and source.batch is None and not source.unstack and not picks(traced.outputs):
-            rows = source.element.rows()
+        element = source.element
+        if element.batched and source.batch is None and not source.unstack and not picks(traced.outputs):
+            rows = element.rows()
             source = replace(source, values=tuple(Input(i, spec) for i, spec in enumerate(rows)), unstack=True)
         values = substitute(traced.outputs, source.values)
-        size = next((spec.shape[0] for spec in source.element.specs if spec.shape), None) if batched else None
-        specs = tuple(value.spec.batched(size) if batched else value.spec for value in traced.outputs)
-        element = Element(traced.structure, specs, batched)
+        element = traced_type(traced, element)
         pending = replace(source, values=values, element=element, steps=(*source.steps, node.describe()))
         if self._computed_at_once("deferral"):
             return self.placer.place(pending, label="map")
@@ -481,11 +466,7 @@ class Lowerer:
         source = self.done[id(node.source)]
         if source.batch is not None or source.unstack:
             source = self.placer.place(source, label="batch")
-        element = Element(
-            source.element.structure,
-            tuple(spec.batched(node.size if node.drop else None) for spec in source.element.specs),
-            batched=True,
-        )
+        element = node.infer(source.element)
         if self._computed_at_once("map_and_batch"):
             source = self.placer.place(source, label="map")
         elif not source.placed:
@@ -498,28 +479,17 @@ class Lowerer:
         source = self.placer.place(self.done[id(node.source)], label="padded_batch")
         element = source.element
         names = element.structure.leaf_names() if element.structure else [""]
-        shapes, values = padding(node, element)
+        shapes, values, _ = padding(node, element)
         aligned = node.places or id(node) in self.zipped
         flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, tuple(names), aligned)
-        specs = []
-        for spec, shape in zip(element.specs, shapes, strict=True):
-            padded = (
-                spec
-                if shape is None
-                else TensorSpec(tuple(None if n < 0 else n for n in shape), spec.dtype, spec.layout)
-            )
-            specs.append(padded.batched(node.size if node.drop else None))
-        out = Element(element.structure, tuple(specs), batched=True)
-        return Pending.columns_of(flow, out, (*source.steps, node.describe()))
+        return Pending.columns_of(flow, node.infer(element), (*source.steps, node.describe()))
 
     def _unbatch(self, node: Unbatch) -> Pending:
         source = self.placer.place(self.done[id(node.source)], label="unbatch")
         element = source.element
         names = tuple(element.structure.leaf_names()) if element.structure else ("",)
-        rows = tuple(spec.row() if spec.shape else spec for spec in element.specs)
-        return Pending.columns_of(
-            UnbatchFlow(source.flow, names), Element(element.structure, rows), (*source.steps, node.describe())
-        )
+        flow = UnbatchFlow(source.flow, names)
+        return Pending.columns_of(flow, node.infer(element), (*source.steps, node.describe()))
 
     def _cache(self, node: Cache) -> Pending:
         if self._filled(node):
@@ -542,10 +512,7 @@ class Lowerer:
             references |= {shift + column for column in pending.references}
             on_gpu |= {shift + column for column in pending.on_gpu}
             shift += pending.columns
-        specs = tuple(spec for pending in inputs for spec in pending.element.specs)
-        structure = graft(node.structure, [pending.element.structure or LEAF for pending in inputs])
-        rows = {spec.shape[0] for spec in specs if spec.shape}
-        element = Element(structure, specs, all(pending.element.batched for pending in inputs) and len(rows) <= 1)
+        element = node.infer(*(pending.element for pending in inputs))
         flow = ZipFlow(tuple(pending.flow for pending in inputs), node.number)
         steps = (*(f"  {j}: {step}" for j, pending in enumerate(inputs) for step in pending.steps), node.describe())
         return Pending(
@@ -588,7 +555,7 @@ class Lowerer:
     def _enumerate(self, node: Enumerate) -> Pending:
         source = self._flat(node, node.source)
         spec = TensorSpec((), "int64")
-        element = enumerated(source.element)
+        element = node.infer(source.element)
         values = (Input(0, spec), *renumber(source.values, 1))
         return replace(
             source,
@@ -607,26 +574,3 @@ class Lowerer:
             ready = max(source.ready, AHEAD if node.size < 0 else node.size)
             return replace(source, ready=ready, steps=(*source.steps, node.describe()))
         return source.through(transparent_step(node), node.describe() + held(node, source))
-
-
-def padding(node: PaddedBatch, element: Element) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[Any, ...]]:
-    """Target shape and fill value for every leaf, defaults filled in.
-
-    Raises:
-        PlanError: what the user gave does not fit elements that were not known when the chain was written.
-    """
-    found = given_padding(node.given, element, f"{node.name} at {node.line}")
-    if found is not None:
-        return found
-    shapes: list[tuple[int, ...] | None] = []
-    values = []
-    for i, spec in enumerate(element.specs):
-        shape = node.shapes[i] if node.shapes else None
-        if shape is None and spec.shape is not None:
-            shape = tuple(-1 if n is None else n for n in spec.shape)
-        shapes.append(shape)
-        value = node.values[i] if node.values else None
-        if value is None:
-            value = b"" if spec.dtype is bytes else 0 if spec.dtype is None else np.zeros((), spec.dtype)[()]
-        values.append(value)
-    return tuple(shapes), tuple(values)

@@ -17,7 +17,7 @@ from ...flow.maps.unique import UniqueFlow
 from ...graph.host_values import is_image
 from ...graph.values import Input, substitute, topological
 from ...plan.joins import Zip
-from ...plan.node import Element, Node
+from ...plan.node import Node
 from ...plan.scanning import (
     AssertCardinality,
     IgnoreErrors,
@@ -26,10 +26,9 @@ from ...plan.scanning import (
     Scan,
     TakeWhile,
     Unique,
-    masked,
 )
 from ...plan.steps import Batch, Cache, Filter, Map, Prefetch, Unbatch
-from ...spec import LEAF, Structure
+from ...spec import LEAF
 from ..pending import Pending, renumber
 from ..rules.graph_rules import optimize_values
 from .common_type import unknown
@@ -71,10 +70,9 @@ def _rejection_resample(lowerer: Lowerer, node: RejectionResample) -> Pending:
     source, classes = question(lowerer, node, site)
     flow = ResampleFlow(source.flow, classes, node.target, node.initial, site, node.seed is not None)
     steps = (*source.steps, node.describe())
-    inner = source.element.structure or LEAF
-    structure = Structure(tuple, (), (LEAF, inner), 1 + inner.count)
+    element = node.infer(source.element)
     if isinstance(classes, PythonFunction):
-        return lowerer.learned(node, flow, steps, lambda: structure)
+        return lowerer.learned(node, flow, steps, lambda: element.structure)
     assert node.traced is not None
     spec = node.traced.outputs[0].spec
     return replace(
@@ -82,7 +80,7 @@ def _rejection_resample(lowerer: Lowerer, node: RejectionResample) -> Pending:
         flow=flow,
         columns=source.columns + 1,
         values=(Input(0, spec), *renumber(source.values, 1)),
-        element=Element(structure, (spec, *source.element.specs)),
+        element=element,
         references=frozenset(column + 1 for column in source.references),
         steps=steps,
     )
@@ -133,7 +131,7 @@ def _pad_to_cardinality(lowerer: Lowerer, node: PadToCardinality) -> Pending:
             f"pad_to_cardinality at {node.line})"
         )
     flow = PadToCardinalityFlow(source.flow, node.count, element.specs)
-    return Pending.columns_of(flow, masked(element, node.key), steps)
+    return Pending.columns_of(flow, node.infer(element), steps)
 
 
 @lowers(IgnoreErrors)

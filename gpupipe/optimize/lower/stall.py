@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 
 from ...flow.stall import GivenFlow, TakenFlow, Watch, Watched, Where
 from ...plan.node import Node
-from ...plan.scanning import IgnoreErrors, RejectionResample, Unique
-from ...plan.steps import Unbatch
-from ...plan.windows import Rebatch
 from ..pending import Pending
 
 if TYPE_CHECKING:
     from .lowerer import Lowerer
 
 __all__ = ["watched", "where"]
-
-_FROM_OUTSIDE = (IgnoreErrors, Unique, RejectionResample, Unbatch, Rebatch)
-"""Steps that are watched from outside. filter, flat_map, interleave and skip look at the clock themselves: a step more
-around each of their elements would cost 0.1 us."""
-
 
 _SHOWN = 8
 """Steps of a chain that are named; those in the middle of a longer one are counted."""
@@ -42,15 +34,15 @@ def where(node: Node) -> Where:
 
 def watched(lowerer: Lowerer, node: Node, lower: Callable[[Node], Pending]) -> Pending:
     """Lower a node, with a watch around it if it is one that may spin and does not watch itself."""
-    if not isinstance(node, _FROM_OUTSIDE):
+    if not node.facts.may_stall:
         return lower(node)
     shared = Watched(Watch(where(node)))
-    source = lowerer.done[id(node.source)]
-    lowerer.done[id(node.source)] = _around(source, lambda flow: TakenFlow(flow, shared))
+    source = lowerer.done[id(node.sources[0])]
+    lowerer.done[id(node.sources[0])] = _around(source, lambda flow: TakenFlow(flow, shared))
     try:
         return _around(lower(node), lambda flow: GivenFlow(flow, shared))
     finally:
-        lowerer.done[id(node.source)] = source  # others may read from it too
+        lowerer.done[id(node.sources[0])] = source  # others may read from it too
 
 
 def _around(pending: Pending, step: Callable[..., TakenFlow | GivenFlow]) -> Pending:

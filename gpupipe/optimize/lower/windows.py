@@ -17,8 +17,8 @@ from ...flow.combine.flat_map import FlatMapFlow
 from ...flow.combine.inner import Inner
 from ...flow.maps.python_function import PythonFunction
 from ...plan.node import Element
-from ...plan.padding import given_padding, padded_shapes, padding_values
-from ...plan.windows import Bucketed, GroupByWindow, Held, RaggedBatch, Rebatch, Window, nested, ragged_ranks
+from ...plan.padding import padding
+from ...plan.windows import Bucketed, GroupByWindow, Held, RaggedBatch, Rebatch, Window, ragged_ranks
 from ...ragged import RaggedSpec
 from ...spec import LEAF, Structure, TensorSpec
 from ..pending import Pending
@@ -61,7 +61,7 @@ def _window(lowerer: Lowerer, node: Window) -> Pending:
     datasets = datasets_of(lowerer, node, source.element)
     aligned = id(node) in lowerer.zipped
     flow = WindowFlow(source.flow, node.size, node.shift, node.stride, node.drop, datasets, aligned)
-    return Pending.columns_of(flow, nested(source.element), (*source.steps, node.describe()))
+    return Pending.columns_of(flow, node.infer(source.element), (*source.steps, node.describe()))
 
 
 @lowers(GroupByWindow)
@@ -87,7 +87,7 @@ def _group_by_window(lowerer: Lowerer, node: GroupByWindow) -> Pending:
 def _bucketed(lowerer: Lowerer, node: Bucketed) -> Pending:
     source = placed(lowerer, node, node.name)
     element = source.element
-    shapes, values = padding(node, element)
+    shapes, values, _ = padding(node, element)
     buckets = Buckets(
         PythonFunction(node.length, element.structure or LEAF, node.name, site=node.name),
         node.boundaries,
@@ -100,28 +100,14 @@ def _bucketed(lowerer: Lowerer, node: Bucketed) -> Pending:
         node.drop,
     )
     flow = GroupFlow(source.flow, buckets)
-    return Pending.columns_of(flow, node.batched(element, shapes), (*source.steps, node.describe()))
-
-
-def padding(node: Bucketed, element: Element) -> tuple[tuple[tuple[int, ...] | None, ...], tuple[Any, ...]]:
-    """Target shape and fill value for every leaf, defaults filled in.
-
-    Raises:
-        PlanError: what the user gave does not fit elements that were not known when the chain was written.
-    """
-    found = given_padding(node.given, element, f"{node.name} at {node.line}")
-    if found is not None:
-        return found
-    default = padded_shapes(None, element)
-    shapes = tuple(b if a is None else a for a, b in zip(node.shapes or default, default, strict=True))
-    return shapes, padding_values(None, element) if node.values is None else node.values
+    return Pending.columns_of(flow, node.infer(element), (*source.steps, node.describe()))
 
 
 @lowers(RaggedBatch)
 def _ragged_batch(lowerer: Lowerer, node: RaggedBatch) -> Pending:
     source = placed(lowerer, node, node.name)
     element, ranks = source.element, ragged_ranks(source.element)
-    return rows(lowerer, node, source, (node.size,), ranks, (node.splits,) * len(ranks), node.batched(element))
+    return rows(lowerer, node, source, (node.size,), ranks, (node.splits,) * len(ranks), node.infer(element))
 
 
 @lowers(Rebatch)
@@ -130,7 +116,7 @@ def _rebatch(lowerer: Lowerer, node: Rebatch) -> Pending:
     specs = source.element.specs
     ranks = tuple(1 if isinstance(spec, RaggedSpec) and spec.ragged_rank == 1 else 0 for spec in specs)
     splits = tuple(spec.row_splits_dtype if isinstance(spec, RaggedSpec) else "int64" for spec in specs)
-    element = node.batched(source.element)
+    element = node.infer(source.element)
     source = replace(source, flow=UnbatchFlow(source.flow, names_of(source.element)))
     return rows(lowerer, node, source, node.sizes, ranks, splits, element)
 

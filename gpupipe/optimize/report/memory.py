@@ -16,12 +16,12 @@ from ...graph.values import Input, topological
 from ...options import Settings
 from ...plan.files import FileCache
 from ...plan.node import Node, walk
-from ...plan.steps import WHOLE, Batch, Cache, Map, Prefetch, Shuffle, WithOptions, buffer_name
+from ...plan.steps import Batch, Cache, Prefetch, WithOptions
 from ...spec import TensorSpec
 from ..lower.lowerer import Lowerer
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
-from ..rules.plan_rules import ShuffleRepeat, disabled_rules, rewrite
+from ..rules.plan_rules import disabled_rules, rewrite
 
 __all__ = ["MemoryReport", "StepMemory", "memory_report", "size_of"]
 
@@ -143,27 +143,18 @@ def _cached(node: Cache) -> StepMemory | None:
 
 
 def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, trailing: int) -> StepMemory | None:
-    match node:
-        case Shuffle(size=size) | ShuffleRepeat(size=size):
-            count = node.source.cardinality
-            most = min(size, count) if count >= 0 else None if size == WHOLE else size
-            each = PLACE if can_place(source.flow) else _physical(source)
-            return _buffer(f"shuffle({buffer_name(size)})", node.line, most, each)
-        case Prefetch(size=size) if source.batch is None or source.above:
-            return _buffer(f"prefetch({size})", node.line, 2 if size < 0 else size, _physical(source))
-        case Map(workers="process"):
-            calls = settings.threads if node.calls < 0 else node.calls
-            return _buffer("map(workers='process')", node.line, 2 * calls, None)
-        case Batch(size=size):
-            pending = lowerer.done[id(node)]
-            if not any(map(is_image, topological(pending.values))):
-                return None
-            finished = trailing or pending.ready or AHEAD
-            one = size_of(tuple(value.spec for value in pending.values))
-            count = finished + IN_FLIGHT - 1 + WAITING  # the oldest in flight waits for room among the finished
-            return _buffer(f"batch({size})", node.line, count, None if one is None else one * size)
-        case _:
-            return None
+    buffer = node.buffer(settings)
+    if buffer is not None and not (isinstance(node, Prefetch) and source.batch is not None and not source.above):
+        places = node.facts.payload == "holds" and can_place(source.flow)
+        each = PLACE if places else _physical(source) if buffer.sized else None
+        return _buffer(buffer.step, node.line, buffer.elements, each)
+    pending = lowerer.done[id(node)]
+    if not isinstance(node, Batch) or not any(map(is_image, topological(pending.values))):
+        return None
+    finished = trailing or pending.ready or AHEAD
+    one = size_of(tuple(value.spec for value in pending.values))
+    count = finished + IN_FLIGHT - 1 + WAITING  # the oldest in flight waits for room among the finished
+    return _buffer(f"batch({node.size})", node.line, count, None if one is None else one * node.size)
 
 
 def _buffer(step: str, line: str, most: int | None, each: int | None) -> StepMemory:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from ...errors import GpupipeError
 from ...options import Settings
-from ...plan.node import Element, Node, walk
-from ...plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Step, Take, buffer_name
+from ...plan.node import Buffer, Facts, Node, Step, walk
+from ...plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take, buffer_name, shuffle_buffer
 from .select_rules import choose_rows, sink_selects
 
 __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
@@ -22,13 +22,12 @@ __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
 class ShuffleRepeat(Step):
     """shuffle and repeat in one: the buffer of the next pass fills while the last one drains."""
 
+    facts = Facts(payload="holds", as_they_are=True)
+
     size: int
     seed: int | None
     reshuffle: bool
     count: int
-
-    def _element(self) -> Element:
-        return self.source.element
 
     def _cardinality(self) -> int:
         return Repeat(self.source, self.count, line=self.line).cardinality
@@ -39,6 +38,9 @@ class ShuffleRepeat(Step):
 
     def describe(self) -> str:
         return f"shuffle_and_repeat({buffer_name(self.size)}, {'endlessly' if self.count < 0 else self.count})"
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return shuffle_buffer(self.size, self.source)
 
 
 def drop_no_ops(node: Node) -> Node | None:

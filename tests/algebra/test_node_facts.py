@@ -1,0 +1,75 @@
+"""Facts of plan nodes: every class lists its own, and the type of the elements is what `infer` says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+
+from gpupipe import Dataset
+from gpupipe.optimize.rules.plan_rules import rewrite
+from gpupipe.plan.node import Facts, Node, Step, draws, walk
+from tests.behaviour.programs import Program, build, programs
+
+
+def _kinds(base: type[Node] = Node) -> list[type[Node]]:
+    """Every class of nodes of the package. What `dataclass` made slots of is another class than the one it read."""
+    found = dict.fromkeys(kind for sub in base.__subclasses__() for kind in (sub, *_kinds(sub)))
+    return [kind for kind in found if getattr(sys.modules[kind.__module__], kind.__name__, None) is kind]
+
+
+def _silent(kinds: Iterable[type[Node]]) -> list[str]:
+    """The classes that list no facts, neither their own nor those of the step that they are a form of."""
+    return [kind.__name__ for kind in kinds if not hasattr(kind, "facts") and not kind.__subclasses__()]
+
+
+def test_every_class_of_nodes_lists_its_facts() -> None:
+    assert len(_kinds()) > 40
+    assert _silent(_kinds()) == []
+
+
+def test_a_class_without_facts_is_named() -> None:
+    @dataclass(frozen=True, slots=True, eq=False)
+    class Forgetful(Step):
+        """A step that lists nothing."""
+
+    assert _silent([Forgetful]) == ["Forgetful"]
+
+
+def test_no_node_takes_its_facts_from_a_base_of_all_steps() -> None:
+    assert "facts" not in vars(Node)
+    assert "facts" not in vars(Step)
+
+
+def test_what_a_class_does_not_list_is_not_true() -> None:
+    facts = Facts()
+
+    assert facts.payload == "passes"
+    assert not any(getattr(facts, name) for name in Facts.__slots__ if name != "payload")
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(program=programs())
+def test_the_type_of_a_node_is_what_it_infers_from_those_of_its_inputs(program: Program) -> None:
+    for node in walk(rewrite(build(program).plan)[0]):
+        inputs = [source.element for source in node.sources]
+        if all(element.structure is not None for element in inputs):
+            assert node.infer(*inputs) == node.element
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (Dataset.range(3), False),
+        (Dataset.range(3).shuffle(2), True),
+        (Dataset.range(3).shuffle(2, reshuffle_each_iteration=False), False),
+        (Dataset.range(3).flat_map(lambda x: Dataset.range(3).shuffle(2)), True),
+        (Dataset.random(seed=1), False),
+        (Dataset.random(seed=1, rerandomize_each_iteration=True), True),
+    ],
+)
+def test_a_chain_says_whether_it_draws_anew_in_each_epoch(dataset: Dataset, expected: bool) -> None:
+    assert draws(dataset.plan) is expected
