@@ -34,10 +34,8 @@ RANKS[""]["__main__"] = RANKS[""]["cli"]
 
 # Files that import one another in a circle, by way of functions and for type checkers. Each of them has to go.
 CIRCLES = {
-    "dataset": "base batches buffers core elements mixing running scanning sources",
     "extract/storage": "patterns remote",
     "load": "iterator shutdown",
-    "optimize/lower": "by_index lowerer mixing passthrough registry scan sources stall windows",
     "transform": "array dali/executor dali/results",
 }
 

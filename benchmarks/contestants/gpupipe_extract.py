@@ -57,13 +57,13 @@ def batches(job: Job, form: str) -> Iterator[tuple[Any, Any]]:
 def _stage(ds: Any) -> Iterator[Any]:
     """The columns that the extract stage of a chain hands to what stands behind it; its errors are raised."""
     from gpupipe.flow.run import Context, Run
-    from gpupipe.optimize.lower.lowerer import lower
+    from gpupipe.optimize.lower.compile import lower_in
 
     settings = ds.options().resolve()
     run = Run(settings)
     at = Context(run)
     try:
-        for columns, _, _ in lower(ds.plan, settings, at).flow.open(at):
+        for columns, _, _ in lower_in(ds.plan, settings, at).flow.open(at):
             if type(columns) is not tuple:
                 raise columns.error
             yield columns

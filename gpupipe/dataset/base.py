@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..arguments import arity, checked_function
 from ..brief import brief, cut
@@ -21,16 +21,14 @@ from ..spec import Compound, DatasetSpec
 from .epochs import EpochCounter, Visits
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Chain", "new"]
 
 
 def new(plan: Node) -> Dataset:
     """A dataset of a plan that begins here."""
-    from .core import Dataset
-
-    return Dataset(plan)
+    return Chain.dataset_type(plan)
 
 
 def _differ(first: Any, second: Any) -> Difference | None:
@@ -43,7 +41,13 @@ def _differ(first: Any, second: Any) -> Difference | None:
 
 
 class Chain(Compound):
-    """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on."""
+    """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on.
+
+    Class attributes:
+        dataset_type: `Dataset`, which is made of these parts.
+    """
+
+    dataset_type: ClassVar[type[Dataset]]
 
     def __init__(self, plan: Node, counter: EpochCounter | None = None, epoch: int | None = None) -> None:
         if not isinstance(plan, Node):
@@ -57,17 +61,13 @@ class Chain(Compound):
         self._visits = Visits()
 
     def _then(self, plan: Node) -> Dataset:
-        from .core import Dataset
-
-        return Dataset(plan, self._counter, self._epoch)
+        return self.dataset_type(plan, self._counter, self._epoch)
 
     def _joined(self, who: str, plan: Node, inputs: Sequence[Chain]) -> Dataset:
         """A dataset of several inputs, this one the first."""
-        from .core import Dataset
-
         for dataset in inputs:
             dataset.refuse_epoch(who)
-        return Dataset(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
+        return self.dataset_type(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
 
     def refuse_epoch(self, who: str) -> None:
         """Refuse the dataset of one epoch inside another one: all of a chain is in one epoch.

@@ -22,7 +22,7 @@ from ..spec import LEAF, Structure, TensorSpec
 from .base import Chain, new
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Batches"]
 

@@ -19,7 +19,7 @@ from ..spec import DatasetSpec
 from .base import Chain
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Buffers"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
+from .base import Chain
 from .batches import Batches
 from .buffers import Buffers
 from .elements import Elements
@@ -23,3 +24,6 @@ class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Running):
 
     INFINITE_CARDINALITY = INFINITE
     UNKNOWN_CARDINALITY = UNKNOWN_CARDINALITY
+
+
+Chain.dataset_type = Dataset

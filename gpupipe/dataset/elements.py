@@ -30,7 +30,7 @@ from ..plan.steps import Enumerate, Filter, FlatMap, Interleave, Map, Repeat, Sh
 from .base import Chain
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Elements"]
 

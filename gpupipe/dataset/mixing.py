@@ -26,7 +26,7 @@ from ..spec import TensorSpec, as_leaf, byte_array, describe, flatten, spec_of
 from .base import Chain, new
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Mixing"]
 

@@ -16,13 +16,13 @@ from .base import Chain
 from .epochs import Counted
 
 if TYPE_CHECKING:
+    from .. import Dataset
     from ..load.host_arrays import OwnedIterator
     from ..load.iterator import DatasetIterator
     from ..load.progress import Numbers
     from ..optimize.report.checks import Finding
     from ..optimize.report.explain import Explanation
     from ..optimize.report.memory import MemoryReport
-    from .core import Dataset
 
 __all__ = ["Running"]
 
@@ -54,7 +54,7 @@ class Running(Chain):
         count = self.plan.cardinality
         if count != UNKNOWN_CARDINALITY:
             return count
-        from ..optimize.lower.by_index import length
+        from ..optimize.lower.length import length
 
         return length(self.plan, self.options().resolve())
 
@@ -221,7 +221,7 @@ class Running(Chain):
             >>> [ds.epoch(3)[i] for i in range(9)] == list(ds.iterator(epoch=3))
             True
         """
-        from .core import Dataset
+        from .. import Dataset
 
         return Dataset(self.plan, self._counter, _epoch_number("epoch", epoch))
 

@@ -28,7 +28,7 @@ from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
 from .base import Chain
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Scanning"]
 

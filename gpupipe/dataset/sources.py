@@ -33,7 +33,7 @@ from ..spec import TensorSpec, as_leaf, flatten
 from .base import Chain, new
 
 if TYPE_CHECKING:
-    from .core import Dataset
+    from .. import Dataset
 
 __all__ = ["Sources"]
 

@@ -33,7 +33,7 @@ from ..flow.run import Context, Run
 from ..flow.state.snapshot import late_json
 from ..flow.step import close
 from ..graph.eager import ELEMENT
-from ..optimize.lower.lowerer import lower
+from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
@@ -471,7 +471,7 @@ class DatasetIterator(Iterator[Any]):
         self._share = run.bad.counts_good and self._settings.on_error != "replace"
         at = Context(run, epoch)
         try:
-            lowered = lower(self._plan, self._settings, at, self._learned)
+            lowered = lower_in(self._plan, self._settings, at, self._learned)
         except DataError:  # of its elements; any other may be of this machine alone
             self._entered, self._over = False, True
             raise

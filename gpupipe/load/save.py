@@ -31,7 +31,7 @@ from ..flow.run import Context, Run
 from ..flow.step import close
 from ..graph.trace import call_with
 from ..log import logger
-from ..optimize.lower.lowerer import lower
+from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.files import Saved
 from ..plan.node import Element, Node
@@ -94,7 +94,7 @@ def _save(
         MOST_PIXELS.set(settings.max_pixels)
         LIMITS.set(run.limits)
         at = Context(run, epoch)
-        lowered = lower(plan, settings, at)
+        lowered = lower_in(plan, settings, at)
         element_to_json(lowered.element)  # what cannot be written is refused before anything runs
         seen = _Seen(lowered.element, plan.element)
         items = lowered.flow.open(at)

@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ..errors import GpupipeError
 from ..flow.run import Flow
 from ..graph.values import Identity, Input, Value, rewrite_values
-from ..plan.node import Element
+from ..plan.node import Element, Node
+from ..spec import LEAF, Structure, TensorSpec
 
-__all__ = ["AHEAD", "Pending", "Step", "renumber"]
+__all__ = ["AHEAD", "UNKNOWN", "Learns", "Pending", "Step", "renumber"]
+
+UNKNOWN = Element(LEAF, (TensorSpec(None, None),))
+"""The type of elements that nobody looked at."""
+
 
 AHEAD = 2
 """Finished batches that wait, beside those in work, where nobody says how many: each is 38 MB for 64 images of
@@ -23,6 +29,26 @@ AHEAD = 2
 
 Step = Callable[[Flow], Flow]
 """A node that does not look at values, to be put above a stage that is not placed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learns:
+    """How a step learns the type of its elements from the first of them.
+
+    Attributes:
+        structure: that of the elements, once there was one.
+        expect: takes the type where an earlier run has learned it.
+        batched: whether the elements are batches, once there was one.
+    """
+
+    structure: Callable[[], Structure | None]
+    expect: Callable[[Element], None] = lambda element: None
+    batched: Callable[[], bool] = lambda: False
+
+    @classmethod
+    def of(cls, structure: Callable[[], Structure | None], seen: list[Structure]) -> Learns:
+        """Of a function that keeps the structure of its first result in `seen`."""
+        return cls(structure, lambda element: None if seen else seen.append(element.structure or LEAF))
 
 
 @dataclass(frozen=True)
@@ -44,6 +70,7 @@ class Pending:
         references: columns that may hold references to records instead of payloads.
         on_gpu: columns whose arrays are delivered where they are, on a GPU.
         steps: what was lowered so far, for `explain()`.
+        learns: only the first element tells the type, which is unknown so far.
     """
 
     flow: Flow
@@ -59,6 +86,18 @@ class Pending:
     references: frozenset[int] = frozenset()
     on_gpu: frozenset[int] = frozenset()
     steps: tuple[str, ...] = ()
+    learns: Learns | None = None
+
+    def __post_init__(self) -> None:
+        rows = self.batch is not None or self.unstack
+        for wrong, what in (
+            (self.batch is not None and self.unstack, "a batch of rows that are batches"),
+            (self.above and not rows, "steps above a batch, and no batch"),
+            (len(self.values) != len(self.element.specs), "another number of leaves than its type says"),
+            (max((*self.references, *self.on_gpu), default=-1) >= self.columns, "columns that it does not have"),
+        ):
+            if wrong:
+                raise GpupipeError(f"a chain was lowered to {what}; please report it")
 
     @property
     def placed(self) -> bool:
@@ -73,6 +112,32 @@ class Pending:
         if self.batch is not None or self.unstack:
             return replace(now, above=(*self.above, step))
         return replace(now, flow=step(self.flow))
+
+    def then(self, flow: Flow, text: str, element: Element | None = None) -> Pending:
+        """Put a step on top: `flow` reads this chain's elements and gives the same leaves, or those of a new type."""
+        if element is None:
+            return replace(self, flow=flow, steps=(*self.steps, text))
+        return Pending.columns_of(flow, element, (*self.steps, text))
+
+    def with_first(self, flow: Flow, spec: TensorSpec, text: str, element: Element) -> Pending:
+        """Put a step on top that adds a leaf, in front of the others."""
+        return replace(
+            self,
+            flow=flow,
+            columns=self.columns + 1,
+            values=(Input(0, spec), *renumber(self.values, 1)),
+            element=element,
+            references=frozenset(column + 1 for column in self.references),
+            on_gpu=frozenset(column + 1 for column in self.on_gpu),
+            steps=(*self.steps, text),
+        )
+
+    @classmethod
+    def learning(cls, node: Node, flow: Flow, steps: Sequence[str], learns: Learns) -> Pending:
+        """A chain whose elements only the first one tells, where their type is not declared."""
+        element = node.element
+        pending = cls.columns_of(flow, element if element.structure is not None else UNKNOWN, steps)
+        return pending if element.known else replace(pending, learns=learns)
 
     @classmethod
     def columns_of(cls, flow: Flow, element: Element, steps: Sequence[str] = (), references: bool = False) -> Pending:

@@ -15,9 +15,9 @@ from gpupipe.plan.node import Facts, Node, Step, draws, walk
 from tests.behaviour.programs import Program, build, programs
 
 
-def _kinds(base: type[Node] = Node) -> list[type[Node]]:
+def kinds(base: type[Node] = Node) -> list[type[Node]]:
     """Every class of nodes of the package. What `dataclass` made slots of is another class than the one it read."""
-    found = dict.fromkeys(kind for sub in base.__subclasses__() for kind in (sub, *_kinds(sub)))
+    found = dict.fromkeys(kind for sub in base.__subclasses__() for kind in (sub, *kinds(sub)))
     return [kind for kind in found if getattr(sys.modules[kind.__module__], kind.__name__, None) is kind]
 
 
@@ -27,8 +27,8 @@ def _silent(kinds: Iterable[type[Node]]) -> list[str]:
 
 
 def test_every_class_of_nodes_lists_its_facts() -> None:
-    assert len(_kinds()) > 40
-    assert _silent(_kinds()) == []
+    assert len(kinds()) > 40
+    assert _silent(kinds()) == []
 
 
 def test_a_class_without_facts_is_named() -> None:

@@ -22,7 +22,7 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.optimize.lower.lowerer import RULES, lower
+from gpupipe.optimize.lower.compile import RULES, lower_dry
 
 Step = tuple[Any, ...]
 Program = tuple[Step, ...]
@@ -471,7 +471,7 @@ def _alike(program: Program, damaged: int, on_error: Any) -> None:
             notes.append([])
             continue
         if not disabled:
-            lowered = lower(ds.plan, ds.options().resolve())
+            lowered = lower_dry(ds.plan, ds.options().resolve())
             FIRED.update(lowered.fired)
             FIRED.update(lowered.placer.fired)
         got: list[Any] = []

@@ -11,7 +11,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe.flow.run import Context, Run
-from gpupipe.optimize.lower.lowerer import lower
+from gpupipe.optimize.lower.compile import lower_in
 from gpupipe.random import mix64
 
 FILES = 6
@@ -23,7 +23,7 @@ def elements(ds: gp.Dataset, epoch: int = 0) -> list[tuple[Any, int]]:
     run = Run(ds.options().resolve())
     at = Context(run, epoch)
     try:
-        flow = lower(ds.plan, run.settings, at).flow
+        flow = lower_in(ds.plan, run.settings, at).flow
         return [(value, mix64(stream.key, position)) for value, stream, position in flow.open(at)]
     finally:
         run.close()

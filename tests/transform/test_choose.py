@@ -16,7 +16,7 @@ from gpupipe import Dataset, ops
 from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.graph.op import Op
 from gpupipe.graph.values import Apply
-from gpupipe.optimize.lower.lowerer import lower
+from gpupipe.optimize.lower.compile import lower_dry
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
@@ -217,10 +217,10 @@ def test_explain_says_how_many_threads_a_gpu_gets_and_why(machine: Any, cpus: An
 
     assert "DALI on GPU 3, because" in text
     assert "batches of 4; 12 threads (96 CPUs for 8 ranks, LOCAL_RANK=3 of 8)" in text
-    made: Any = lower(ds.plan, ds.options().resolve()).flow
+    made: Any = lower_dry(ds.plan, ds.options().resolve()).flow
     assert made.executor.threads == 12
     ds = ds.with_options(Options(threads=5))
-    made = lower(ds.plan, ds.options().resolve()).flow
+    made = lower_dry(ds.plan, ds.options().resolve()).flow
     assert made.executor.threads == 5
     assert "96 CPUs" not in str(ds.explain())
 

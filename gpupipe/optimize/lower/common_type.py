@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from ...errors import PlanTypeError
 from ...plan.node import Element
-from ...spec import LEAF, Structure, TensorSpec, describe
-from ..pending import Pending
+from ...spec import LEAF, Structure, describe
+from ..pending import UNKNOWN, Pending
 
 __all__ = ["common", "in_one_order", "unknown"]
 
 
 def unknown(element: Element) -> bool:
     """Whether not even the first element could tell the type: nothing was read, or there is none."""
-    return element.structure is None or (element.structure == LEAF and element.specs[0] == TensorSpec(None, None))
+    return element.structure is None or (element.structure == LEAF and element.specs == UNKNOWN.specs)
 
 
 def common(name: str, line: str, elements: Sequence[Element]) -> Element:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from ...errors import PlanTypeError
 from ...flow.check import failed
@@ -18,8 +17,8 @@ from ...graph.trace import call_with, called_before
 from ...plan.node import Element, Node
 from ...plan.steps import FlatMap, refuse_options
 from ...plan.windows import GroupByWindow
-from ...spec import LEAF, TensorSpec, as_leaf
-from ..pending import Pending
+from ...spec import LEAF, Structure, TensorSpec, as_leaf
+from ..pending import Learns, Pending
 from .common_type import unknown
 
 __all__ = ["DynamicInner", "StaticInner"]
@@ -105,17 +104,12 @@ class DynamicInner:
                     f"{self._node.name} needs datasets of one dtype, got {a} after {b}, at {self._node.line}"
                 )
 
-    def expect(self, element: Element) -> None:
-        """Say what the datasets hold where none was made yet, but a first element was seen in an earlier process."""
-        if self._element is None and element.known:
-            self._element = element
+    def learns(self) -> Learns:
+        """How the type of what the datasets hold is learned from the first of them."""
+        return Learns(self._seen_structure, self._expect, lambda: self._element is not None and self._element.batched)
 
-    def learned(self) -> Any:
-        """The structure of what the datasets hold, once one was made."""
+    def _expect(self, element: Element) -> None:
+        self._element = element
+
+    def _seen_structure(self) -> Structure | None:
         return LEAF if self._element is None else self._element.structure
-
-    def batched(self, pending: Pending) -> Pending:
-        """What the datasets gave, known to be batches if those of the first one were."""
-        if self._element is None or not self._element.batched or not pending.element.known:
-            return pending
-        return replace(pending, element=replace(pending.element, batched=True))

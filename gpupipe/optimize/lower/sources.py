@@ -1,71 +1,113 @@
-"""sources: how text, fixed-length records, and elements kept in files are lowered."""
+"""sources: the lowering of nodes without an input, and of those that read the file that an outer element names."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from ...flow.cache.files import FileCacheFlow, FileStore
+from ...extract.storage.names import Names
+from ...flow.batching.windows import HeldFlow
 from ...flow.cache.saved import SavedFilesFlow, SavedFlow
+from ...flow.maps.python_function import PythonFunction
+from ...flow.maps.python_map import PythonMapFlow
+from ...flow.run import Flow
+from ...flow.sources.arrays import FilesFlow, ItemsFlow, ParamFlow, RangeFlow, SlicesFlow
+from ...flow.sources.generator import GeneratorFlow
+from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
-from ...plan.files import FileCache, FixedRecords, Lines, Saved, SavedFiles
-from ...plan.order import arrival
-from ..pending import Pending
-from .registry import lowers
+from ...flow.sources.records import RecordsFlow
+from ...plan.files import FixedRecords, Lines, Saved, SavedFiles
+from ...plan.indexed import FromIndexable
+from ...plan.mixing import Counter, Listed, RandomNumbers
+from ...plan.node import Node
+from ...plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
+from ...plan.windows import Held
+from ...spec import LEAF
+from ..pending import Learns, Pending
+from .lowerer import Lowerer, Lowering
 
-if TYPE_CHECKING:
-    from .lowerer import Lowerer
-
-__all__ = []
+__all__ = ["SOURCES"]
 
 
-@lowers(Lines)
-def lines(lowerer: Lowerer, node: Lines) -> Pending:
-    """The lines of the file that the outer element names."""
-    flow = LinesFlow(lowerer.done[id(node.source)].flow, node.leaf, node.compression, lowerer.ahead)
+def plain(make: Callable[[Any], Flow]) -> Lowering:
+    """The lowering of a source whose flow its node alone decides."""
+
+    def lower(lowerer: Lowerer, node: Node) -> Pending:
+        return Pending.columns_of(make(node), node.element, (node.describe(),))
+
+    return lower
+
+
+def param(lowerer: Lowerer, node: Param) -> Pending:
+    """The outer element, which is no step that a user wrote."""
+    return Pending.columns_of(ParamFlow(), node.element)
+
+
+def generator(lowerer: Lowerer, node: FromGenerator) -> Pending:
+    """The elements that a Python generator yields."""
+    structure = node.signature.structure
+    flow = GeneratorFlow(node.generator, node.args, structure, node.signature.specs)
+    return Pending.learning(node, flow, (node.describe(),), Learns.of(flow.learned, flow.seen))
+
+
+def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
+    """A Python function of numbers."""
+    declared = node.signature
+    result = None if declared.structure is None else (declared.structure, declared.specs)
+    function = PythonFunction(_Item(node.items), LEAF, "from_indexable", result, site="from_indexable")
+    calls = lowerer.settings.threads if node.calls < 0 else node.calls
+    flow = PythonMapFlow(ItemsFlow(node.count), function, calls)
+    text = f"{node.describe()}{f' in {calls} threads' if calls else ''}"
+    return Pending.learning(node, flow, (text,), Learns.of(function.learned, function.seen))
+
+
+@dataclass(frozen=True)
+class _Item:
+    """Asks an object for one of its items."""
+
+    items: Any
+
+    def __call__(self, i: int) -> Any:
+        return self.items[int(i)]
+
+
+def records(lowerer: Lowerer, node: Records, source: Pending) -> Pending:
+    """The records of a TFRecord file, or references to them."""
+    held = lowerer.references(node) and not node.compression
+    flow = RecordsFlow(source.flow, node.leaf, node.compression, held, lowerer.above.ahead, node.index)
+    text = f"{node.describe()}{' as references (file, offset, length)' if held else ''}"
+    return Pending.columns_of(flow, node.element, (text,), references=held)
+
+
+def lines(lowerer: Lowerer, node: Lines, source: Pending) -> Pending:
+    """The lines of a text file."""
+    flow = LinesFlow(source.flow, node.leaf, node.compression, lowerer.above.ahead)
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
-@lowers(FixedRecords)
-def fixed_records(lowerer: Lowerer, node: FixedRecords) -> Pending:
-    """The records of the file that the outer element names."""
-    flow = FixedRecordsFlow(
-        lowerer.done[id(node.source)].flow,
-        node.leaf,
-        node.record,
-        node.header,
-        node.footer,
-        node.compression,
-        lowerer.ahead,
-    )
+def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pending:
+    """The records of a file of records of one length."""
+    sizes = node.record, node.header, node.footer
+    flow = FixedRecordsFlow(source.flow, node.leaf, *sizes, node.compression, lowerer.above.ahead)
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
-@lowers(FileCache)
-def file_cache(lowerer: Lowerer, node: FileCache) -> Pending:
-    """The elements of the file if there is one, else of the input, which fill it."""
-    store: FileStore = node.store
-    comes = arrival(node.source, lowerer.settings.deterministic)
-    found = store.find(lowerer.settings)
-    if found is not None:
-        path, element = found
-        flow = FileCacheFlow(None, store, element, comes)
-        return Pending.columns_of(flow, element, (f"{node.method}: elements of {path}",))
-    if id(node.source) not in lowerer.done:  # there was a file when it was asked whether the input is needed
-        lowerer.run(node.source)
-    source = lowerer.placer.place(lowerer.done[id(node.source)], label=node.method)
-    flow = FileCacheFlow(source.flow, store, source.element, comes)
-    steps = (*source.steps, f"{node.method} in {store.file(lowerer.settings)}")
-    return Pending.columns_of(flow, source.element, steps)
-
-
-@lowers(Saved)
-def saved(lowerer: Lowerer, node: Saved) -> Pending:
-    """The elements of the files that were saved."""
-    flow = SavedFlow(node.paths, node.compression)
-    return Pending.columns_of(flow, node.element, (node.describe(),))
-
-
-@lowers(SavedFiles)
-def saved_files(lowerer: Lowerer, node: SavedFiles) -> Pending:
-    """One dataset for each file."""
-    return Pending.columns_of(SavedFilesFlow(node.files, node.make), node.element, (node.describe(),))
+SOURCES: dict[type[Node], Lowering] = {
+    Param: param,
+    Tensors: plain(lambda node: SlicesFlow(node.leaves, whole=True)),
+    Slices: plain(lambda node: SlicesFlow(node.leaves, names=node.names)),
+    Listed: plain(lambda node: SlicesFlow(node.columns, names=node.names)),
+    Range: plain(lambda node: RangeFlow(range(node.start, node.stop, node.step), node.dtype)),
+    Counter: plain(lambda node: CounterFlow(node.start, node.step, node.dtype)),
+    RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.anew)),
+    Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
+    Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),
+    SavedFiles: plain(lambda node: SavedFilesFlow(node.files, node.make)),
+    Held: plain(lambda node: HeldFlow(node.elements, node.base)),
+    FromGenerator: generator,
+    FromIndexable: from_indexable,
+    Records: records,
+    Lines: lines,
+    FixedRecords: fixed_records,
+}

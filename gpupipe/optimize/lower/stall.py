@@ -1,17 +1,13 @@
-"""stall: which steps may take for ever and give nothing, and what is said of them. See `flow.watch`."""
+"""stall: the watch over steps that may take elements forever and give none. See `flow.stall`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...flow.stall import GivenFlow, TakenFlow, Watch, Watched, Where
 from ...plan.node import Node
 from ..pending import Pending
-
-if TYPE_CHECKING:
-    from .lowerer import Lowerer
 
 __all__ = ["watched", "where"]
 
@@ -32,17 +28,13 @@ def where(node: Node) -> Where:
     return Where(node.describe(), node.line, " > ".join(names))
 
 
-def watched(lowerer: Lowerer, node: Node, lower: Callable[[Node], Pending]) -> Pending:
-    """Lower a node, with a watch around it if it is one that may spin and does not watch itself."""
+def watched(node: Node, inputs: list[Pending], lower: Callable[..., Pending]) -> Pending:
+    """Lower a node, with a watch around it if it is one that may stall and does not watch itself."""
     if not node.facts.may_stall:
-        return lower(node)
+        return lower(*inputs)
     shared = Watched(Watch(where(node)))
-    source = lowerer.done[id(node.sources[0])]
-    lowerer.done[id(node.sources[0])] = _around(source, lambda flow: TakenFlow(flow, shared))
-    try:
-        return _around(lower(node), lambda flow: GivenFlow(flow, shared))
-    finally:
-        lowerer.done[id(node.sources[0])] = source  # others may read from it too
+    (source,) = inputs
+    return _around(lower(_around(source, lambda flow: TakenFlow(flow, shared))), lambda flow: GivenFlow(flow, shared))
 
 
 def _around(pending: Pending, step: Callable[..., TakenFlow | GivenFlow]) -> Pending:

@@ -17,7 +17,7 @@ from ...options import Settings
 from ...plan.indexed import Everything, Select, Sliced
 from ...plan.node import UNKNOWN_CARDINALITY, Node, walk
 from ...plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unbatch
-from ..lower.lowerer import lower
+from ..lower.compile import lower_dry
 from ..place.to_host import advice
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
@@ -60,7 +60,7 @@ def check(root: Node, settings: Settings) -> tuple[Finding, ...]:
 def _of_the_device(root: Node, settings: Settings) -> Iterator[Finding]:
     """What cannot run on this machine, and where results of a GPU are copied to the host."""
     try:
-        lowered = lower(root, settings)
+        lowered = lower_dry(root, settings)
     except GpupipeError:
         return  # a mistake in the chain: whoever runs or explains it is told
     for trouble, line in lowered.placer.troubles.items():

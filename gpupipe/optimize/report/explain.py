@@ -7,7 +7,7 @@ from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
 from ...plan.steps import FlatMap, never_ends
 from ...plan.windows import GroupByWindow
 from ...spec import describe
-from ..lower.lowerer import Lowered, lower
+from ..lower.compile import Lowered, lower_dry
 from ..place.stage_report import StageNote
 from .checks import check
 from .resume_costs import resuming
@@ -26,7 +26,7 @@ class Explanation(str):
 
 def explain(root: Node, settings: Settings) -> Explanation:
     """Describe a plan: as written, and as it will run."""
-    lowered = lower(root, settings)
+    lowered = lower_dry(root, settings)
     lines = ["plan as written (last step first)"]
     lines += [f"  {'  ' * depth}{text}" for depth, text in _tree(root)]
     lines += ["", "as it will run", "  flow (host thread)"]

@@ -16,8 +16,9 @@ from ...graph.values import Input, topological
 from ...options import Settings
 from ...plan.files import FileCache
 from ...plan.node import Node, walk
-from ...plan.steps import Batch, Cache, Prefetch, WithOptions
+from ...plan.steps import Batch, Cache, Prefetch
 from ...spec import TensorSpec
+from ..lower.compile import LOWERINGS, without_trailing
 from ..lower.lowerer import Lowerer
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
@@ -107,13 +108,8 @@ def memory_report(root: Node, settings: Settings, run: Run | None = None) -> Mem
 def _planned(root: Node, settings: Settings) -> list[StepMemory]:
     """What every buffer of a chain may hold, and what its filled caches hold."""
     root, _ = rewrite(root, disabled_rules(settings))
-    lowerer = Lowerer(settings, Placer(settings, dry=True), None)
-    trailing = 0
-    while isinstance(root, Prefetch | WithOptions):
-        if isinstance(root, Prefetch):
-            trailing = max(trailing, AHEAD if root.size < 0 else root.size)
-            line = root.line
-        root = root.source
+    lowerer = Lowerer(settings, Placer(settings, dry=True), LOWERINGS)
+    root, trailing, line = without_trailing(root)
     last = lowerer.run(root)
     steps = []
     for node in walk(root, lambda node: id(node) in lowerer.done and not _read(node, lowerer)):

@@ -1,0 +1,132 @@
+"""annotate: facts about each node of a plan that follow from the steps above it, found before the plan is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...flow.run import Context
+from ...graph.values import Input, Value
+from ...options import Settings
+from ...plan.joins import Concatenate, Zip
+from ...plan.mixing import Mixture
+from ...plan.node import Node
+from ...plan.scanning import IgnoreErrors
+from ...plan.steps import Cache, Map
+
+__all__ = ["Above", "Marks", "annotate", "contexts", "passes", "picks", "reader"]
+
+Users = Mapping[int, Sequence[Node]]
+"""The nodes that read from a node, by its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """The steps above a plan: the end of the chain, or a step whose function makes it.
+
+    Attributes:
+        delivers: elements of the plan reach the user as they are.
+        reads: the step that looks at them otherwise; None where that is the user.
+        references: references to records are enough.
+        zipped: something is zipped to them.
+        ahead: readers run ahead.
+        passing: the plan was made while running, and will be gone soon.
+    """
+
+    delivers: bool = False
+    reads: Node | None = None
+    references: bool = False
+    zipped: bool = False
+    ahead: bool = False
+    passing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Sets of nodes of a plan, by id.
+
+    Attributes:
+        users: the nodes that read from each.
+        references: those whose records are held or skipped: they yield references, not payloads.
+        zipped: those that something is zipped to.
+        delivered: those whose elements nobody looks at on their way to the user.
+    """
+
+    users: dict[int, list[Node]] = field(default_factory=dict)
+    references: set[int] = field(default_factory=set)
+    zipped: set[int] = field(default_factory=set)
+    delivered: set[int] = field(default_factory=set)
+
+
+def annotate(order: Sequence[Node], above: Above, settings: Settings) -> Marks:
+    """Mark the nodes of a plan.
+
+    Args:
+        order: all nodes, inputs first.
+        above: what the plan is made for.
+        settings: of the run.
+    """
+    marks, root = Marks(), order[-1]
+    for found, holds in (
+        (marks.references, above.references),
+        (marks.zipped, above.zipped),
+        (marks.delivered, above.delivers),
+    ):
+        found.update([id(root)] if holds else [])
+    for node in reversed(order):
+        here, below = id(node), [id(source) for source in node.sources]
+        users = marks.users.get(here, ())
+        if above.delivers and users and all(id(u) in marks.delivered and passes(u, node) for u in users):
+            marks.delivered.add(here)
+        payload = "reads" if isinstance(node, Map) and node.traced is None else node.facts.payload
+        if payload == "holds" or (payload == "passes" and here in marks.references):
+            marks.references.update(below)
+        # After a batch `ignore_errors` leaves out the whole batch, which keeps its place as if it were zipped.
+        ignored = isinstance(node, IgnoreErrors) and settings.on_error == "raise"
+        if isinstance(node, Zip) or ignored or here in marks.zipped:
+            marks.zipped.update(below)
+        for source in below:
+            marks.users.setdefault(source, []).append(node)
+    return marks
+
+
+def contexts(order: Sequence[Node], at: Context) -> dict[int, Context]:
+    """The context in which each node will be opened first, by id."""
+    found: dict[int, Context] = {}
+    for node in reversed(order):
+        here = found.get(id(node), at)
+        for j, source in enumerate(node.sources):
+            below = here
+            if isinstance(node, Cache):
+                below = here.neutral()
+            elif isinstance(node, Zip):
+                below = here.in_zip(node.number, j)
+            elif isinstance(node, Concatenate):
+                below = here.in_branch(node.first_branches()[j])
+            elif isinstance(node, Mixture):
+                below = here.in_mixture(node.first_branches()[j])
+            found.setdefault(id(source), below)
+    return found
+
+
+def passes(node: Node, source: Node) -> bool:
+    """Whether a node gives elements of one of its inputs as they are."""
+    if isinstance(node, Map):
+        return node.traced is not None and picks(node.traced.outputs)
+    return node.facts.as_they_are and not (isinstance(node, Mixture) and source is node.picks)
+
+
+def picks(values: Sequence[Value]) -> bool:
+    """Whether values are leaves of the element that comes in, each at most once: whole batches may pass, then."""
+    return all(isinstance(value, Input) for value in values) and len(set(values)) == len(values)
+
+
+def reader(node: Node, users: Users) -> Node | None:
+    """The first step that looks at the elements of a node; None where they reach the end of the plan."""
+    waiting = [(user, node) for user in users.get(id(node), ())]
+    while waiting:
+        user, source = waiting.pop()
+        if not passes(user, source):
+            return user
+        waiting += [(above, user) for above in users.get(id(user), ())]
+    return None

@@ -1,0 +1,95 @@
+"""batches: the lowering of steps that make batches and take them apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...flow.batching.padded import PaddedBatchFlow
+from ...flow.batching.rebatch import RowsFlow
+from ...flow.batching.unbatch import UnbatchFlow
+from ...flow.run import Flow
+from ...plan.node import Element, Node
+from ...plan.padding import padding
+from ...plan.steps import Batch, PaddedBatch, Unbatch
+from ...plan.windows import RaggedBatch, Rebatch, ragged_ranks
+from ...ragged import RaggedSpec
+from ..pending import Pending
+from .lowerer import Lowerer, Lowering
+
+__all__ = ["BATCHES", "names_of"]
+
+
+def names_of(element: Element) -> tuple[str, ...]:
+    """The names of the leaves, for messages."""
+    return tuple(element.structure.leaf_names()) if element.structure else ("",)
+
+
+def batch(lowerer: Lowerer, node: Batch, source: Pending) -> Pending:
+    """Rows that are still expressions, computed together later."""
+    if source.batch is not None or source.unstack:
+        source = lowerer.placed(node, source)
+    element = node.infer(source.element)
+    if lowerer.computes_at_once("map_and_batch"):
+        source = lowerer.placer.place(source, label="map")
+    elif not source.placed:
+        lowerer.placer.count({"map_and_batch": 1})
+    aligned = node.places or lowerer.zipped(node)
+    steps = (*source.steps, node.describe())
+    return replace(source, batch=(node.size, node.drop), aligned=aligned, element=element, steps=steps)
+
+
+def padded_batch(lowerer: Lowerer, node: PaddedBatch, source: Pending) -> Pending:
+    """Rows of one shape."""
+    source = lowerer.placed(node, source)
+    element = source.element
+    shapes, values, _ = padding(node, element)
+    aligned = node.places or lowerer.zipped(node)
+    flow = PaddedBatchFlow(source.flow, node.size, node.drop, shapes, values, names_of(element), aligned)
+    return source.then(flow, node.describe(), node.infer(element))
+
+
+def unbatch(lowerer: Lowerer, node: Unbatch, source: Pending) -> Pending:
+    """The rows of each element."""
+    source = lowerer.placed(node, source)
+    flow = UnbatchFlow(source.flow, names_of(source.element))
+    return source.then(flow, node.describe(), node.infer(source.element))
+
+
+def ragged_batch(lowerer: Lowerer, node: RaggedBatch, source: Pending) -> Pending:
+    """Rows of several lengths, end to end."""
+    source = lowerer.placed(node, source)
+    ranks = ragged_ranks(source.element)
+    return _rows(lowerer, node, source, source.flow, (node.size,), ranks, (node.splits,) * len(ranks))
+
+
+def rebatch(lowerer: Lowerer, node: Rebatch, source: Pending) -> Pending:
+    """Rows of batches in other batches."""
+    source = lowerer.placed(node, source)
+    specs = source.element.specs
+    ranks = tuple(1 if isinstance(spec, RaggedSpec) and spec.ragged_rank == 1 else 0 for spec in specs)
+    splits = tuple(spec.row_splits_dtype if isinstance(spec, RaggedSpec) else "int64" for spec in specs)
+    flow = UnbatchFlow(source.flow, names_of(source.element))
+    return _rows(lowerer, node, source, flow, node.sizes, ranks, splits)
+
+
+def _rows(
+    lowerer: Lowerer,
+    node: RaggedBatch | Rebatch,
+    source: Pending,
+    rows: Flow,
+    sizes: tuple[int, ...],
+    ranks: tuple[int, ...],
+    splits: tuple[str, ...],
+) -> Pending:
+    names, aligned = names_of(source.element), lowerer.zipped(node)
+    flow = RowsFlow(rows, sizes, node.drop, ranks, splits, names, node.name, aligned)
+    return source.then(flow, node.describe(), node.infer(source.element))
+
+
+BATCHES: dict[type[Node], Lowering] = {
+    Batch: batch,
+    PaddedBatch: padded_batch,
+    Unbatch: unbatch,
+    RaggedBatch: ragged_batch,
+    Rebatch: rebatch,
+}

@@ -1,0 +1,46 @@
+"""cache: the lowering of caches, in memory and in files."""
+
+from __future__ import annotations
+
+from ...errors import MissingFileError
+from ...flow.cache.files import FileCacheFlow, FileStore
+from ...flow.cache.memory import CacheFlow, FilledFlow
+from ...flow.cache.store import cache_key
+from ...plan.files import FileCache
+from ...plan.node import Node
+from ...plan.order import arrival
+from ...plan.steps import Cache
+from ..pending import Pending
+from .lowerer import Lowerer, Lowering
+
+__all__ = ["CACHES"]
+
+
+def cache(lowerer: Lowerer, node: Cache, *given: Pending) -> Pending:
+    """The elements of the cache if it is full, else those of the input, which fill it."""
+    if not given:
+        element = node.store.filled[cache_key(lowerer.settings)].element
+        return Pending.columns_of(FilledFlow(node.store), element, ("a filled cache in memory",))
+    source = lowerer.placed(node, given[0])
+    comes = arrival(node.source, lowerer.settings.deterministic)
+    return source.then(CacheFlow(source.flow, node.store, source.element, comes), "cache in memory", source.element)
+
+
+def file_cache(lowerer: Lowerer, node: FileCache, *given: Pending) -> Pending:
+    """The elements of the file if there is one, else those of the input, which fill it."""
+    store: FileStore = node.store
+    comes = arrival(node.source, lowerer.settings.deterministic)
+    found = store.find(lowerer.settings)
+    if found is not None:
+        path, element = found
+        flow = FileCacheFlow(None, store, element, comes)
+        return Pending.columns_of(flow, element, (f"{node.method}: elements of {path}",))
+    path = store.file(lowerer.settings)
+    if not given:
+        raise MissingFileError("the file was there a moment ago; start again", file=path, stage=node.method)
+    source = lowerer.placed(node, given[0])
+    flow = FileCacheFlow(source.flow, store, source.element, comes)
+    return source.then(flow, f"{node.method} in {path}", source.element)
+
+
+CACHES: dict[type[Node], Lowering] = {Cache: cache, FileCache: file_cache}

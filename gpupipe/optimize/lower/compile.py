@@ -1,0 +1,132 @@
+"""compile: a whole chain into flows and stages. The families of steps that can be lowered are listed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ...errors import PlanError
+from ...flow.maps.to_gpu import OneKindFlow
+from ...flow.prefetch.prefetch import PrefetchFlow
+from ...flow.run import Context, Flow
+from ...graph.host_values import is_image
+from ...graph.values import topological
+from ...options import Settings
+from ...plan.node import Element, Node, walk
+from ...plan.steps import Prefetch, WithOptions
+from ..pending import AHEAD, Pending
+from ..place.placer import Placer
+from ..rules.graph_rules import GRAPH_RULES
+from ..rules.plan_rules import PLAN_RULES, disabled_rules, rewrite
+from .annotate import Above
+from .batches import BATCHES
+from .cache import CACHES
+from .joins import JOINS
+from .lowerer import Lowerer, Lowering, Steps, answered
+from .maps import MAPS
+from .order import ORDER
+from .sources import SOURCES
+from .windows import WINDOWS
+
+__all__ = ["LOWERINGS", "RULES", "Lowered", "lower", "lower_dry", "lower_in", "without_trailing"]
+
+LOWERINGS: Mapping[type[Node], Lowering] = {
+    **SOURCES, **MAPS, **ORDER, **JOINS, **BATCHES, **WINDOWS, **CACHES,
+}  # fmt: skip
+"""How each class of nodes is lowered."""
+
+RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")
+"""Every rule that `Options.disabled_rules` can name."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A chain that can run.
+
+    Attributes:
+        flow: gives delivered elements, one column per leaf.
+        element: their type; not known where nothing was read and a Python function decides it.
+        steps: the flow in words.
+        placer: the stages it has.
+        fired: how often each plan rule fired.
+        learned: the types that only a first element told, by the number of the step.
+    """
+
+    flow: Flow
+    element: Element
+    steps: tuple[str, ...]
+    placer: Placer
+    fired: dict[str, int]
+    learned: dict[int, Element]
+
+
+def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, Element] | None = None) -> Lowered:
+    """Lower a plan to be opened in a context: first elements that are needed are looked at there, and kept.
+
+    Args:
+        root: the plan.
+        settings: its options, resolved.
+        at: the context.
+        known: `Lowered.learned` of an earlier run: then no first element is looked at.
+
+    Raises:
+        DataError: so many elements failed that there may never be a good one. It is the first of their errors.
+    """
+    return answered(lower(root, settings, known), at)
+
+
+def lower_dry(root: Node, settings: Settings) -> Lowered:
+    """Lower a plan that will not run: what only a first element can tell stays unknown, nothing is read."""
+    return answered(lower(root, settings, dry=True))
+
+
+def lower(
+    root: Node, settings: Settings, known: Mapping[int, Element] | None = None, dry: bool = False
+) -> Steps[Lowered]:
+    """Lower a plan step by step; reads nothing. It stops for each first element that is needed to go on.
+
+    Args:
+        root: the plan.
+        settings: its options, resolved.
+        known: `Lowered.learned` of an earlier run: those need not be looked at.
+        dry: nothing will run: it stops nowhere, and an executor that this machine does not have is described.
+    """
+    for name in settings.disabled_rules:
+        if name not in RULES:
+            raise PlanError(f"Options.disabled_rules needs names of rules ({', '.join(RULES)}), got {name!r}")
+    root, fired = rewrite(root, disabled_rules(settings))
+    numbers = {id(node): i for i, node in enumerate(walk(root))}
+    above, placer = Above(delivers=True), Placer(settings, dry=dry)
+    lowerer = Lowerer(settings, placer, LOWERINGS, above, not dry, known or {}, numbers)
+    root, trailing, _ = without_trailing(root)
+    pending = yield from lowerer.steps(root)
+    flow, placed, steps = _delivered(pending, placer, trailing)
+    return Lowered(flow, placed.element, steps, placer, fired, lowerer.learned)
+
+
+def _delivered(pending: Pending, placer: Placer, trailing: int) -> tuple[Flow, Pending, tuple[str, ...]]:
+    """The flow of delivered elements, with `trailing` of them that wait, and what it is in words."""
+    threaded = pending.batch is not None or pending.unstack or any(map(is_image, topological(pending.values)))
+    if trailing and threaded:
+        pending = replace(pending, ready=trailing)
+    placed = placer.place(pending, deliver=True, label="delivery")
+    flow, steps = placed.flow, placed.steps
+    if placer.made and placer.has_gpu():
+        flow = OneKindFlow(flow, placed.on_gpu, placer.hand_over())
+        kinds = f"each column stays where its first array is, on GPU {placer.choice().device_id} or the host"
+        steps = (*steps, kinds)
+    if trailing and not placer.notes:
+        flow = PrefetchFlow(flow, trailing)
+    if trailing:
+        steps = (*steps, f"prefetch({trailing}): finished elements that wait")
+    return flow, placed, steps
+
+
+def without_trailing(root: Node) -> tuple[Node, int, str]:
+    """A plan without the prefetches at its end, how many elements wait there, and the line of the first of them."""
+    trailing, line = 0, ""
+    while isinstance(root, Prefetch | WithOptions):
+        if isinstance(root, Prefetch):
+            trailing, line = max(trailing, AHEAD if root.size < 0 else root.size), root.line
+        root = root.source
+    return root, trailing, line

@@ -1,0 +1,124 @@
+"""order: the lowering of steps that give elements of their input as they are, or the first of them with a number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...flow.memory import REFERENCE
+from ...flow.order.by_index import SelectFlow, shards_of, skipping
+from ...flow.order.repeat import RepeatFlow
+from ...flow.order.select import EnumerateFlow, TakeFlow
+from ...flow.order.shuffle import ShuffleFlow
+from ...flow.order.shuffle_by_index import PLACE, ShufflePlacesFlow, can_place
+from ...flow.prefetch.prefetch import PrefetchFlow
+from ...flow.run import Flow
+from ...plan.indexed import Select, blocker
+from ...plan.node import Node
+from ...plan.steps import WHOLE, Enumerate, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
+from ...spec import TensorSpec
+from ..pending import AHEAD, Pending
+from ..rules.plan_rules import ShuffleRepeat
+from .lowerer import Lowerer, Lowering
+from .stall import where
+
+__all__ = ["ORDER"]
+
+
+def take(lowerer: Lowerer, node: Take, source: Pending) -> Pending:
+    """The first elements."""
+    return source.through(lambda flow: TakeFlow(flow, node.count), node.describe())
+
+
+def skip(lowerer: Lowerer, node: Skip, source: Pending) -> Pending:
+    """All but the first elements; none of them for a negative count."""
+
+    def skipped(flow: Flow) -> Flow:
+        return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
+
+    return source.through(skipped, node.describe())
+
+
+def shard(lowerer: Lowerer, node: Shard, source: Pending) -> Pending:
+    """Every n-th element."""
+    indexed = node.even is not None and blocker(node.source) is None
+    return source.through(lambda flow: shards_of(flow, node.shards, node.index, node.even, indexed), node.describe())
+
+
+def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
+    """Elements by their indices."""
+    return source.through(lambda flow: SelectFlow(flow, node.order), f"{node.describe()} by an index, nothing is held")
+
+
+def enumerate_(lowerer: Lowerer, node: Enumerate, source: Pending) -> Pending:
+    """A column of numbers in front of the others."""
+    source = lowerer.flat(node, source)
+    flow = EnumerateFlow(source.flow, node.start)
+    return source.with_first(flow, TensorSpec((), "int64"), node.describe(), node.infer(source.element))
+
+
+def repeat(lowerer: Lowerer, node: Repeat, source: Pending) -> Pending:
+    """Several passes."""
+    count = passes(node)
+    return source.through(lambda flow: RepeatFlow(flow, count, where(node)), node.describe())
+
+
+def passes(node: Repeat | ShuffleRepeat) -> int:
+    """How many passes a repeat makes: one over what is known to be empty, were it counted in billions."""
+    return 1 if node.source.cardinality == 0 and node.count > 1 else node.count
+
+
+def shuffle(lowerer: Lowerer, node: Shuffle | ShuffleRepeat, source: Pending) -> Pending:
+    """A buffer; over what can be had by index, one that holds indices."""
+    how: tuple[Any, ...] = (node.size, node.seed, node.reshuffle)
+    if isinstance(node, ShuffleRepeat):
+        how = (*how, passes(node), where(node))
+    return source.through(
+        lambda flow: (ShufflePlacesFlow if can_place(flow) else ShuffleFlow)(flow, *how),
+        node.describe() + held(node, source),
+    )
+
+
+def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
+    """The contents of the buffer of a shuffle, for `explain()`."""
+    size, most = node.size, node.source.cardinality
+    if size == WHOLE and most < 0:
+        each = f" as references, about {REFERENCE} bytes each" if source.references else ""
+        return f" holding all {'batches' if source.batch is not None or source.unstack else 'elements'}{each}"
+    count = f"all {most}" if size == WHOLE else f"{size}"
+    number = most if size == WHOLE else size
+    if source.batch is not None or source.unstack:
+        return f" holding {count} batches"
+    if source.references:
+        return f" holding {count} references, about {number * REFERENCE:,} bytes"
+    if can_place(source.flow):
+        return f" holding {count} places, about {number * PLACE:,} bytes"
+    return f" holding {count} elements"
+
+
+def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
+    """Elements made ahead; of batches whose rows are pending, finished batches that wait in their stage."""
+    if source.batch is not None and not source.above:
+        ready = max(source.ready, AHEAD if node.size < 0 else node.size)
+        return replace(source, ready=ready, steps=(*source.steps, node.describe()))
+    size = 2 if node.size < 0 else node.size
+    return source.through(lambda flow: PrefetchFlow(flow, size) if size else flow, node.describe())
+
+
+def with_options(lowerer: Lowerer, node: WithOptions, source: Pending) -> Pending:
+    """Nothing: options are read before a chain is lowered."""
+    return source
+
+
+ORDER: dict[type[Node], Lowering] = {
+    Take: take,
+    Skip: skip,
+    Shard: shard,
+    Select: select,
+    Enumerate: enumerate_,
+    Repeat: repeat,
+    Shuffle: shuffle,
+    ShuffleRepeat: shuffle,
+    Prefetch: prefetch,
+    WithOptions: with_options,
+}
