@@ -13,10 +13,10 @@ from ..graph.difference import Difference
 from ..graph.symbols import active_trace
 from ..graph.trace import Traced, require_no_symbols, trace, trace_inner
 from ..plan.difference import plan_difference
-from ..plan.indexed import ENDLESS, Order, Select, blocker, why_not
+from ..plan.index import ENDLESS, Order, Select, blocker, why_not
 from ..plan.node import Node
+from ..plan.order import never_ends, refuse_options
 from ..plan.sources import Param
-from ..plan.steps import never_ends, refuse_options
 from ..spec import Compound, DatasetSpec
 from .epochs import EpochCounter, Visits
 

@@ -12,11 +12,11 @@ from ..arguments import arity, checked_function, integer, parallel_calls, positi
 from ..errors import PlanError, PlanTypeError, TraceError
 from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
+from ..plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from ..plan.node import Element
 from ..plan.padding import padded_shapes as checked_shapes
 from ..plan.padding import padding_values as checked_values
-from ..plan.steps import Batch, PaddedBatch, Unbatch
-from ..plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
+from ..plan.windows import GroupByWindow, Window
 from ..ragged import splits_dtype
 from ..spec import LEAF, Structure, TensorSpec
 from .base import Chain, new

@@ -10,11 +10,11 @@ from ..arguments import arity, checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
 from ..extract.storage.patterns import is_url
 from ..options import AUTOTUNE, All
-from ..plan.files import FileCache
-from ..plan.indexed import Everything
+from ..plan.cache import Cache, FileCache
+from ..plan.index import Everything
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY, walk
+from ..plan.order import WHOLE, Prefetch, Shuffle, never_ends, options_of
 from ..plan.sources import Param
-from ..plan.steps import WHOLE, Cache, Prefetch, Shuffle, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 

@@ -24,9 +24,10 @@ from ..errors import PlanError, PlanTypeError
 from ..graph.classify import decide, name_of
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
-from ..plan.indexed import Part
+from ..plan.index import Part
 from ..plan.joins import Concatenate
-from ..plan.steps import Enumerate, Filter, FlatMap, Interleave, Map, Repeat, Shard, Skip, Take
+from ..plan.maps import Filter, FlatMap, Interleave, Map
+from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
 from .base import Chain
 
 if TYPE_CHECKING:

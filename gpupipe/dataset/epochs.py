@@ -16,9 +16,9 @@ import numpy as np
 from ..graph.values import digest_of
 from ..log import logger
 from ..options import Settings
-from ..plan.indexed import Select
+from ..plan.index import Select
 from ..plan.node import DERIVED, Node, draws, epoch_key, walk
-from ..plan.steps import Shard, Skip, Take, WithOptions
+from ..plan.order import Shard, Skip, Take, WithOptions
 
 if TYPE_CHECKING:
     from ..load.progress import Progress

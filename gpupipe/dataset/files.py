@@ -15,10 +15,9 @@ from ..extract.storage.files import storage_of
 from ..extract.storage.patterns import is_url, stable_names
 from ..graph.symbols import Symbol
 from ..options import AUTOTUNE
-from ..plan.files import FixedRecords, Lines
+from ..plan.maps import FlatMap, Interleave
 from ..plan.node import Element, Node
-from ..plan.sources import Files, Param, Records
-from ..plan.steps import FlatMap, Interleave
+from ..plan.sources import Files, FixedRecords, Lines, Param, Records
 from ..spec import LEAF, TensorSpec
 from .core import Dataset
 

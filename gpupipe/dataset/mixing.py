@@ -20,8 +20,8 @@ from ..arguments import (
 from ..brief import digits
 from ..errors import PlanError, PlanTypeError
 from ..integers import is_integer, plain
-from ..plan.mixing import ChooseFrom, Counter, Listed, RandomNumbers, SampleFrom
-from ..plan.sources import Slices
+from ..plan.mixing import ChooseFrom, SampleFrom
+from ..plan.sources import Counter, Listed, RandomNumbers, Slices
 from ..spec import TensorSpec, as_leaf, byte_array, describe, flatten, spec_of
 from .base import Chain, new
 

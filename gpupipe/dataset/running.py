@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from ..arguments import integer
 from ..errors import PlanError, PlanTypeError
 from ..options import Options
-from ..plan.indexed import ENDLESS, Select, Sliced, blocker, why_not
+from ..plan.index import ENDLESS, Select, Sliced, blocker, why_not
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
-from ..plan.steps import WithOptions, never_ends, options_of
+from ..plan.order import WithOptions, never_ends, options_of
 from ..spec import DatasetSpec
 from .base import Chain
 from .epochs import Counted

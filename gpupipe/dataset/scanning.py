@@ -12,17 +12,9 @@ from ..arguments import arity, checked_function, integer, integer_or_none, kept,
 from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
 from ..graph.classify import name_of
 from ..graph.trace import Traced, require_no_symbols
+from ..plan.maps import AssertCardinality, IgnoreErrors, PadToCardinality, RejectionResample, Scan, TakeWhile, Unique
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
-from ..plan.scanning import (
-    AssertCardinality,
-    IgnoreErrors,
-    PadToCardinality,
-    RejectionResample,
-    Scan,
-    TakeWhile,
-    Unique,
-)
-from ..plan.steps import never_ends
+from ..plan.order import never_ends
 from ..ragged import RaggedSpec
 from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
 from .base import Chain

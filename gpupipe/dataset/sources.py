@@ -23,12 +23,11 @@ from ..errors import PlanError, PlanTypeError, shown_name
 from ..extract.storage.patterns import expand, is_url, stable_names
 from ..graph.trace import require_no_symbols
 from ..integers import is_integer, plain
-from ..plan.files import SavedFiles
-from ..plan.indexed import FromIndexable
+from ..plan.cache import SavedFiles
 from ..plan.joins import Zip
 from ..plan.node import Element, Node
-from ..plan.sources import Files, FromGenerator, Range, Slices, Tensors
-from ..plan.steps import Shuffle
+from ..plan.order import Shuffle
+from ..plan.sources import Files, FromGenerator, FromIndexable, Range, Slices, Tensors
 from ..spec import TensorSpec, as_leaf, flatten
 from .base import Chain, new
 

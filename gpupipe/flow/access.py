@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import GpupipeError, StateError
 from ..graph.op import Array
-from ..plan.indexed import ENDLESS
+from ..plan.index import ENDLESS
 from .element import Element, is_element
 from .run import Context, Flow
 from .state.snapshot import Counted, State
@@ -72,7 +72,7 @@ def access(flow: Flow, at: Context) -> Access:
     """The elements of a flow in a context by their places; headers of files without an index are read.
 
     Raises:
-        GpupipeError: the flow has no places; `plan.indexed.blocker` says so of its plan.
+        GpupipeError: the flow has no places; `plan.index.blocker` says so of its plan.
     """
     opened: Callable[[Context], Access] | None = getattr(flow, "access", None)
     if opened is None:

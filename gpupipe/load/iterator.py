@@ -35,9 +35,9 @@ from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
+from ..plan.arrival import any_order
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
-from ..plan.order import any_order
 from ..spec import Structure
 from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of

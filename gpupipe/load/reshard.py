@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import StateError
+from ..plan.batches import Batch, PaddedBatch
 from ..plan.node import Node
+from ..plan.order import Shard, Skip
 from ..plan.outline import outline
-from ..plan.steps import Batch, PaddedBatch, Shard, Skip
 
 __all__ = ["Sharding", "begun", "one_of", "other_step", "resharded", "sharding"]
 

@@ -33,7 +33,7 @@ from ..graph.trace import call_with
 from ..log import logger
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
-from ..plan.files import Saved
+from ..plan.cache import Saved
 from ..plan.node import Element, Node
 from ..serial.elements_file import ElementsWriter
 from ..serial.structures import Malformed

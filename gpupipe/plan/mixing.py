@@ -1,19 +1,14 @@
-"""mixing: elements of several datasets in one, and the small sources that such datasets are chosen by."""
+"""mixing: elements of several datasets in one, one at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from ..extract.storage.names import Names
-from ..spec import LEAF, Structure, TensorSpec
 from .joins import first_branches, relaxed
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
 
-__all__ = ["ChooseFrom", "Counter", "Listed", "Mixture", "RandomNumbers", "SampleFrom"]
+__all__ = ["ChooseFrom", "Mixture", "SampleFrom"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +61,7 @@ class SampleFrom(Mixture):
         anew: other draws in every epoch and pass.
     """
 
-    facts = Facts(as_they_are=True)
+    facts = Facts(name="sample_from_datasets", as_they_are=True)
 
     weights: tuple[float, ...] | None = None
     by: Node | None = None
@@ -95,10 +90,6 @@ class SampleFrom(Mixture):
     def draws(self) -> bool:
         return self.anew
 
-    @property
-    def name(self) -> str:
-        return "sample_from_datasets"
-
     def describe(self) -> str:
         weights = "" if self.weights is None else f", weights={[round(weight, 4) for weight in self.weights]}"
         weights = weights if self.by is None else ", weights from a dataset"
@@ -109,7 +100,7 @@ class SampleFrom(Mixture):
 class ChooseFrom(Mixture):
     """A dataset of numbers says which input is next."""
 
-    facts = Facts(as_they_are=True)
+    facts = Facts(name="choose_from_datasets", as_they_are=True)
 
     choice: Node
 
@@ -125,93 +116,5 @@ class ChooseFrom(Mixture):
         endless = {node.cardinality for node in self.inputs} == {INFINITE}
         return self.choice.cardinality if endless else UNKNOWN_CARDINALITY
 
-    @property
-    def name(self) -> str:
-        return "choose_from_datasets"
-
     def describe(self) -> str:
         return f"choose_from_datasets({len(self.inputs)} datasets)"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counter(Node):
-    """start, start + step, ... without end, in one dtype."""
-
-    facts = Facts()
-
-    start: Any
-    step: Any
-    dtype: np.dtype[Any]
-
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), self.dtype),))
-
-    def _cardinality(self) -> int:
-        return INFINITE
-
-    def describe(self) -> str:
-        return f"counter({self.start}, {self.step})"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RandomNumbers(Node):
-    """Numbers in [0, 2**32), without end.
-
-    Attributes:
-        seed: mixed with the chain's.
-        anew: other numbers in every epoch and pass.
-    """
-
-    facts = Facts()
-
-    seed: int | None = None
-    anew: bool = False
-
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), "int64"),))
-
-    def _cardinality(self) -> int:
-        return INFINITE
-
-    @property
-    def draws(self) -> bool:
-        return self.anew
-
-    @property
-    def name(self) -> str:
-        return "random"
-
-    def describe(self) -> str:
-        return f"random(seed={self.seed}{', rerandomized' if self.anew else ''})"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Listed(Node):
-    """Elements that were listed.
-
-    Attributes:
-        columns: for each leaf its value in every element.
-        structure: of an element.
-        specs: one per leaf, which all its values fit.
-        names: where the first leaf is a path, what identifies each of them in any directory; else None.
-    """
-
-    facts = Facts()
-
-    columns: tuple[tuple[Any, ...], ...]
-    structure: Structure
-    specs: tuple[TensorSpec, ...]
-    names: Names | None = field(default=None, compare=False)
-
-    def infer(self, *inputs: Element) -> Element:
-        return Element(self.structure, self.specs)
-
-    def _cardinality(self) -> int:
-        return len(self.columns[0])
-
-    @property
-    def name(self) -> str:
-        return "from_list"
-
-    def describe(self) -> str:
-        return f"from_list({len(self.columns[0])} elements)"

@@ -1,59 +1,223 @@
-"""order: whether elements come in the order of the plan, or as they are ready."""
+"""order: steps that give the elements of their input as they are: which of them, in what order, how often."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from dataclasses import dataclass
 
-from .node import Node, walk
-from .steps import FlatMap, Interleave, Map
-from .windows import GroupByWindow
+from ..errors import PlanError
+from ..options import Options, Settings
+from ..spec import LEAF, Structure, TensorSpec
+from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, walk
 
-__all__ = ["Arrival", "any_order", "arrival"]
-
-
-class Arrival(IntEnum):
-    """How the elements of a chain come."""
-
-    FIXED = 0
-    """In the order of the plan."""
-
-    MIXED = 1
-    """As they are ready. Which elements they are does not depend on it, so their identities can put them in order."""
-
-    FREE = 2
-    """As they are ready, and what they are depends on it: rows of a batch, the first n, running numbers."""
-
-
-def any_order(root: Node, deterministic: bool) -> bool:
-    """Whether some step of a chain gives what is ready first; see `arrival`."""
-    return arrival(root, deterministic) is not Arrival.FIXED
+__all__ = [
+    "WHOLE",
+    "Enumerate",
+    "Prefetch",
+    "Repeat",
+    "Shard",
+    "Shuffle",
+    "Skip",
+    "Take",
+    "WithOptions",
+    "buffer_name",
+    "never_ends",
+    "options_of",
+    "refuse_options",
+    "shuffle_buffer",
+]
 
 
-def arrival(root: Node, deterministic: bool) -> Arrival:
-    """How the elements of a chain come.
+WHOLE = 1 << 62
+"""The size of a shuffle's buffer that holds everything, however much it is."""
 
-    Args:
-        root: the chain.
-        deterministic: `Options.deterministic`. Where it is False, a dataset that only the run makes may have any step.
+
+def buffer_name(size: int) -> str:
+    """The size of a shuffle's buffer as the user wrote it."""
+    return "UNKNOWN_CARDINALITY" if size == WHOLE else str(size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Take(Step):
+    """The first `count` elements; all of them for a negative count."""
+
+    facts = Facts(by_index=True, as_they_are=True)
+
+    count: int
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if self.count < 0 or n == UNKNOWN_CARDINALITY:
+            return n
+        return self.count if n == INFINITE else min(n, self.count)
+
+    def describe(self) -> str:
+        return f"take({self.count})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skip(Step):
+    """All but the first `count` elements; none for a negative count."""
+
+    facts = Facts(payload="holds", by_index=True, as_they_are=True, as_long=True)
+
+    count: int
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if self.count < 0:
+            return 0
+        return n if n < 0 else max(0, n - self.count)
+
+    def describe(self) -> str:
+        return f"skip({self.count})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shard(Step):
+    """Every `shards`-th element, beginning with number `index`.
+
+    Attributes:
+        even: gives every shard equally many elements: "drop" leaves out a last round that is not whole, "wrap" fills it
+            up with the first elements; None is uneven.
     """
-    found: dict[int, Arrival] = {}
+
+    facts = Facts(payload="holds", by_index=True, as_they_are=True, as_long=True)
+
+    shards: int
+    index: int
+    even: str | None = None
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if n < 0 or self.even is None:
+            return n if n < 0 else len(range(self.index, n, self.shards))
+        return -(-n // self.shards) if self.even == "wrap" else n // self.shards
+
+    def describe(self) -> str:
+        return f"shard({self.shards}, {self.index}{'' if self.even is None else f', even={self.even!r}'})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumerate(Step):
+    """Pairs of a running number and the element."""
+
+    facts = Facts(by_index=True, as_they_are=True, as_long=True)
+
+    start: int = 0
+
+    def infer(self, *inputs: Element) -> Element:
+        inner = inputs[0].structure or LEAF
+        structure = Structure(tuple, (), (LEAF, inner), 1 + inner.count)
+        return Element(structure, (TensorSpec((), "int64"), *inputs[0].specs))
+
+    def describe(self) -> str:
+        return f"enumerate({self.start or ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat(Step):
+    """The input `count` times over; endlessly for a negative count."""
+
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True)
+
+    count: int = -1
+
+    def _number(self, below: int) -> int:
+        return below + 1
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        if self.count == 0 or n == 0:
+            return 0
+        if n == UNKNOWN_CARDINALITY:  # it may be empty, and nothing for ever is no endless dataset: see `never_ends`
+            return UNKNOWN_CARDINALITY
+        return INFINITE if self.count < 0 or n == INFINITE else n * self.count
+
+    def describe(self) -> str:
+        return f"repeat({'' if self.count < 0 else self.count})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shuffle(Step):
+    """A uniform choice from a buffer of `size` elements; `WHOLE` holds them all."""
+
+    facts = Facts(payload="holds", one_by_one=True, as_they_are=True, as_long=True)
+
+    size: int
+    seed: int | None = None
+    reshuffle: bool = True
+
+    def describe(self) -> str:
+        same = "" if self.reshuffle else ", the same order every time"
+        return f"shuffle({buffer_name(self.size)}, seed={self.seed}{same})"
+
+    @property
+    def draws(self) -> bool:
+        return self.reshuffle
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return shuffle_buffer(self.size, self.source)
+
+
+def shuffle_buffer(size: int, source: Node) -> Buffer:
+    """The buffer of a shuffle."""
+    count = source.cardinality
+    most = min(size, count) if count >= 0 else None if size == WHOLE else size
+    return Buffer(f"shuffle({buffer_name(size)})", most)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefetch(Step):
+    """Elements made ahead; -1 lets gpupipe choose how many."""
+
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
+
+    size: int = -1
+
+    def describe(self) -> str:
+        return f"prefetch({'AUTOTUNE' if self.size < 0 else self.size})"
+
+    def buffer(self, settings: Settings) -> Buffer:
+        return Buffer(f"prefetch({self.size})", 2 if self.size < 0 else self.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithOptions(Step):
+    """The same elements, run with other options."""
+
+    facts = Facts(one_by_one=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
+
+    options: Options
+
+    def describe(self) -> str:
+        given = ", ".join(
+            f"{f}={getattr(self.options, f)!r}" for f in Options.__slots__ if getattr(self.options, f) is not None
+        )
+        return f"with_options({given})"
+
+
+def never_ends(node: Node) -> bool:
+    """Whether a chain has no end, or no element at all: where only reading tells which, its cardinality is unknown."""
+    while node.cardinality == UNKNOWN_CARDINALITY and node.facts.as_long:
+        node = node.sources[0]
+    return node.cardinality == INFINITE or (isinstance(node, Repeat) and node.count < 0 and node.cardinality != 0)
+
+
+def refuse_options(who: str, inner: Node) -> None:
+    """Refuse options on a dataset inside another one: a chain runs with one set of options.
+
+    Raises:
+        PlanError: there are some; names the line.
+    """
+    for node in walk(inner):
+        if isinstance(node, WithOptions):
+            raise PlanError(f"{who} needs with_options on the whole chain, got it inside its function at {node.line}")
+
+
+def options_of(root: Node) -> Options:
+    """The options of a chain, merged along it; the last one wins."""
+    merged = Options()
     for node in walk(root):
-        inner = getattr(node, "inner", None)
-        below = max((found[id(source)] for source in node.sources), default=Arrival.FIXED)
-        if isinstance(inner, Node):
-            below = max(below, arrival(inner, deterministic))
-        elif isinstance(node, (FlatMap, GroupByWindow)) and not deterministic:
-            below = Arrival.FREE
-        if below is not Arrival.FIXED and not node.facts.one_by_one:
-            below = Arrival.FREE
-        if _overtakes(node, deterministic):
-            below = max(below, Arrival.MIXED)
-        found[id(node)] = below
-    return found[id(root)]
-
-
-def _overtakes(node: Node, deterministic: bool) -> bool:
-    """Whether a step gives what is ready first."""
-    if isinstance(node, Interleave) or (isinstance(node, Map) and node.calls):
-        return not (deterministic if node.deterministic is None else node.deterministic)
-    return False
+        if isinstance(node, WithOptions):
+            merged = merged.merge(node.options)
+    return merged

@@ -26,7 +26,7 @@ from ..graph.trace import Traced
 from ..graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..spec import Compound
 from .node import Node, walk
-from .steps import WithOptions
+from .order import WithOptions
 
 __all__ = ["Portable", "Walker", "numbered", "portable"]
 

@@ -11,16 +11,32 @@ import numpy as np
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
-from .node import UNKNOWN_CARDINALITY, Element, Facts, Node, Step
+from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node, Step
 
-__all__ = ["Files", "FromGenerator", "OneFile", "Param", "Range", "Records", "Slices", "Tensors"]
+__all__ = [
+    "Counted",
+    "Counter",
+    "Files",
+    "FixedRecords",
+    "FromGenerator",
+    "FromIndexable",
+    "Lines",
+    "Listed",
+    "OneFile",
+    "Param",
+    "RandomNumbers",
+    "Range",
+    "Records",
+    "Slices",
+    "Tensors",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensors(Node):
     """One element."""
 
-    facts = Facts(by_index=True)
+    facts = Facts(name="from_tensors", by_index=True)
 
     leaves: tuple[Any, ...]
     structure: Structure
@@ -30,14 +46,11 @@ class Tensors(Node):
 
     def named_files(self) -> tuple[tuple[str, str], ...]:
         texts = [leaf for leaf in self.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
-        return tuple((text.decode(errors="surrogateescape"),) * 2 for text in texts)
+        paths = [text.decode(errors="surrogateescape") for text in texts]
+        return tuple(zip(paths, paths, strict=True))
 
     def _cardinality(self) -> int:
         return 1
-
-    @property
-    def name(self) -> str:
-        return "from_tensors"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +61,7 @@ class Slices(Node):
         names: where the first leaf is a list of paths, what identifies each of them in any directory; else None.
     """
 
-    facts = Facts(by_index=True)
+    facts = Facts(name="from_tensor_slices", by_index=True)
 
     leaves: tuple[Any, ...]
     structure: Structure
@@ -70,12 +83,36 @@ class Slices(Node):
             (path.decode(errors="surrogateescape"), name) for path, name in zip(paths, self.names or (), strict=True)
         )
 
-    @property
-    def name(self) -> str:
-        return "from_tensor_slices"
-
     def describe(self) -> str:
         return f"from_tensor_slices({', '.join(str(spec_of(leaf)) for leaf in self.leaves)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listed(Node):
+    """Elements that were listed.
+
+    Attributes:
+        columns: for each leaf its value in every element.
+        structure: of an element.
+        specs: one per leaf, which all its values fit.
+        names: where the first leaf is a path, what identifies each of them in any directory; else None.
+    """
+
+    facts = Facts(name="from_list")
+
+    columns: tuple[tuple[Any, ...], ...]
+    structure: Structure
+    specs: tuple[TensorSpec, ...]
+    names: Names | None = field(default=None, compare=False)
+
+    def infer(self, *inputs: Element) -> Element:
+        return Element(self.structure, self.specs)
+
+    def _cardinality(self) -> int:
+        return len(self.columns[0])
+
+    def describe(self) -> str:
+        return f"from_list({len(self.columns[0])} elements)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +137,54 @@ class Range(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Counter(Node):
+    """start, start + step, ... without end, in one dtype."""
+
+    facts = Facts()
+
+    start: Any
+    step: Any
+    dtype: np.dtype[Any]
+
+    def infer(self, *inputs: Element) -> Element:
+        return Element(LEAF, (TensorSpec((), self.dtype),))
+
+    def _cardinality(self) -> int:
+        return INFINITE
+
+    def describe(self) -> str:
+        return f"counter({self.start}, {self.step})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RandomNumbers(Node):
+    """Numbers in [0, 2**32), without end.
+
+    Attributes:
+        seed: mixed with the chain's.
+        anew: other numbers in every epoch and pass.
+    """
+
+    facts = Facts(name="random")
+
+    seed: int | None = None
+    anew: bool = False
+
+    def infer(self, *inputs: Element) -> Element:
+        return Element(LEAF, (TensorSpec((), "int64"),))
+
+    def _cardinality(self) -> int:
+        return INFINITE
+
+    @property
+    def draws(self) -> bool:
+        return self.anew
+
+    def describe(self) -> str:
+        return f"random(seed={self.seed}{', rerandomized' if self.anew else ''})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class FromGenerator(Node):
     """What a Python generator yields; called anew for every pass."""
 
@@ -115,15 +200,60 @@ class FromGenerator(Node):
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
 
-    @property
-    def name(self) -> str:
-        return "from_generator"
-
     def describe(self) -> str:
         return f"from_generator({getattr(self.generator, '__qualname__', '...')})"
 
     def resume_cost(self, settings: Settings) -> str:
         return "is called anew, and what it gave before is passed over"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromIndexable(Node):
+    """The items of an object that has a length and gives items by number.
+
+    Attributes:
+        items: the object.
+        get: gives its item by number; what tells one object from another.
+        count: its length when the chain was written.
+        signature: type of the items, as far as it is known.
+        calls: items asked for in parallel; 0 for none.
+    """
+
+    facts = Facts(by_index=True)
+
+    items: Any = field(compare=False)
+    get: Any
+    count: int
+    signature: Element
+    calls: int = 0
+
+    def infer(self, *inputs: Element) -> Element:
+        return self.signature
+
+    def _cardinality(self) -> int:
+        return self.count
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return (("map", 1),)  # a Python function that may draw is a site of its own
+
+    def describe(self) -> str:
+        return f"from_indexable({type(self.items).__name__}, {self.count} items)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted(Node):
+    """Stands for a source that was counted, where only numbers of elements matter. It never runs."""
+
+    facts = Facts()
+
+    like: Element
+    count: int
+
+    def infer(self, *inputs: Element) -> Element:
+        return self.like
+
+    def _cardinality(self) -> int:
+        return self.count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,16 +332,45 @@ class Records(OneFile):
         index: where indexes of files are kept: "memory", "beside" or a folder.
     """
 
-    facts = Facts()
+    facts = Facts(name="TFRecordDataset")
 
     index: str = field(default="memory", compare=False)
-
-    @property
-    def name(self) -> str:
-        return "TFRecordDataset"
 
     def describe(self) -> str:
         return f"TFRecordDataset({self.compression or 'uncompressed'})"
 
     def resume_cost(self, settings: Settings) -> str:
         return "decompresses its file from the begin again" if self.compression else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines(OneFile):
+    """The lines of one text file."""
+
+    facts = Facts(name="TextLineDataset")
+
+    def describe(self) -> str:
+        return f"TextLineDataset({self.compression or 'uncompressed'})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedRecords(OneFile):
+    """The records of one file of fixed-length records.
+
+    Attributes:
+        record: bytes of a record.
+        header: bytes before the first.
+        footer: bytes behind the last.
+    """
+
+    facts = Facts(name="FixedLengthRecordDataset")
+
+    record: int = 1
+    header: int = 0
+    footer: int = 0
+
+    def describe(self) -> str:
+        parts = [f"{self.record} bytes", self.compression or "uncompressed"]
+        parts += [f"header {self.header}"] if self.header else []
+        parts += [f"footer {self.footer}"] if self.footer else []
+        return f"FixedLengthRecordDataset({', '.join(parts)})"

@@ -13,9 +13,8 @@ from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.optimize.lower.compile import LOWERINGS, Lowered, lower, lower_dry, lower_in
 from gpupipe.optimize.pending import Pending
-from gpupipe.plan.indexed import Counted
 from gpupipe.plan.node import Element
-from gpupipe.plan.sources import FromGenerator
+from gpupipe.plan.sources import Counted, FromGenerator
 from gpupipe.spec import LEAF, TensorSpec
 from tests.algebra.test_node_facts import kinds
 
@@ -88,7 +87,7 @@ def test_a_chain_that_will_not_run_asks_for_nothing() -> None:
 
 
 def _flow() -> RangeFlow:
-    return RangeFlow(range(3), NUMBER.specs[0].dtype)  # type: ignore[arg-type]
+    return RangeFlow(range(3), NUMBER.specs[0].dtype)
 
 
 @pytest.mark.parametrize(

@@ -533,7 +533,7 @@ def test_the_comparison_sees_a_wrong_rewrite(monkeypatch: pytest.MonkeyPatch) ->
     """The rule below takes one element too few; programs are found that show it."""
     from gpupipe.optimize.rules import plan_rules as rules
     from gpupipe.plan.node import Node
-    from gpupipe.plan.steps import Take
+    from gpupipe.plan.order import Take
 
     def merge_takes(node: Node) -> Node | None:
         if isinstance(node, Take) and node.count > 1:

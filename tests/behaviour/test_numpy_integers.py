@@ -15,10 +15,10 @@ from PIL import Image
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, compat, ops
+from gpupipe.plan.maps import Map
 from gpupipe.plan.node import walk
 from gpupipe.plan.outline import outline
 from gpupipe.plan.portable import portable
-from gpupipe.plan.steps import Map
 from tests.behaviour.model import plain
 
 R = Dataset.range

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.flow.maps.unique import identity_of
-from gpupipe.plan.scanning import acceptance
+from gpupipe.plan.maps import acceptance
 from gpupipe.random import BatchRng, hash64, one_word, philox_key
 from tests.behaviour.model import outcomes, run
 from tests.chains.damage import jpeg

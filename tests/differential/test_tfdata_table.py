@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpupipe as gp
+from gpupipe.plan.maps import FlatMap, Map
 from gpupipe.plan.node import walk
-from gpupipe.plan.steps import FlatMap, Map
 from tests.behaviour.model import interleaved, plain, run
 
 pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore")]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...graph.op import Array
-from ...plan.indexed import ENDLESS
+from ...plan.index import ENDLESS
 from ..access import Access, Picked, access
 from ..element import BatchStream, Element, Hole
 from ..run import Context

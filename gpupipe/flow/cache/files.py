@@ -26,11 +26,11 @@ from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...log import logger
 from ...options import Settings
+from ...plan.arrival import Arrival
+from ...plan.maps import Map
 from ...plan.node import Element as ElementType
 from ...plan.node import Node, walk
-from ...plan.order import Arrival
 from ...plan.portable import Portable, portable
-from ...plan.steps import Map
 from ...random import LAW
 from ...serial.elements_file import ElementsReader, ElementsWriter
 from ...serial.structures import Malformed, spec_from_json, spec_to_json, structure_from_json, structure_to_json

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import StateError
 from ...graph.op import Array
-from ...plan.order import Arrival
+from ...plan.arrival import Arrival
 from ...random import mix64
 from ..access import Access, Made, access
 from ..element import BatchStream, Element, Stream

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import StateError
 from ...graph.op import Array
-from ...plan.indexed import ENDLESS
+from ...plan.index import ENDLESS
 from ...threads import DaemonPool
 from ..access import Access, Parts
 from ..element import Element, Raised

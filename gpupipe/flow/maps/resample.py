@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import FunctionError
-from ...plan.scanning import acceptance
+from ...plan.maps import acceptance
 from ...random import hash64, mix64, one_word, philox_key
 from ...spec import spec_of
 from ..element import Element, Hole, Stream, locate

@@ -8,7 +8,7 @@ from itertools import islice
 
 from ...errors import PlanError
 from ...graph.op import Array
-from ...plan.indexed import ENDLESS, Everything, Order, Part, Rows, Sliced
+from ...plan.index import ENDLESS, Everything, Order, Part, Rows, Sliced
 from ...random import hash64, mix64
 from ..access import Access, Chosen, access, blocks_of, strided
 from ..combine.flat_map import FlatMapFlow

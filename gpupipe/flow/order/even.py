@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ...errors import StateError
-from ...plan.indexed import ENDLESS
+from ...plan.index import ENDLESS
 from ..access import Access, Chosen, access
 from ..element import Element, Raised
 from ..memory import bytes_of

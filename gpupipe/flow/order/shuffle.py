@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import StateError
-from ...plan.steps import buffer_name
+from ...plan.order import buffer_name
 from ...random import BatchRng, hash64, mix64
 from ..access import Access, kept, passes
 from ..element import Element, Raised, keep

@@ -17,7 +17,7 @@ from operator import length_hint
 import numpy as np
 
 from ...errors import StateError
-from ...plan.steps import buffer_name
+from ...plan.order import buffer_name
 from ..element import Element
 from ..run import Context, Flow
 from ..sources.arrays import FilesFlow, Placed, RangeFlow, SlicesFlow

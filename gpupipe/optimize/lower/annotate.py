@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from ...flow.run import Context
 from ...graph.values import Input, Value
 from ...options import Settings
+from ...plan.cache import Cache
 from ...plan.joins import Concatenate, Zip
+from ...plan.maps import IgnoreErrors, Map
 from ...plan.mixing import Mixture
 from ...plan.node import Node
-from ...plan.scanning import IgnoreErrors
-from ...plan.steps import Cache, Map
 
 __all__ = ["Above", "Marks", "annotate", "contexts", "passes", "picks", "reader"]
 

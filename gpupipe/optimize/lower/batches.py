@@ -8,10 +8,9 @@ from ...flow.batching.padded import PaddedBatchFlow
 from ...flow.batching.rebatch import RowsFlow
 from ...flow.batching.unbatch import UnbatchFlow
 from ...flow.run import Flow
+from ...plan.batches import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, ragged_ranks
 from ...plan.node import Element, Node
 from ...plan.padding import padding
-from ...plan.steps import Batch, PaddedBatch, Unbatch
-from ...plan.windows import RaggedBatch, Rebatch, ragged_ranks
 from ...ragged import RaggedSpec
 from ..pending import Pending
 from .lowerer import Lowerer, Lowering

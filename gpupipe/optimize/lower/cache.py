@@ -6,10 +6,9 @@ from ...errors import MissingFileError
 from ...flow.cache.files import FileCacheFlow, FileStore
 from ...flow.cache.memory import CacheFlow, FilledFlow
 from ...flow.cache.store import cache_key
-from ...plan.files import FileCache
+from ...plan.arrival import arrival
+from ...plan.cache import Cache, FileCache
 from ...plan.node import Node
-from ...plan.order import arrival
-from ...plan.steps import Cache
 from ..pending import Pending
 from .lowerer import Lowerer, Lowering
 

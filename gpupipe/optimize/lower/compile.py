@@ -13,7 +13,7 @@ from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...options import Settings
 from ...plan.node import Element, Node, walk
-from ...plan.steps import Prefetch, WithOptions
+from ...plan.order import Prefetch, WithOptions
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
 from ..rules.graph_rules import GRAPH_RULES

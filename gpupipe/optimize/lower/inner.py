@@ -14,8 +14,9 @@ from ...flow.state.snapshot import State
 from ...flow.step import Running
 from ...graph.classify import name_of
 from ...graph.trace import call_with, called_before
+from ...plan.maps import FlatMap
 from ...plan.node import Element, Node
-from ...plan.steps import FlatMap, refuse_options
+from ...plan.order import refuse_options
 from ...plan.windows import GroupByWindow
 from ...spec import LEAF, Structure, TensorSpec, as_leaf
 from ..pending import Learns, Pending

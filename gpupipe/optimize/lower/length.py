@@ -8,9 +8,10 @@ from ...extract.storage.waiting import LIMITS
 from ...flow.access import access
 from ...flow.run import Context, Run
 from ...options import Settings
-from ...plan.indexed import ENDLESS, Counted, blocker
+from ...plan.index import ENDLESS, blocker
+from ...plan.maps import FlatMap
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
-from ...plan.steps import FlatMap
+from ...plan.sources import Counted
 from ..place.placer import Placer
 from .compile import LOWERINGS
 from .lowerer import Lowerer

@@ -12,9 +12,10 @@ from typing import TypeVar
 from ...flow.maps.peek import PrimedFlow
 from ...flow.run import Context
 from ...options import Settings
+from ...plan.arrival import any_order
+from ...plan.cache import Cache
+from ...plan.maps import FlatMap, Interleave
 from ...plan.node import Element, Node, walk
-from ...plan.order import any_order
-from ...plan.steps import Cache, FlatMap, Interleave
 from ...spec import TensorSpec
 from ..pending import UNKNOWN, Learns, Pending
 from ..place.placer import Placer

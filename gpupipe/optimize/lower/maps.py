@@ -22,18 +22,25 @@ from ...flow.workers.process_map import ProcessMapFlow
 from ...graph.host_values import is_image
 from ...graph.trace import Traced, trace
 from ...graph.values import Input, substitute, topological
+from ...plan.batches import Batch, Unbatch
+from ...plan.cache import Cache
 from ...plan.joins import Zip
-from ...plan.node import Node
-from ...plan.scanning import (
+from ...plan.maps import (
     AssertCardinality,
+    Filter,
+    FlatMap,
     IgnoreErrors,
+    Interleave,
+    Map,
     PadToCardinality,
     RejectionResample,
     Scan,
     TakeWhile,
     Unique,
+    traced_type,
 )
-from ...plan.steps import Batch, Cache, Filter, FlatMap, Interleave, Map, Prefetch, Unbatch, traced_type
+from ...plan.node import Node
+from ...plan.order import Prefetch
 from ...spec import LEAF
 from ..pending import Learns, Pending
 from ..rules.graph_rules import optimize_values

@@ -13,9 +13,9 @@ from ...flow.order.shuffle import ShuffleFlow
 from ...flow.order.shuffle_by_index import PLACE, ShufflePlacesFlow, can_place
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
-from ...plan.indexed import Select, blocker
+from ...plan.index import Select, blocker
 from ...plan.node import Node
-from ...plan.steps import WHOLE, Enumerate, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
+from ...plan.order import WHOLE, Enumerate, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
 from ...spec import TensorSpec
 from ..pending import AHEAD, Pending
 from ..rules.plan_rules import ShuffleRepeat

@@ -17,11 +17,23 @@ from ...flow.sources.generator import GeneratorFlow
 from ...flow.sources.numbers import CounterFlow, RandomFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
 from ...flow.sources.records import RecordsFlow
-from ...plan.files import FixedRecords, Lines, Saved, SavedFiles
-from ...plan.indexed import FromIndexable
-from ...plan.mixing import Counter, Listed, RandomNumbers
+from ...plan.cache import Saved, SavedFiles
 from ...plan.node import Node
-from ...plan.sources import Files, FromGenerator, Param, Range, Records, Slices, Tensors
+from ...plan.sources import (
+    Counter,
+    Files,
+    FixedRecords,
+    FromGenerator,
+    FromIndexable,
+    Lines,
+    Listed,
+    Param,
+    RandomNumbers,
+    Range,
+    Records,
+    Slices,
+    Tensors,
+)
 from ...plan.windows import Held
 from ...spec import LEAF
 from ..pending import Learns, Pending

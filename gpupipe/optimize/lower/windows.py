@@ -8,9 +8,10 @@ from ...flow.batching.windows import Datasets, WindowFlow
 from ...flow.combine.flat_map import FlatMapFlow
 from ...flow.combine.inner import Inner
 from ...flow.maps.python_function import PythonFunction
+from ...plan.batches import Bucketed
 from ...plan.node import Element, Node
 from ...plan.padding import padding
-from ...plan.windows import Bucketed, GroupByWindow, Window
+from ...plan.windows import GroupByWindow, Window
 from ...spec import LEAF, Structure, TensorSpec
 from ..pending import Pending
 from .batches import names_of

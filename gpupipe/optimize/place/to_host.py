@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
+from ...plan.cache import Cache
+from ...plan.maps import Filter, FlatMap, Map, RejectionResample, Scan, TakeWhile, Unique
 from ...plan.node import Node, walk
-from ...plan.scanning import RejectionResample, Scan, TakeWhile, Unique
-from ...plan.steps import Batch, Cache, Filter, FlatMap, Map, PaddedBatch, Unbatch
-from ...plan.windows import Bucketed, GroupByWindow, RaggedBatch, Rebatch, Window
+from ...plan.windows import GroupByWindow, Window
 
 __all__ = ["DELIVERY", "ON_ROWS", "PY_FUNCTION", "SIZES", "ToHost", "advice"]
 

@@ -8,9 +8,8 @@ from typing import Any
 from ...graph.classify import name_of
 from ...graph.values import Apply, topological
 from ...ops.py_function import PyFunction
+from ...plan.maps import Filter, Map, Scan
 from ...plan.node import Node
-from ...plan.scanning import Scan
-from ...plan.steps import Filter, Map
 from .check_images import image_like
 from .function_facts import image_library, random_source, reached
 

@@ -11,8 +11,11 @@ from ...graph.values import Apply, Const, Input, Item, Value, topological
 from ...ops.convert_image_dtype import ConvertImageDtype
 from ...ops.normalize import Normalize
 from ...ops.transpose import Transpose
+from ...plan.batches import Batch
+from ...plan.cache import Cache
+from ...plan.maps import Filter, Map
 from ...plan.node import Node
-from ...plan.steps import Batch, Cache, Filter, Map, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
+from ...plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
 from ...spec import TensorSpec
 
 __all__ = ["channels_first", "image_like", "normalize_of_another_range"]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from ...flow.memory import REFERENCE
 from ...flow.order.shuffle_by_index import PLACE
-from ...plan.indexed import blocker
-from ...plan.mixing import Listed
+from ...plan.cache import Cache
+from ...plan.index import blocker
+from ...plan.maps import Filter, FlatMap, Map
 from ...plan.node import Node
-from ...plan.sources import Files, Range, Records, Slices, Tensors
-from ...plan.steps import WHOLE, Cache, Filter, FlatMap, Map, Prefetch, Shard, Shuffle, Skip, Take, WithOptions
+from ...plan.order import WHOLE, Prefetch, Shard, Shuffle, Skip, Take, WithOptions
+from ...plan.sources import Files, Listed, Range, Records, Slices, Tensors
 from ...spec import TensorSpec
 from .memory import size_of
 

@@ -12,14 +12,14 @@ from itertools import combinations
 from typing import Any
 
 from ...graph.values import Draw, topological
-from ...plan.files import Saved, SavedFiles
-from ...plan.indexed import Everything, FromIndexable, Select
+from ...plan.cache import Saved, SavedFiles
+from ...plan.index import Everything, Select
 from ...plan.joins import Zip
-from ...plan.mixing import Listed, SampleFrom
+from ...plan.maps import FlatMap, Map, RejectionResample
+from ...plan.mixing import SampleFrom
 from ...plan.node import Node, walk
-from ...plan.scanning import RejectionResample
-from ...plan.sources import Files, FromGenerator, OneFile, Range, Slices
-from ...plan.steps import FlatMap, Map, Shuffle
+from ...plan.order import Shuffle
+from ...plan.sources import Files, FromGenerator, FromIndexable, Listed, OneFile, Range, Slices
 
 __all__ = ["zip_of_random_ops", "zip_of_shuffles"]
 

@@ -14,9 +14,12 @@ from ...errors import GpupipeError
 from ...graph.host_values import is_image
 from ...graph.values import Draw, topological
 from ...options import Settings
-from ...plan.indexed import Everything, Select, Sliced
+from ...plan.batches import Batch, PaddedBatch, Unbatch
+from ...plan.cache import Cache
+from ...plan.index import Everything, Select, Sliced
+from ...plan.maps import Map
 from ...plan.node import UNKNOWN_CARDINALITY, Node, walk
-from ...plan.steps import Batch, Cache, Map, PaddedBatch, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unbatch
+from ...plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from ..lower.compile import lower_dry
 from ..place.to_host import advice
 from .check_functions import random_in_python, serial_python_map

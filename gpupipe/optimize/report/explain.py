@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...options import Settings
+from ...plan.maps import FlatMap
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
-from ...plan.steps import FlatMap, never_ends
+from ...plan.order import never_ends
 from ...plan.windows import GroupByWindow
 from ...spec import describe
 from ..lower.compile import Lowered, lower_dry

@@ -14,9 +14,10 @@ from ...flow.stage.runner import IN_FLIGHT, WAITING
 from ...graph.host_values import is_image
 from ...graph.values import Input, topological
 from ...options import Settings
-from ...plan.files import FileCache
+from ...plan.batches import Batch
+from ...plan.cache import Cache, FileCache
 from ...plan.node import Node, walk
-from ...plan.steps import Batch, Cache, Prefetch
+from ...plan.order import Prefetch
 from ...spec import TensorSpec
 from ..lower.compile import LOWERINGS, without_trailing
 from ..lower.lowerer import Lowerer

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...errors import GpupipeError
 from ...options import Settings
 from ...plan.node import Buffer, Facts, Node, Step, walk
-from ...plan.steps import Prefetch, Repeat, Shard, Shuffle, Skip, Take, buffer_name, shuffle_buffer
+from ...plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take, buffer_name, shuffle_buffer
 from .select_rules import choose_rows, sink_selects
 
 __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
@@ -22,7 +22,7 @@ __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
 class ShuffleRepeat(Step):
     """shuffle and repeat in one: the buffer of the next pass fills while the last one drains."""
 
-    facts = Facts(payload="holds", as_they_are=True)
+    facts = Facts(name="shuffle_and_repeat", payload="holds", as_they_are=True)
 
     size: int
     seed: int | None
@@ -31,10 +31,6 @@ class ShuffleRepeat(Step):
 
     def _cardinality(self) -> int:
         return Repeat(self.source, self.count, line=self.line).cardinality
-
-    @property
-    def name(self) -> str:
-        return "shuffle_and_repeat"
 
     def describe(self) -> str:
         return f"shuffle_and_repeat({buffer_name(self.size)}, {'endlessly' if self.count < 0 else self.count})"

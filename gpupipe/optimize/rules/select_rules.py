@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...plan.indexed import Rows, Select, Sliced
+from ...plan.batches import Batch, PaddedBatch
+from ...plan.index import Rows, Select, Sliced
+from ...plan.maps import Map
 from ...plan.node import Node
-from ...plan.steps import Batch, Map, PaddedBatch, Prefetch, WithOptions
+from ...plan.order import Prefetch, WithOptions
 
 __all__ = ["choose_rows", "sink_selects"]
 

@@ -1,29 +1,174 @@
-"""scanning: steps that go through their input element by element and keep little: a state, a count, what was seen."""
+"""maps: steps that call a function on each element, or go through the elements one by one and keep little."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..graph.classify import name_of
 from ..graph.trace import Traced
+from ..graph.values import Draw, topological
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Step
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, draws
 
 __all__ = [
     "AssertCardinality",
+    "Filter",
+    "FlatMap",
     "IgnoreErrors",
+    "Interleave",
+    "Map",
     "PadToCardinality",
     "RejectionResample",
     "Scan",
     "TakeWhile",
     "Unique",
     "acceptance",
+    "traced_type",
 ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map(Step):
+    """A function of each element.
+
+    Attributes:
+        fn: the user's function.
+        traced: its graph; None for ordinary Python.
+        pending: a candidate for tracing whose input is not known before the first element.
+        result: what `spec=` says a Python function returns.
+        calls: parallel calls, 0 for none, -1 for AUTOTUNE.
+        deterministic: whether results keep the order of their inputs.
+        rng: whether a Python function is handed a generator.
+        workers: what runs a Python function in parallel, "thread" or "process".
+        kept: where processes wait between two iterators; shared by every rewritten form of this node.
+    """
+
+    facts = Facts(one_by_one=True, by_index=True, as_long=True, keeps_rows=True)
+
+    fn: Callable[..., Any]
+    traced: Traced | None = None
+    pending: bool = False
+    result: Element | None = None
+    calls: int = 0
+    deterministic: bool | None = None
+    rng: bool = False
+    workers: str = "thread"
+    kept: Any = field(default=None, compare=False)
+
+    def infer(self, *inputs: Element) -> Element:
+        return self.declared() if self.traced is None else traced_type(self.traced, inputs[0])
+
+    def declared(self) -> Element:
+        return self.result if self.result is not None else ANYTHING
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        if self.traced is not None:
+            return self.traced.counts
+        before = dict(below)  # a Python function may draw too, and is a site of its own
+        return tuple(sorted({**before, "map": before.get("map", 0) + 1}.items()))
+
+    def describe(self) -> str:
+        how = "traced" if self.traced else "traced at the first element" if self.pending else "Python"
+        return f"map({name_of(self.fn)}) [{how}]"
+
+    @property
+    def draws(self) -> bool:
+        if self.traced is None:
+            return self.rng
+        return any(isinstance(value, Draw) and value.site for value in topological(self.traced.outputs))
+
+    def parallel(self, settings: Settings) -> int:
+        """How many calls run at a time; 0 for none beside the flow thread."""
+        return settings.threads if self.calls < 0 else self.calls
+
+    def buffer(self, settings: Settings) -> Buffer | None:
+        if self.workers != "process":
+            return None
+        return Buffer("map(workers='process')", 2 * self.parallel(settings), sized=False)
+
+
+def traced_type(traced: Traced, source: Element) -> Element:
+    """The type of what a graph makes of elements, or of the rows of batches."""
+    size = next((spec.shape[0] for spec in source.specs if spec.shape), None)
+    specs = tuple(value.spec.batched(size) if source.batched else value.spec for value in traced.outputs)
+    return Element(traced.structure, specs, source.batched)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(Step):
+    """The elements for which a predicate holds."""
+
+    facts = Facts(one_by_one=True)
+
+    fn: Callable[..., Any]
+    traced: Traced | None = None
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def describe(self) -> str:
+        return f"filter({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatMap(Step):
+    """The elements of a dataset made from each element, one dataset after the other.
+
+    Attributes:
+        inner: the plan of the function over a `Param`; None where it must be called for each element.
+    """
+
+    facts = Facts(one_by_one=True)
+
+    fn: Callable[..., Any]
+    inner: Node | None = None
+
+    def infer(self, *inputs: Element) -> Element:
+        return self.declared()
+
+    def declared(self) -> Element:
+        return ANYTHING if self.inner is None else self.inner.element
+
+    @property
+    def draws(self) -> bool:
+        return self.inner is not None and draws(self.inner)
+
+    def _cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return below if self.inner is None else self.inner.counts
+
+    def describe(self) -> str:
+        return f"flat_map({name_of(self.fn)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interleave(FlatMap):
+    """The elements of `cycle` such datasets in turn, `block` at a time.
+
+    Attributes:
+        cycle: datasets that are open at a time.
+        block: elements taken from each in turn.
+        calls: 0 reads on the flow thread; otherwise readers run ahead, and so many threads call Python functions.
+        deterministic: False takes whatever is ready first.
+    """
+
+    facts = Facts(one_by_one=True)
+
+    cycle: int = 16
+    block: int = 1
+    calls: int = 0
+    deterministic: bool | None = None
+
+    def describe(self) -> str:
+        ahead = ", readers run ahead" if self.calls else ""
+        return f"interleave({name_of(self.fn)}, cycle_length={self.cycle}, block_length={self.block}{ahead})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +182,6 @@ class TakeWhile(Step):
 
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
-
-    @property
-    def name(self) -> str:
-        return "take_while"
 
     def describe(self) -> str:
         return f"take_while({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
@@ -114,10 +255,6 @@ class IgnoreErrors(Step):
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
 
-    @property
-    def name(self) -> str:
-        return "ignore_errors"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssertCardinality(Step):
@@ -129,10 +266,6 @@ class AssertCardinality(Step):
 
     def _cardinality(self) -> int:
         return self.count
-
-    @property
-    def name(self) -> str:
-        return "assert_cardinality"
 
     def describe(self) -> str:
         return f"assert_cardinality({'endless' if self.count == INFINITE else self.count})"
@@ -159,10 +292,6 @@ class PadToCardinality(Step):
 
     def _cardinality(self) -> int:
         return self.count
-
-    @property
-    def name(self) -> str:
-        return "pad_to_cardinality"
 
     def describe(self) -> str:
         return f"pad_to_cardinality({self.count}, mask_key={self.key!r})"
@@ -204,10 +333,6 @@ class RejectionResample(Step):
 
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return one_more(below, "rejection_resample")
-
-    @property
-    def name(self) -> str:
-        return "rejection_resample"
 
     def describe(self) -> str:
         how = "estimated" if self.initial is None else "given"

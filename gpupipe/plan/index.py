@@ -1,28 +1,17 @@
-"""indexed: steps that choose elements by their places, and which chains have places to choose from."""
+"""index: steps that choose elements by their indices, and which chains have indices to choose by."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from ..extract.storage.patterns import is_url
-from .node import INFINITE, Element, Facts, Node, Step, walk
+from .maps import FlatMap
+from .node import INFINITE, Facts, Node, Step, walk
+from .order import Shuffle, never_ends
 from .sources import Files, FromGenerator, Records
-from .steps import FlatMap, Shuffle, never_ends
 
-__all__ = [
-    "ENDLESS",
-    "Counted",
-    "Everything",
-    "FromIndexable",
-    "Order",
-    "Part",
-    "Rows",
-    "Select",
-    "Sliced",
-    "blocker",
-    "why_not",
-]
+__all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced", "blocker", "why_not"]
+
 
 ENDLESS = 1 << 62
 """The number of elements of an endless chain, where a number is needed. Places are below it."""
@@ -164,59 +153,6 @@ class Select(Step):
 
     def describe(self) -> str:
         return self.order.describe()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FromIndexable(Node):
-    """The items of an object that has a length and gives items by number.
-
-    Attributes:
-        items: the object.
-        get: gives its item by number; what tells one object from another.
-        count: its length when the chain was written.
-        signature: type of the items, as far as it is known.
-        calls: items asked for in parallel; 0 for none.
-    """
-
-    facts = Facts(by_index=True)
-
-    items: Any = field(compare=False)
-    get: Any
-    count: int
-    signature: Element
-    calls: int = 0
-
-    def infer(self, *inputs: Element) -> Element:
-        return self.signature
-
-    def _cardinality(self) -> int:
-        return self.count
-
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        return (("map", 1),)  # a Python function that may draw is a site of its own
-
-    @property
-    def name(self) -> str:
-        return "from_indexable"
-
-    def describe(self) -> str:
-        return f"from_indexable({type(self.items).__name__}, {self.count} items)"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted(Node):
-    """Stands for a source that was counted, where only numbers of elements matter. It never runs."""
-
-    facts = Facts()
-
-    like: Element
-    count: int
-
-    def infer(self, *inputs: Element) -> Element:
-        return self.like
-
-    def _cardinality(self) -> int:
-        return self.count
 
 
 def blocker(root: Node) -> Node | None:

@@ -1,4 +1,4 @@
-"""files: nodes that read text and fixed-length records, and those that keep elements in files."""
+"""cache: nodes that keep elements, in memory and in files, and those that read what was saved."""
 
 from __future__ import annotations
 
@@ -9,52 +9,25 @@ from typing import Any
 
 from ..options import Settings
 from ..spec import LEAF, DatasetSpec
-from .node import Element, Facts, Node
-from .sources import OneFile
-from .steps import Cache
+from .node import Element, Facts, Node, Step
 
-__all__ = ["FileCache", "FixedRecords", "Lines", "Saved", "SavedFiles"]
+__all__ = ["Cache", "FileCache", "Saved", "SavedFiles"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lines(OneFile):
-    """The lines of one text file."""
-
-    facts = Facts()
-
-    @property
-    def name(self) -> str:
-        return "TextLineDataset"
-
-    def describe(self) -> str:
-        return f"TextLineDataset({self.compression or 'uncompressed'})"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FixedRecords(OneFile):
-    """The records of one file of fixed-length records.
+class Cache(Step):
+    """The elements of the first full pass, kept in memory.
 
     Attributes:
-        record: bytes of a record.
-        header: bytes before the first.
-        footer: bytes behind the last.
+        store: where they are kept; shared by every rewritten form of this node.
     """
 
-    facts = Facts()
+    facts = Facts(payload="reads", one_by_one=True, by_index=True, as_long=True)
 
-    record: int = 1
-    header: int = 0
-    footer: int = 0
+    store: Any = field(default=None, compare=False)
 
-    @property
-    def name(self) -> str:
-        return "FixedLengthRecordDataset"
-
-    def describe(self) -> str:
-        parts = [f"{self.record} bytes", self.compression or "uncompressed"]
-        parts += [f"header {self.header}"] if self.header else []
-        parts += [f"footer {self.footer}"] if self.footer else []
-        return f"FixedLengthRecordDataset({', '.join(parts)})"
+    def resume_cost(self, settings: Settings) -> str:
+        return "begins empty: a pass that was filling it goes on without it, one over a full one reads its input anew"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +70,7 @@ class Saved(Node):
         sites: the `counts` of the chain that was saved: random calls go on counting, as if it were still there.
     """
 
-    facts = Facts()
+    facts = Facts(name="load")
     located = ("paths", "folder", "run")
 
     folder: str
@@ -117,10 +90,6 @@ class Saved(Node):
     def _cardinality(self) -> int:
         return self.count
 
-    @property
-    def name(self) -> str:
-        return "load"
-
     def describe(self) -> str:
         return f"load({self.folder!r}) of {self.count} elements in {len(self.paths)} files"
 
@@ -137,7 +106,7 @@ class SavedFiles(Node):
         make: makes the dataset of a plan.
     """
 
-    facts = Facts()
+    facts = Facts(name="load")
 
     files: tuple[Saved, ...]
     make: Callable[[Node], Any] = field(compare=False)
@@ -153,10 +122,6 @@ class SavedFiles(Node):
 
     def _cardinality(self) -> int:
         return len(self.files)
-
-    @property
-    def name(self) -> str:
-        return "load"
 
     def describe(self) -> str:
         return f"load({self.files[0].folder!r}) of {len(self.files)} files"
