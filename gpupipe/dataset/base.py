@@ -28,7 +28,7 @@ __all__ = ["Chain", "new"]
 
 def new(plan: Node) -> Dataset:
     """A dataset of a plan that begins here."""
-    return Chain.dataset_type(plan)
+    return Chain._dataset_type(plan)
 
 
 def _differ(first: Any, second: Any) -> Difference | None:
@@ -44,10 +44,10 @@ class Chain(Compound):
     """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on.
 
     Class attributes:
-        dataset_type: `Dataset`, which is made of these parts.
+        _dataset_type: `Dataset`, which is made of these parts.
     """
 
-    dataset_type: ClassVar[type[Dataset]]
+    _dataset_type: ClassVar[type[Dataset]]
 
     def __init__(self, plan: Node, counter: EpochCounter | None = None, epoch: int | None = None) -> None:
         if not isinstance(plan, Node):
@@ -61,13 +61,13 @@ class Chain(Compound):
         self._visits = Visits()
 
     def _then(self, plan: Node) -> Dataset:
-        return self.dataset_type(plan, self._counter, self._epoch)
+        return self._dataset_type(plan, self._counter, self._epoch)
 
     def _joined(self, who: str, plan: Node, inputs: Sequence[Chain]) -> Dataset:
         """A dataset of several inputs, this one the first."""
         for dataset in inputs:
             dataset.refuse_epoch(who)
-        return self.dataset_type(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
+        return self._dataset_type(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
 
     def refuse_epoch(self, who: str) -> None:
         """Refuse the dataset of one epoch inside another one: all of a chain is in one epoch.

@@ -26,4 +26,4 @@ class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Running):
     UNKNOWN_CARDINALITY = UNKNOWN_CARDINALITY
 
 
-Chain.dataset_type = Dataset
+Chain._dataset_type = Dataset
