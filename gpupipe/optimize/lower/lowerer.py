@@ -366,7 +366,7 @@ class Lowerer:
         kind = "threads"
         if node.workers == "process":
             lasts = self.settings.persistent_workers and not self.passing
-            home = node.kept.home if lasts and node.kept is not None else None
+            home = node.kept if lasts else None
             flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line, home)
             kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
         text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
