@@ -36,7 +36,6 @@ RANKS[""]["__main__"] = RANKS[""]["cli"]
 CIRCLES = {
     "dataset": "base batches buffers core elements mixing running scanning sources",
     "extract/storage": "patterns remote",
-    "load": "iterator shutdown",
     "optimize/lower": "by_index lowerer mixing passthrough registry scan sources stall windows",
     "transform": "array dali/executor dali/results",
 }
