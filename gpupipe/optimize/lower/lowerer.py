@@ -12,8 +12,7 @@ from ...errors import PlanError
 from ...extract.storage.names import Names
 from ...flow.batching.padded import PaddedBatchFlow
 from ...flow.batching.unbatch import UnbatchFlow
-from ...flow.cache.memory import CacheFlow, FilledFlow
-from ...flow.cache.store import cache_key
+from ...flow.cache.fill import CacheFlow
 from ...flow.combine.flat_map import FlatMapFlow
 from ...flow.combine.inner import Inner
 from ...flow.combine.interleave import InterleaveFlow
@@ -523,8 +522,8 @@ class Lowerer:
 
     def _cache(self, node: Cache) -> Pending:
         if self._filled(node):
-            element, steps = node.store.filled[cache_key(self.settings)].element, ("a filled cache in memory",)
-            return Pending.columns_of(FilledFlow(node.store), element, steps)
+            element = node.store.find(self.settings).element
+            return Pending.columns_of(CacheFlow(None, node.store, element), element, ("a filled cache in memory",))
         source = self.placer.place(self.done[id(node.source)], label="cache")
         flow = CacheFlow(source.flow, node.store, source.element, arrival(node.source, self.settings.deterministic))
         return Pending.columns_of(flow, source.element, (*source.steps, "cache in memory"))

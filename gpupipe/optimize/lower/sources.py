@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...flow.cache.files import FileCacheFlow, FileStore
+from ...flow.cache.files import FileStore
+from ...flow.cache.fill import CacheFlow
 from ...flow.cache.saved import SavedFilesFlow, SavedFlow
 from ...flow.sources.readers import FixedRecordsFlow, LinesFlow
 from ...plan.files import FileCache, FixedRecords, Lines, Saved, SavedFiles
@@ -47,13 +48,12 @@ def file_cache(lowerer: Lowerer, node: FileCache) -> Pending:
     comes = arrival(node.source, lowerer.settings.deterministic)
     found = store.find(lowerer.settings)
     if found is not None:
-        path, element = found
-        flow = FileCacheFlow(None, store, element, comes)
-        return Pending.columns_of(flow, element, (f"{node.method}: elements of {path}",))
+        flow = CacheFlow(None, store, found.element, comes)
+        return Pending.columns_of(flow, found.element, (f"{node.method}: elements of {found.path}",))
     if id(node.source) not in lowerer.done:  # there was a file when it was asked whether the input is needed
         lowerer.run(node.source)
     source = lowerer.placer.place(lowerer.done[id(node.source)], label=node.method)
-    flow = FileCacheFlow(source.flow, store, source.element, comes)
+    flow = CacheFlow(source.flow, store, source.element, comes)
     steps = (*source.steps, f"{node.method} in {store.file(lowerer.settings)}")
     return Pending.columns_of(flow, source.element, steps)
 
