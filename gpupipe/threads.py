@@ -133,11 +133,12 @@ class DaemonPool:
         self._work.put((future, copy_context().run, (fn, *args)))
         return future
 
-    def wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until something is so, which is looked at whenever a function was run; or until the pool is closed."""
+    def wait(self, ready: Callable[[], bool]) -> bool:
+        """Wait until something is so, which is looked at whenever a function was run; False once the pool is closed."""
         with self._room:
             while not (ready() or self._closed):
                 self._room.wait()
+        return not self._closed
 
     def close(self, wait: bool = True) -> None:
         """Cancel what has not begun, and wait for what has."""

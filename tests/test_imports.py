@@ -35,7 +35,6 @@ RANKS[""]["__main__"] = RANKS[""]["cli"]
 # Files that import one another in a circle, by way of functions and for type checkers. Each of them has to go.
 CIRCLES = {
     "extract/storage": "patterns remote",
-    "load": "iterator shutdown",
     "transform": "array dali/executor dali/results",
 }
 

@@ -107,7 +107,7 @@ class Buffers(Chain):
             raise PlanError("cache needs a chain of its own, got one that depends on a traced element")
         path = os.fspath(filename)
         if not path:
-            from ..flow.cache.store import CacheStore
+            from ..flow.cache.memory import CacheStore
 
             return self._then(Cache(self.plan, CacheStore()))
         return self._kept_in_files("cache", path)

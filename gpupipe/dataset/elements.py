@@ -106,9 +106,9 @@ class Elements(Chain):
         result = None if spec is None else signature("map", spec)
         kept = None
         if workers == "process":
-            from ..flow.kept import Kept
+            from ..flow.kept import Home
 
-            kept = Kept()
+            kept = Home()
         return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:

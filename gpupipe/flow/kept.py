@@ -1,7 +1,7 @@
-"""kept: where worker processes wait for the next iterator, and when they end. Knows no multiprocessing.
+"""kept: where worker processes wait for the next pass, and when they end. Knows no multiprocessing.
 
 A worker is a new interpreter that imports the script: seconds, where that imports PyTorch. So a step of a chain has a
-home for its workers, which lives as long as the step, that is, as any dataset or iterator that has it.
+home for its workers, which lives as long as any dataset or iterator that has the step; a run has one, too.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import Any, Protocol
 
 from ..extract.storage.forking import keep_for_ever
 
-__all__ = ["HOMES", "Home", "Kept"]
+__all__ = ["HOMES", "Home"]
 
 
 class Ends(Protocol):
     """What waits."""
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """End it. Safe to call twice."""
         ...
 
 
 class Home:
-    """Where workers wait to be used again, by what tells them from others. Safe to use from several threads."""
+    """Where workers wait to be used again, by what tells them from others. Safe to use from several threads.
+
+    Those that wait end with it: nobody who may need them holds it any more.
+    """
 
     __slots__ = ("__weakref__", "_idle", "_lock", "_open")
 
@@ -33,6 +36,13 @@ class Home:
         self._idle: dict[Any, list[Ends]] = {}
         self._open = True
         self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that is just here
+        HOMES.add(self)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[Home], tuple[()]]:
+        return Home, ()  # the workers of a copy are its own
 
     def take(self, key: Any) -> Any:
         """Workers of this key; None if there are none, and then those of other keys end: options have changed."""
@@ -54,18 +64,18 @@ class Home:
         self.empty()
         workers.close()
 
-    def empty(self) -> None:
+    def empty(self, wait: bool = True) -> None:
         """End all that wait."""
         with self._lock:
             waiting = [workers for some in self._idle.values() for workers in some]
             self._idle.clear()
         for workers in waiting:
-            workers.close()
+            workers.close(wait)
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """End all that wait, and those that come later."""
         self._open = False
-        self.empty()
+        self.empty(wait)
 
     def abandon(self) -> None:
         """In a forked child: they are the parent's."""
@@ -74,23 +84,6 @@ class Home:
 
 
 HOMES: weakref.WeakSet[Home] = weakref.WeakSet()
-"""Those of steps."""
-
-
-class Kept:
-    """What a step of a chain holds: the home of its workers is closed when nobody holds the step any more.
-
-    Attributes:
-        home: where they wait.
-    """
-
-    def __init__(self) -> None:
-        self.home = Home()
-        HOMES.add(self.home)
-        weakref.finalize(self, self.home.close)
-
-    def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
-        return Kept, ()  # the workers of a copy are its own
 
 
 def _abandon() -> None:

@@ -347,7 +347,10 @@ class Run:
         with self._lock:
             closers = list(self._closers)
             readers = self._readers
-        with contextlib.ExitStack() as stack:  # one that fails keeps no other from being called
+        with (
+            contextlib.ExitStack() as stack
+        ):  # one that fails keeps no other from being called; the last one comes first
+            stack.callback(self.idle.close, wait)
             if readers is not None:
                 stack.callback(readers.close, wait)
             for closer in closers:

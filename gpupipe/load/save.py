@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,36 +36,15 @@ from ..options import Settings
 from ..plan.cache import Saved
 from ..plan.node import Element, Node
 from ..serial.elements_file import ElementsWriter
-from ..serial.structures import Malformed
+from ..serial.structures import Malformed, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
 from .host_arrays import on_host
 
-__all__ = ["Manifest", "read_manifest", "read_saved", "save"]
+__all__ = ["read_saved", "save"]
 
 MANIFEST = "saved.json"
 _VERSION = 2
 _MOST = 64 << 20  # bytes of a manifest: a file name and two numbers for each of a million files
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a folder holds.
-
-    Attributes:
-        paths: of the files, in the order of their numbers.
-        counts: elements of each.
-        element: their type.
-        compression: "" or "GZIP".
-        run: which `save` wrote it.
-        sites: how many random calls of each op the chain had.
-    """
-
-    paths: tuple[str, ...]
-    counts: tuple[int, ...]
-    element: Element
-    compression: str
-    run: str
-    sites: tuple[tuple[str, int], ...]
 
 
 def save(
@@ -262,13 +241,13 @@ class _Shards:
 def _files_of(folder: str) -> tuple[str, ...]:
     """The files of an earlier `save`; none where there is none that can be read."""
     try:
-        return read_manifest(folder).paths
+        return _read_manifest(folder)[0].paths
     except DataError:
         return ()
 
 
-def read_manifest(folder: str) -> Manifest:
-    """Read what a folder says of itself.
+def _read_manifest(folder: str) -> tuple[Saved, ...]:
+    """The plans that read a folder: all of it, then each of its files.
 
     Raises:
         MissingFileError: nothing was saved there.
@@ -287,52 +266,60 @@ def read_manifest(folder: str) -> Manifest:
         error.stage = "load"
         raise
     try:
-        given = json.loads(data) if len(data) <= _MOST else None
-        if not isinstance(given, dict) or given.get("gpupipe") != "saved elements":
-            raise Malformed("it is none")
-        if given.get("version") != _VERSION:
-            raise Malformed(f"it has version {given.get('version')}, {_VERSION} is needed")
-        shards, compression, run = given.get("shards"), given.get("compression"), given.get("run")
-        if not isinstance(shards, list) or not shards or compression not in ("", "GZIP") or not isinstance(run, str):
-            raise Malformed("it names no files")
-        names, counts = [], []
-        for shard in shards:
-            name, count = (shard.get("file"), shard.get("count")) if isinstance(shard, dict) else (None, None)
-            if not isinstance(name, str) or os.path.basename(name) != name or type(count) is not int or count < 0:
-                raise Malformed("it names files outside its folder, or none")
-            names.append(os.path.join(folder, name))
-            counts.append(count)
-        sites = given.get("sites")
-        if not isinstance(sites, dict) or any(type(n) is not int or n < 0 for n in sites.values()):
-            raise Malformed("it does not say how many random calls there were")
-        element = element_from_json(given.get("element"))
-        return Manifest(tuple(names), tuple(counts), element, compression, run, tuple(sorted(sites.items())))
-    except (ValueError, RecursionError, Malformed) as error:
+        return _plans(folder, json_object(data) if len(data) <= _MOST else {})
+    except Malformed as error:
         reason = f"what save wrote is needed, this is damaged: {error}"
         raise RecordError(reason, file=place, stage="load") from error
 
 
+def _plans(folder: str, given: dict[str, Any]) -> tuple[Saved, ...]:
+    match given:
+        case {
+            "gpupipe": "saved elements",
+            "compression": "" | "GZIP" as compression,
+            "run": str(run),
+            "sites": dict(sites),
+            "shards": [_, *_] as shards,
+        } if given.get("version") == _VERSION and all(map(_is_natural, sites.values())):
+            each = [(os.path.join(folder, name), count) for name, count in map(_shard, shards)]
+        case _:
+            raise Malformed(f"it is not of version {_VERSION}, or says too little")
+    paths, counts = tuple(path for path, _ in each), sum(count for _, count in each)
+    element, random = element_from_json(given.get("element")), tuple(sorted(sites.items()))
+    return tuple(
+        Saved(folder, files, element, count, compression, run, random)
+        for files, count in [(paths, counts), *(((path,), count) for path, count in each)]
+    )
+
+
+def _shard(given: Any) -> tuple[str, int]:
+    match given:
+        case {"file": str(name), "count": count} if os.path.basename(name) == name and _is_natural(count):
+            return name, count
+    raise Malformed("it names files outside its folder, or none")
+
+
+def _is_natural(given: Any) -> bool:
+    return type(given) is int and given >= 0
+
+
 def read_saved(folder: str, wanted: Element | None, compression: str | None, wait: bool) -> tuple[Saved, ...]:
-    """The plan that reads a folder, and behind it one for each of its files.
+    """The plan that reads a folder, and after it one for each of its files.
 
     Raises:
         MissingFileError: nothing was saved there.
         DataError: it is damaged, compressed otherwise, or its elements are not what is wanted.
     """
-    manifest = _waited_for(folder) if wait else read_manifest(folder)
-    if compression is not None and manifest.compression != ("GZIP" if compression == "GZIP" else ""):
-        reason = f"load needs what was saved with compression {compression!r}, got {manifest.compression or 'NONE'!r}"
+    plans = _waited_for(folder) if wait else _read_manifest(folder)
+    whole = plans[0]
+    if compression is not None and whole.compression != ("GZIP" if compression == "GZIP" else ""):
+        reason = f"load needs what was saved with compression {compression!r}, got {whole.compression or 'NONE'!r}"
         raise RecordError(reason, file=folder, stage="load")
-    element = manifest.element
-    if wanted is not None:
-        _check(folder, wanted, element, sum(manifest.counts))
-        element = Element(wanted.structure, wanted.specs, element.batched)
-
-    def plan(paths: tuple[str, ...], count: int) -> Saved:
-        return Saved(folder, paths, element, count, manifest.compression, manifest.run, manifest.sites)
-
-    each = (plan((path,), count) for path, count in zip(manifest.paths, manifest.counts, strict=True))
-    return plan(manifest.paths, sum(manifest.counts)), *each
+    if wanted is None:
+        return plans
+    _check(folder, wanted, whole.saved, whole.count)
+    element = Element(wanted.structure, wanted.specs, whole.saved.batched)
+    return tuple(replace(plan, saved=element) for plan in plans)
 
 
 def _check(folder: str, wanted: Element, saved: Element, count: int) -> None:
@@ -347,11 +334,11 @@ def _check(folder: str, wanted: Element, saved: Element, count: int) -> None:
             raise RecordError(f"load needs {spec} for {name or 'elements'}, got {found}", file=folder, stage="load")
 
 
-def _waited_for(folder: str) -> Manifest:
+def _waited_for(folder: str) -> tuple[Saved, ...]:
     started, told = time.monotonic(), False
     while True:
         try:
-            return read_manifest(folder)
+            return _read_manifest(folder)
         except MissingFileError:
             if not told and time.monotonic() - started > 5:
                 told = True

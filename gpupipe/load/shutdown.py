@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..extract.storage.forking import keep_for_ever
 from ..flow.run import Run
@@ -14,7 +14,6 @@ from ..transform.pool import ENDINGS
 
 if TYPE_CHECKING:
     from ..options import Settings
-    from .iterator import DatasetIterator
     from .progress import Progress
 
 __all__ = ["RUNS", "begun", "continued", "watch"]
@@ -23,7 +22,19 @@ RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
 """Those that were begun."""
 
 
-_ITERATORS: weakref.WeakSet[DatasetIterator] = weakref.WeakSet()
+class Abandoned(Protocol):
+    """An iterator that nobody ends."""
+
+    def release(self) -> None:
+        """Close what it takes from, at exit."""
+        ...
+
+    def abandon(self) -> None:
+        """Forget the threads of the parent, in a forked child."""
+        ...
+
+
+_ITERATORS: weakref.WeakSet[Abandoned] = weakref.WeakSet()
 
 
 def begun(settings: Settings, progress: Progress) -> Run:
@@ -47,7 +58,7 @@ def continued(run: Run, epoch: int) -> Run:
     return new
 
 
-def watch(iterator: DatasetIterator, run: Run) -> weakref.finalize[Any, Any]:
+def watch(iterator: Abandoned, run: Run) -> weakref.finalize[Any, Any]:
     """See to it that a run ends, at the latest with its iterator and with the process; the answer takes that back."""
     RUNS.add(run)
     _ITERATORS.add(iterator)

@@ -336,7 +336,7 @@ def test_those_that_wait_end_with_their_parent(tmp_path: Path, number: signal.Si
 def test_a_process_that_still_starts_is_not_stuck() -> None:
     kept = pool.Workers.__new__(pool.Workers)
     kept._since = time.monotonic() - 100  # when the last pass left them
-    worker: Any = SimpleNamespace(tasks=deque([(pool._STALE, 0)]), ready=False)
+    worker: Any = SimpleNamespace(tasks=deque([(None, 0)]), ready=False)
 
     assert not kept._is_stuck(worker)
     worker.ready = True

@@ -15,11 +15,10 @@ import hashlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import DataError, GpupipeError, MissingFileError, StateError, shown_name
+from ...errors import DataError, GpupipeError, MissingFileError, shown_name
 from ...extract.storage.files import storage_of
 from ...extract.storage.forking import renew_lock
 from ...graph.host_values import is_image
@@ -37,16 +36,15 @@ from ...serial.structures import Malformed, spec_from_json, spec_to_json, struct
 from ...spec import LEAF
 from ...transform.choose import resolve_device
 from ..element import BatchStream, Element
-from ..run import Context, Flow
+from ..run import Context, Run
 from ..state.arrivals import Full
-from ..state.snapshot import Counted, State, below, drop, number
+from ..state.snapshot import Counted, State, drop
 from ..step import Running
-from .fill import Filling
+from .memory import cache_key
 from .saved import read_elements
-from .store import cache_key
 from .temporary import TEMPORARY, remove_stale, temporary
 
-__all__ = ["FileCacheFlow", "FileStore", "element_from_json", "element_to_json", "write_to"]
+__all__ = ["FileStore", "SavedPass", "element_from_json", "element_to_json", "write_to"]
 
 
 def element_to_json(element: ElementType) -> dict[str, Any]:
@@ -73,6 +71,39 @@ def element_from_json(given: Any) -> ElementType:
     if structure.count != len(specs):
         raise Malformed(f"{structure.count} leaves, {len(specs)} specs")
     return ElementType(structure, specs, bool(given.get("batched")))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedPass:
+    """A full pass in a file.
+
+    Attributes:
+        store: whose file it is.
+        path: of the file.
+        element: the type of the elements.
+        fixed: reading the input anew gives them in this order.
+    """
+
+    store: FileStore
+    path: str
+    element: ElementType
+    fixed: bool = True
+
+    def open(self, at: Context, done: int) -> Running:
+        """The elements from a number on, with the keys of a context."""
+        return _Reading(self, at, done)
+
+
+class _Reading(Counted):
+    def __init__(self, kept: SavedPass, at: Context, done: int) -> None:
+        store = kept.store
+        super().__init__(read_elements(kept.path, store.compression, at, store.spoil, store.method))
+        self._fixed = kept.fixed
+        drop(iter(self), done, at)
+
+    def snapshot(self) -> State:
+        """How many elements were given."""
+        return {**super().snapshot(), "source": None if self._fixed else Full()}
 
 
 @dataclass(eq=False)
@@ -155,8 +186,8 @@ class FileStore:
         end = ".gz" if self.compression else ""
         return os.path.join(self.path, key, f"elements{end}") if self.folder else f"{self.path}-{key}.elements{end}"
 
-    def find(self, settings: Settings) -> tuple[str, ElementType] | None:
-        """The file for these settings and the type of its elements; None where there is none that is whole."""
+    def find(self, settings: Settings) -> SavedPass | None:
+        """The file for these settings; None where there is none that is whole."""
         path = self.file(settings)
         try:
             status = os.stat(path)
@@ -170,7 +201,7 @@ class FileStore:
                 reader.check_end()
                 if reader.head.get("key") != self.key(settings):
                     raise Malformed("it belongs to another chain")
-                return path, element_from_json(reader.head.get("element"))
+                return SavedPass(self, path, element_from_json(reader.head.get("element")))
             finally:
                 reader.close()
         except (DataError, Malformed) as error:
@@ -183,6 +214,10 @@ class FileStore:
         with contextlib.suppress(OSError):
             status = os.stat(path)
             self._bad.add(_file_of(path, status))
+
+    def start(self, run: Run, element: ElementType, arrival: Arrival) -> _File:
+        """Start a pass that writes the file."""
+        return _File(self, run, element)
 
     def begin(self, settings: Settings, element: ElementType) -> ElementsWriter:
         """Begin a new file for these settings.
@@ -260,93 +295,27 @@ def write_to(writer: ElementsWriter, element: Element) -> None:
     writer.write(value.error if type(value) is not tuple else value, stream, position, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class FileCacheFlow:
-    """The elements of the first full pass, from a file from then on; see `CacheFlow` for identities.
+class _File:
+    """The file that a pass writes; only one that reaches the end puts it in place."""
 
-    Attributes:
-        source: the input; None where there is a file and the input was not lowered.
-        store: where the files are.
-        element: the type of the elements.
-        arrival: how those of the input come.
-    """
-
-    source: Flow | None
-    store: FileStore
-    element: ElementType
-    arrival: Arrival = Arrival.FIXED
-
-    def open(self, at: Context, state: State = None) -> Running:
-        path = self._whole(at.run.settings)
-        if path is None:
-            assert self.source is not None
-            return _Filling(self.source, self, at, state)
-        store, numbered = self.store, None if state is None else {"n": number(state, "n")}
-        fixed = self.arrival is Arrival.FIXED
-        return _Reading(
-            lambda: read_elements(path, store.compression, at, store.spoil, store.method), at, numbered, fixed
-        )
-
-    def _whole(self, settings: Settings) -> str | None:
-        """The file to read, None where it has to be written first."""
-        found = self.store.find(settings)
-        if found is not None:
-            return found[0]
-        if self.source is not None:
-            return None
-        path = self.store.file(settings)
-        if os.path.exists(path):  # a later pass over a file that the first has found damaged: most of it is there
-            return path
-        raise MissingFileError("the file was there a moment ago; start again", file=path, stage=self.store.method)
-
-
-class _Reading(Counted):
-    """The elements of a file, from a place on."""
-
-    def __init__(self, opened: Callable[[], Iterator[Element]], at: Context, state: State, fixed: bool) -> None:
-        super().__init__(opened())
-        self._fixed = fixed  # reading the input anew would give the same order
-        if state is not None:
-            drop(iter(self), number(state, "n"), at)
-
-    def snapshot(self) -> State:
-        """How many elements were given."""
-        return {**super().snapshot(), "source": None if self._fixed else Full()}
-
-
-class _Filling(Filling):
-    """A pass that writes the file; only one that reaches the end puts it in place."""
-
-    def __init__(self, source: Flow, flow: FileCacheFlow, at: Context, state: State = None) -> None:
-        self._store = flow.store
-        self._path = flow.store.file(at.run.settings)
-        self._arrival = flow.arrival
+    def __init__(self, store: FileStore, run: Run, element: ElementType) -> None:
+        self._who = store.method
+        self._path = store.file(run.settings)
+        self._run = run
         self._writer: ElementsWriter | None = None
         try:
-            if below(state) is None:
-                self._writer = flow.store.begin(at.run.settings, flow.element)
+            self._writer = store.begin(run.settings, element)
         except OSError as error:
             if isinstance(error, DataError):
                 raise
             self._give_up(error)
-        self._run = at.run
-        self._run.on_close(self._closed)
-        super().__init__(source, at, state)
-
-    def refill(self, given: int, at: Context) -> None:
-        """The same, unless the file that is not here any more has its own order."""
-        if self._arrival is not Arrival.FIXED:
-            raise StateError(
-                f"load_state_dict needs {shown_name(self._path)}, which {self._store.method} filled as elements were "
-                f"ready, got none: reading the input anew gives another order; copy the file here, or begin anew"
-            )
-        super().refill(given, at)
+        run.on_close(self._stop)
 
     def add(self, element: Element) -> None:
-        if self._writer is not None:
-            self._write(self._writer, element)
-
-    def _write(self, writer: ElementsWriter, element: Element) -> None:
+        """Write an element, unless the file was given up."""
+        writer = self._writer
+        if writer is None:
+            return
         try:
             write_to(writer, element)
         except OSError as error:
@@ -357,44 +326,40 @@ class _Filling(Filling):
             raise
 
     def finish(self) -> None:
-        """Put the file in place; not if the pass ended because somebody stops the run."""
-        writer = self._writer
-        if writer is None:
-            return
-        if self._stopped.is_set():
-            self.discard()
-            return
-        try:
-            writer.finish()
-            os.replace(writer.path, self._path)
-            self._writer = None
-        except OSError as error:
-            self._give_up(error)
-        self._run.forget(self._closed)
+        """Put the file in place."""
+        if self._writer is not None:
+            try:
+                self._writer.finish()
+                os.replace(self._writer.path, self._path)
+                self._writer = None
+            except OSError as error:
+                self._give_up(error)
+        self._run.forget(self._stop)
 
     def _give_up(self, error: OSError) -> None:
         """A disk that is full ends no training: the pass goes on without the file."""
-        who, path = self._store.method, self._path
-        logger.warning("%s: %s cannot be written, this pass goes on without it: %s", who, shown_name(path), error)
+        logger.warning(
+            "%s: %s cannot be written, this pass goes on without it: %s", self._who, shown_name(self._path), error
+        )
         self.discard()
 
     def discard(self) -> None:
-        """Remove the file that was begun."""
+        """Remove the file."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with contextlib.suppress(OSError):
                 writer.discard()
+        self._run.forget(self._stop)
 
-    def _closed(self, wait: bool) -> None:
+    def _stop(self, wait: bool) -> None:
         if self._writer is not None:
-            who, path = self._store.method, self._path
             logger.info(
-                "%s: a pass stopped before its end, %s is not kept; the next pass begins anew", who, shown_name(path)
+                "%s: a pass stopped before its end, %s is not kept; the next pass begins anew",
+                self._who,
+                shown_name(self._path),
             )
         self.discard()
 
     def close(self) -> None:
-        """Forget a partial pass."""
-        self._closed(True)
-        self._run.forget(self._closed)
-        super().close()
+        """Remove the file of a partial pass, and say so."""
+        self._stop(True)

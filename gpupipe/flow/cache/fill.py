@@ -1,123 +1,175 @@
-"""fill: a pass over the input of a cache that keeps what it gives, and the keys that kept elements have."""
+"""fill: the elements of the first full pass, which are kept, from then on."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from ...random import ROOT, mix64
-from ...spec import read_only
-from ..element import BatchStream, Element, Hole, Raised, Stream, keep
-from ..run import Context, Flow
+from ...errors import MissingFileError, StateError, shown_name
+from ...graph.op import Array
+from ...options import Settings
+from ...plan.arrival import Arrival
+from ..access import Access, access
+from ..element import BatchStream, Element, Raised, Stream, keep
+from ..run import REPLAYING, Context, Flow
 from ..state.snapshot import State, below, drop, number
-from ..step import Running
+from ..step import Running, close
+from .files import FileStore, SavedPass
+from .memory import CacheStore, Filled
+from .rekey import Rekey, stream_in
 
-__all__ = ["Filling", "Rekey", "stream_in"]
-
-
-def stream_in(at: Context, key: int, name: str, unit: str, kind: type[Stream] = Stream) -> Stream:
-    """A kept stream in a context.
-
-    What is kept has the keys of the root context. There it keeps them: random ops behind a cache draw what they draw
-    without it. In any other (a later pass of `repeat`, a later input of `zip`) elements are others, as without a cache.
-    """
-    return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key))
+__all__ = ["CacheFlow"]
 
 
-def _key_in(context: int, key: int) -> int:
-    return key if context == ROOT else mix64(context, key)
+@dataclass(frozen=True, slots=True)
+class CacheFlow:
+    """The elements of the first full pass, from memory or a file from then on.
 
+    The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
+    re-keyed with the context the cache itself is opened in (see `stream_in`), when filling and when replaying alike.
+    What is handed out cannot change what is kept: arrays are read-only views, those of batches copies.
 
-class Rekey:
-    """Gives cached elements the keys of the pass they are replayed in."""
-
-    def __init__(self, at: Context) -> None:
-        self._at = at
-        self._same = at.key == ROOT
-        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, and what has it: an id is used again
-
-    def __call__(self, element: Element) -> Element:
-        value, stream, position = element
-        if type(value) is tuple:
-            own = _copied if isinstance(stream, BatchStream) else read_only
-            value = tuple([own(column) for column in value])
-        elif type(value) is Hole:
-            value = Hole(value.error, value.known)  # of this pass: it is counted in each of them
-        return value, self._stream(stream), position
-
-    def _stream(self, stream: Stream) -> Stream:
-        if self._same:
-            return stream
-        if isinstance(stream, BatchStream):
-            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
-        found = self._streams.get(id(stream))
-        if found is None:
-            found = stream, stream_in(self._at, stream.key, stream.name, stream.unit, type(stream))
-            self._streams[id(stream)] = found
-        return found[1]
-
-
-def _copied(column: Any) -> Any:
-    return column.copy() if type(column) is np.ndarray else column
-
-
-class Filling(Running):
-    """A pass that keeps what it gives; only one that reaches the end counts. One that goes on in the middle is none.
-
-    Args:
-        source: the input of the cache. It is opened neutrally, see `CacheFlow`.
-        at: where the cache is opened.
-        state: what `snapshot` gave.
+    Attributes:
+        source: the input; None where the cache is full and the input was not lowered.
+        store: where the elements are kept.
+        element: the type of the elements.
+        arrival: how the elements of the input come. In memory mixed ones are kept in an order that their identities
+            draw, so that a cache that is filled anew, by a chain that goes on, gives what this one gave. It is a random
+            order: what was shuffled stays so.
     """
 
-    def __init__(self, source: Flow, at: Context, state: State) -> None:
+    source: Flow | None
+    store: CacheStore | FileStore
+    element: Any
+    arrival: Arrival = Arrival.FIXED
+
+    def open(self, at: Context, state: State = None) -> Running:
+        kept = self.kept(at.run.settings)
+        return _Filling(self, at, state) if kept is None else kept.open(at, 0 if state is None else number(state, "n"))
+
+    def access(self, at: Context) -> Access:
+        kept = self.kept(at.run.settings)
+        return kept.access(at) if isinstance(kept, Filled) else _Rekeyed(self, at)
+
+    def kept(self, settings: Settings) -> Filled | SavedPass | None:
+        """A full pass with these settings; None where this one has to be it."""
+        store, found = self.store, self.store.find(settings)
+        if isinstance(store, CacheStore) or isinstance(found, Filled):
+            return found
+        if found is None and self.source is None:
+            path = store.file(settings)
+            if not os.path.exists(path):
+                raise MissingFileError("the file was there a moment ago; start again", file=path, stage=store.method)
+            # A later pass over a file that the first has found damaged: most of it is there.
+            found = SavedPass(store, path, self.element)
+        return None if found is None else replace(found, fixed=self.arrival is Arrival.FIXED)
+
+
+class _Filling(Running):
+    """A pass that keeps what it gives; only one that reaches the end counts. One that goes on in the middle is none."""
+
+    def __init__(self, flow: CacheFlow, at: Context, state: State) -> None:
+        assert flow.source is not None
+        self._flow = flow
         self._stopped = at.run.stopped
         self._rekey = Rekey(at)
         self._given = 0
+        self._again: Running | None = None  # a cache in memory that was full, and is full again
         place = below(state)
-        self._inner = self.source = source.open(at.neutral(), place)
+        self._kept = flow.store.start(at.run, flow.element, flow.arrival) if place is None else None
+        self.source = self._inner = flow.source.open(at.neutral(), place)
         if state is not None:
             given = number(state, "n")
             if place is None:  # over a cache that was full, and is not now
-                self.refill(given, at)
+                self._refill(given, at)
             self._given = given
 
+    def _refill(self, given: int, at: Context) -> None:
+        """Come back to a place in a full cache, and fill it on the way.
+
+        Where elements come mixed, all of them tell which come first; a file that is not here had its own order.
+        """
+        flow, settings = self._flow, at.run.settings
+        if flow.arrival is Arrival.FIXED:
+            drop(self, given, at)
+            return
+        if isinstance(flow.store, FileStore):
+            raise StateError(
+                f"load_state_dict needs {shown_name(flow.store.file(settings))}, which {flow.store.method} filled as "
+                "elements were ready, got none: reading the input anew gives another order; copy the file here, or "
+                "begin anew"
+            )
+        before = REPLAYING.get()
+        try:
+            REPLAYING.set(True)
+            deque(self, maxlen=0)
+        finally:
+            REPLAYING.set(before)
+        filled = flow.kept(settings)
+        if filled is not None:
+            self._again = filled.open(at, given)
+        elif not self._stopped.is_set():
+            raise StateError("load_state_dict needs the data that a cache was filled with, got an input that fails")
+
     def __next__(self) -> Element:
+        if self._again is not None:
+            return next(self._again)
         element = next(self._inner, None)
+        kept = self._kept
         if element is None:
-            self.finish()
+            if self._stopped.is_set():  # which ends inputs early
+                self._forget()
+            elif kept is not None:
+                kept.finish()
+                self._kept = None
             raise StopIteration
         element = keep(element)
         if type(element[0]) is Raised:
-            self.discard()  # a batch was lost on the way: the next pass tries again
-        else:
-            self.add(element)
+            self._forget()  # a batch was lost on the way: the next pass tries again
+        elif kept is not None:
+            kept.add(element)
         self._given += 1
         return self._rekey(element)
 
-    def refill(self, given: int, at: Context) -> None:
-        """Come back to a place in a full cache, and fill it on the way."""
-        drop(self, given, at)
-
-    @abstractmethod
-    def add(self, element: Element) -> None:
-        """Keep an element, if this is a full pass so far."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """The pass has reached its end, or its run is being stopped, which ends inputs early."""
-
-    @abstractmethod
-    def discard(self) -> None:
+    def _forget(self) -> None:
         """Forget what was kept: this is no full pass."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.discard()
 
     def own(self) -> dict[str, State]:
         """How many elements were given: what is kept is not part of a state."""
         return {"n": self._given}
 
+    def snapshot(self) -> State:
+        """Where the input stands; where the cache is full again, the place in it."""
+        return super().snapshot() if self._again is None else self._again.snapshot()
+
     def close(self) -> None:
         """Forget a partial pass."""
-        self.discard()
-        super().close()
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+        close(self._inner)
+
+
+class _Rekeyed(Access):
+    """The elements that a cache would hold. It is not filled: only a full pass does that."""
+
+    def __init__(self, flow: CacheFlow, at: Context) -> None:
+        assert flow.source is not None
+        self._source = access(flow.source, at.neutral())
+        self._at = at
+        self.size = self._source.size
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        for value, stream, position in self._source.pick(blocks):
+            yield value, self._stream(stream), position
+
+    def _stream(self, stream: Stream) -> Stream:
+        if isinstance(stream, BatchStream):
+            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
+        return stream_in(self._at, stream.key, stream.name, stream.unit)

@@ -15,7 +15,7 @@ from ..element import BatchStream, Element, Hole, Raised, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import State, replayed
 from ..step import Running
-from .fill import stream_in
+from .rekey import stream_in
 
 __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
 

@@ -1,9 +1,11 @@
-"""python_map: ordinary Python for each element, inline or in an ordered pool of threads."""
+"""python_map: ordinary Python for each element, inline or by workers, which keep the order of the elements or not."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ...errors import DataError
 from ...threads import DaemonPool, Job
@@ -15,10 +17,38 @@ from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import Ahead
 from ..state.in_flight import InWork
 from ..state.snapshot import State, below
-from ..step import Running, close
+from ..step import Running
 from .python_function import Calls, PythonFunction, SameSpecs
 
-__all__ = ["PythonFilterFlow", "PythonMapFlow"]
+__all__ = ["PythonFilterFlow", "PythonMapFlow", "Task", "WorkerPool"]
+
+
+class Task(Protocol):
+    """An element that was given to workers."""
+
+    def done(self) -> bool:
+        """Whether there is a result."""
+        ...
+
+    def result(self) -> Element:
+        """What became of it. Where the function ended the run, what it raised is raised."""
+        ...
+
+
+class WorkerPool(Protocol):
+    """Threads or processes that run the function of one pass."""
+
+    def submit(self, element: Element) -> Task:
+        """Give them an element."""
+        ...
+
+    def wait(self, tasks: Sequence[Task]) -> bool:
+        """Wait until one of the tasks may be done; False once the workers are closed."""
+        ...
+
+    def close(self, wait: bool = True) -> None:
+        """Let go of the workers. What they still compute is forgotten. Safe to call twice, and from any thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +56,7 @@ class PythonMapFlow:
     """A Python function of each element.
 
     Attributes:
-        calls: threads that run it; 0 runs it on the thread that asks.
+        calls: workers that run it; 0 runs it on the thread that asks.
         deterministic: whether results keep the order of their inputs.
     """
 
@@ -39,6 +69,10 @@ class PythonMapFlow:
         if self.calls:
             return _Pool(self, at, state)
         return _Inline(self, self.source.open(at, below(state)), at, state)
+
+    def hire(self, at: Context) -> WorkerPool:
+        """The workers of one pass."""
+        return _Threads(self, at)
 
     def access(self, at: Context) -> Access:
         return Through(self, at)
@@ -64,73 +98,95 @@ class _Inline(Running):
 
 
 class _Pool(Running):
-    """Runs the function in threads. At most twice as many elements as threads are in work."""
+    """Workers run the function. At most twice as many elements as there are workers are in work."""
 
     def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._check = SameSpecs(flow.function, state)
-        self._pool = DaemonPool(flow.calls, "gpupipe-map")
-        self._work: InWork[Future[Element]] = InWork(flow.deterministic, state)
-        self._more = True
-        self._ended = False
         self._ahead = Ahead(flow.source, at, state)
-        at.run.on_close(self.close)
-        for element, place in self._ahead.again:
-            self._put(element, place)
+        self._again = deque(self._ahead.again)
+        self._workers: WorkerPool | None = None
+        self._stopped = at.run.stopped.is_set
+        self._check = SameSpecs(flow.function, state)
+        self._work: InWork[Task] = InWork(flow.deterministic, state)
+        self._more = True
+        self._closed = False
 
     def __next__(self) -> Element:
-        self._fill()
-        if not self._work.tasks:
-            self.close()
-            raise StopIteration
-        candidates = self._work.candidates(self._take, lambda: self._ended)
-        self._pool.wait(lambda: any(future.done() for future, _ in candidates))
-        first = next((one for one in candidates if one[0].done()), None)
-        if first is None or self._ended:  # closed by another thread, perhaps while a function never comes back
-            raise StopIteration
-        self._work.leave(first)
-        result = first[0].result()
-        self._fill()
-        return self._check(result)
+        while True:
+            self._fill()
+            if not self._work.tasks:
+                self.close()
+                raise StopIteration
+            candidates = self._work.candidates(self._take, self._stopped)
+            first = next((one for one in candidates if one[0].done()), None)
+            if self._closed or self._stopped():
+                raise StopIteration  # by another thread, perhaps while a function never comes back
+            if first is not None:
+                self._work.leave(first)
+                element = first[0].result()
+                self._fill()
+                return self._check(element)
+            if self._workers is not None:
+                self._workers.wait([task for task, _ in candidates])
 
     def _fill(self) -> None:
-        while len(self._work.tasks) < 2 * self._flow.calls and self._take():
+        while len(self._work.tasks) < 2 * self._flow.calls and not self._stopped() and self._take():
             continue
 
     def _take(self) -> bool:
         """One more element into work; False if there is none."""
-        pair = self._ahead.next(self._work.places) if self._more else None
+        if not self._more:
+            return False
+        pair = self._again.popleft() if self._again else self._ahead.next(self._work.places)
         if pair is None:
             self._more = False
             return False
-        self._put(*pair)
-        return True
-
-    def _put(self, element: Element, place: int) -> None:
+        element, place = pair
         if type(element[0]) is not tuple:
-            passed: Future[Element] = Job()
-            passed.set_result(element)
-            self._work.tasks.append((passed, place))
+            task: Any = Job()
+            task.set_result(element)
         else:
-            self._work.tasks.append((self._pool.submit(self._flow.function, element, self._at), place))
+            if self._workers is None:
+                self._workers = self._flow.hire(self._at)
+            task = self._workers.submit(element)
+        self._work.tasks.append((task, place))
+        return True
 
     def snapshot(self) -> State:
         """Where the input stands, which elements are in work, and what the first result was."""
-        return {
-            **self._ahead.state(self._work.places),
-            "first": self._check.snapshot(),
-            **self._work.snapshot(),
-        }
+        places = self._work.places + [place for _, place in self._again]
+        return {**self._ahead.state(places), "first": self._check.snapshot(), **self._work.snapshot()}
+
+    def close(self) -> None:
+        """End the pass."""
+        self._closed = True
+        self._more = False
+        workers, self._workers = self._workers, None
+        self._work.tasks.clear()
+        if workers is not None:
+            workers.close()
+        self._ahead.tape.inner.close()
+
+
+class _Threads:
+    """Threads that run the function of one pass."""
+
+    def __init__(self, flow: PythonMapFlow, at: Context) -> None:
+        self._function = flow.function
+        self._at = at
+        self._pool = DaemonPool(flow.calls, "gpupipe-map")
+        at.run.on_close(self.close)
+
+    def submit(self, element: Element) -> Task:
+        return self._pool.submit(self._function, element, self._at)
+
+    def wait(self, tasks: Sequence[Task]) -> bool:
+        return self._pool.wait(lambda: any(task.done() for task in tasks))
 
     def close(self, wait: bool = True) -> None:
         """Stop the threads; functions that are running end first, unless they take too long."""
-        self._ended = True
-        self._more = False
-        self._work.tasks.clear()
         self._pool.close(wait)
-        if wait:
-            close(self._ahead.tape.inner)
         self._at.run.forget(self.close)
 
 

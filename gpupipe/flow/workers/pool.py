@@ -16,22 +16,22 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
+from weakref import ref
 
 from ...errors import FunctionError, GpupipeError
 from ...serial.errors import remote_from_json
 from ...spec import Structure
-from ..element import Hole, Stream
+from ..element import Element, Hole
 from ..kept import HOMES, Home
 from ..maps.python_function import PythonFunction
-from ..run import Run
+from ..run import Context, Run
 from .messages import HEAD, Kind, message, pack, read, structure_of, write
 from .processes import PROCESSES, Worker, join, no_interrupts, release, reserve, signal_name, unlink
 from .task import Task
@@ -61,30 +61,28 @@ GUARD = (
 )
 
 
-_STALE = Task(((), Stream(0, ""), 0), 0, abandoned=True)
-"""What a worker holds of a pass that is over. It keeps no element alive."""
-
-
 class Lease:
-    """Workers as one pass has them: until it ends that, at the latest until its run ends.
+    """Workers as one pass has them: until it closes them, at the latest until its run ends.
 
     Attributes:
         over: it has ended.
-        forget: takes back that the end of the run ends it.
     """
 
-    __slots__ = ("_workers", "forget", "over")
+    __slots__ = ("_at", "_function", "_workers", "over")
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, function: PythonFunction, at: Context) -> None:
         self._workers = workers
+        self._function = function
+        self._at = at
         self.over = False
-        self.forget: Callable[[], None] | None = None
 
-    def submit(self, task: Task) -> None:
+    def submit(self, element: Element) -> Task:
         """Give an element to the worker with the least to do; it waits if all are full."""
+        task = Task(element, self._function, self._at.epoch)
         self._workers.submit(self, task)
+        return task
 
-    def wait(self) -> bool:
+    def wait(self, tasks: Sequence[Any]) -> bool:
         """Wait until something was answered; False once there is nothing to wait for.
 
         Raises:
@@ -92,7 +90,7 @@ class Lease:
         """
         return self._workers.wait(self)
 
-    def end(self, wait: bool = True) -> None:
+    def close(self, wait: bool = True) -> None:
         """Leave the workers to the next pass; what they still compute is forgotten, and whoever waits lets go.
 
         Args:
@@ -100,36 +98,39 @@ class Lease:
         """
         self.over = True
         self._workers.end(self, wait)
+        self._at.run.forget(self.close)
 
 
 class Workers:
     """The processes of one function."""
 
     @classmethod
-    def of(cls, function: PythonFunction, count: int, run: Run, line: str, home: Home | None) -> Lease:
+    def of(cls, function: PythonFunction, count: int, at: Context, line: str, home: Home | None) -> Lease:
         """Workers that wait for the next pass of this step, else new ones.
 
         Args:
             function: what they run.
             count: how many.
-            run: who needs them.
+            at: the context of the pass.
             line: where the user wrote the step.
             home: where they wait afterwards; None ends them with the run.
         """
-        f = function
+        f, run = function, at.run
+        home = run.idle if home is None else home
         key = id(f.fn), f.structure, f.result, f.rng, f.site, count
-        found: Workers | None = (run.idle if home is None else home).take(key)
+        found: Workers | None = home.take(key)
         if found is None:
             job = Job(f.fn, f.structure, f.who, f.result, f.rng, f.site, run.settings)
-            found = cls(job, key, count, run, line, home)
-        return found._lend(run)
+            found = cls(job, key, count, line, home)
+        lease = Lease(found, function, at)
+        found.lend(lease, run)
+        return lease
 
-    def __init__(self, job: Job, key: Any, count: int, run: Run, line: str, home: Home | None) -> None:
+    def __init__(self, job: Job, key: Any, count: int, line: str, home: Home) -> None:
         self._job = job
         self._line = line
         self._key = key
-        self._home = run.idle if home is None else home
-        self._kept = home is not None
+        self._home = ref(home)  # which ends those that wait there with the step, or the run
         self._context = get_context("spawn")
         self._workers: list[Worker] = []
         self._waiting: deque[Task] = deque()
@@ -142,9 +143,6 @@ class Workers:
         self._torn = False  # one was cut short there, by Ctrl-C: what was sent and answered is not known any more
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
-        self._run = None if self._kept else run  # those that are kept keep no run
-        if self._run is not None:
-            self._run.on_close(self.close)
         try:
             for _ in range(count):
                 self._workers.append(self._start())
@@ -154,15 +152,12 @@ class Workers:
 
     # ---- whose they are
 
-    def _lend(self, run: Run) -> Lease:
+    def lend(self, lease: Lease, run: Run) -> None:
         """Let a pass have them, under the settings of its run."""
-        lease = Lease(self)
         try:
             with self._lock:
                 self._lease = lease
-                if self._kept:
-                    run.on_close(lease.end)
-                    lease.forget = partial(run.forget, lease.end)
+                run.on_close(lease.close)
                 run.holds(self, f"{self._job.who}(workers='process')")
                 if run.settings != self._job.settings:
                     self._job = replace(self._job, settings=run.settings)
@@ -173,7 +168,8 @@ class Workers:
         except BaseException:
             self.close()
             raise
-        return lease
+        if run.stopped.is_set():  # while they were started
+            lease.close()
 
     def end(self, lease: Lease, wait: bool) -> None:
         """Keep the workers for the next pass. The garbage collector may say so in the middle of anything."""
@@ -185,16 +181,15 @@ class Workers:
             if self._lease is not lease:
                 return
             self._waiting.clear()
-            if self._torn or self._inside:
+            home = self._home()
+            if self._torn or self._inside or home is None:
                 self.close(wait)
-            if not self._closed:
+            if not self._closed and home is not None:
                 self._since = time.monotonic()
                 for worker in self._workers:
-                    worker.tasks = deque((_STALE, slot) for _, slot in worker.tasks)
-                self._home.put(self._key, self)
+                    worker.tasks = deque((None, slot) for _, slot in worker.tasks)
+                home.put(self._key, self)
             self._lease = None  # at last: what is cut short here, by Ctrl-C, is done by the next call
-            if lease.forget is not None:
-                lease.forget()
 
     # ---- starting
 
@@ -251,12 +246,10 @@ class Workers:
             if not worker.free:
                 return
             task = self._waiting.popleft()
-            if task.abandoned:
-                continue
             try:
                 pieces, size = pack(task.element[0])
             except FunctionError as error:
-                task.result, task.done = Hole(error), True
+                task.value, task.ready = Hole(error), True
                 continue
             slot = worker.free.pop()
             segment = self._room(worker, slot, size)
@@ -330,7 +323,7 @@ class Workers:
 
     def _is_stuck(self, worker: Worker) -> bool:
         """Whether it has not come back from an element of a pass that was left long ago; one that starts has none."""
-        left = worker.ready and bool(worker.tasks) and worker.tasks[0][0] is _STALE
+        left = worker.ready and bool(worker.tasks) and worker.tasks[0][0] is None
         return left and time.monotonic() - self._since > STUCK
 
     def _receive(self, worker: Worker) -> None:
@@ -352,20 +345,20 @@ class Workers:
             return
         task, _ = worker.tasks.popleft()
         worker.free.append(slot)
-        if task.abandoned:
+        if task is None:  # of a pass that is over
             return
         text = came[HEAD.size :].decode()
         if what == Kind.FAILED:
-            task.result = Hole(remote_from_json(json.loads(text)))
+            task.value = Hole(remote_from_json(json.loads(text)))
         elif what == Kind.RAISED:
             task.raised = remote_from_json(json.loads(text)).__cause__
         elif what == Kind.DONE:
-            task.result = read(worker.segments[slot], size)
+            task.value = read(worker.segments[slot], size)
             try:
                 task.structure = self._structure(text)
             except FunctionError as error:
-                task.result = Hole(error)
-        task.done = True
+                task.value = Hole(error)
+        task.ready = True
 
     def _structure(self, text: str) -> Structure | None:
         if text != self._structures[0]:
@@ -389,11 +382,11 @@ class Workers:
                 f"{self._job.who}(workers='process') at {self._line}: a worker process {how} before it was ready "
                 f"(what it says stands in the error output); {GUARD}"
             )
-        if held and not held[0].abandoned:
+        if held and held[0] is not None:
             memory = "; perhaps the machine ran out of memory" if code == -getattr(signal, "SIGKILL", 9) else ""
-            held[0].result = Hole(FunctionError(f"its worker process {how} while it ran on this element{memory}"))
-            held[0].done = True
-        self._waiting.extendleft(reversed([task for task in held if not (task.done or task.abandoned)]))
+            held[0].value = Hole(FunctionError(f"its worker process {how} while it ran on this element{memory}"))
+            held[0].ready = True
+        self._waiting.extendleft(reversed([task for task in held if task is not None and not task.ready]))
         self._workers.append(self._start())
 
     # ---- ending
@@ -435,8 +428,6 @@ class Workers:
             join(workers, GRACE)
             while workers:
                 release(workers.pop())
-        if self._run is not None:
-            self._run.forget(self.close)
 
 
 def _end_all() -> None:

@@ -28,7 +28,7 @@ class Worker:
     process: Any
     pipe: Connection
     ready: bool = False
-    tasks: deque[tuple[Any, int]] = field(default_factory=deque)
+    tasks: deque[tuple[Any, int]] = field(default_factory=deque)  # None in place of one whose pass is over
     segments: dict[int, SharedMemory] = field(default_factory=dict)
     free: list[int] = field(default_factory=lambda: list(range(SLOTS)))
 

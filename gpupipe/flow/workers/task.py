@@ -5,20 +5,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...errors import DataError
 from ...spec import Structure
-from ..element import Element
+from ..check import same_structure
+from ..element import Element, Hole
+from ..maps.python_function import PythonFunction
 
 __all__ = ["Task"]
 
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """An element on its way: what came in, and what became of it."""
+    """An element on its way.
+
+    Attributes:
+        element: what came in.
+        function: of the step.
+        epoch: of the pass.
+        value: the columns that came back, or a hole.
+        structure: of these columns, where the first result says what it has to be.
+        raised: what ended the run.
+        ready: the element has come back.
+    """
 
     element: Element
+    function: PythonFunction
     epoch: int
-    result: Any = None
+    value: Any = None
     structure: Structure | None = None
-    done: bool = False
-    abandoned: bool = False
     raised: BaseException | None = None
+    ready: bool = False
+
+    def done(self) -> bool:
+        return self.ready
+
+    def result(self) -> Element:
+        """The result as an element, its structure checked against that of the first one."""
+        if self.raised is not None:
+            raise self.raised
+        _, stream, position = self.element
+        who = self.function.who
+        if type(self.value) is Hole:
+            self.value.error.at(stream.name, position, who, stream.unit)
+        elif self.structure is not None:
+            try:
+                same_structure(who, self.structure, self.function.seen)
+            except DataError as error:
+                return Hole(error.at(stream.name, position, who, stream.unit)), stream, position
+        return self.value, stream, position

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ...errors import MissingFileError
-from ...flow.cache.files import FileCacheFlow, FileStore
-from ...flow.cache.memory import CacheFlow, FilledFlow
-from ...flow.cache.store import cache_key
+from ...flow.cache.files import FileStore
+from ...flow.cache.fill import CacheFlow
 from ...plan.arrival import arrival
 from ...plan.cache import Cache, FileCache
 from ...plan.node import Node
@@ -18,8 +17,8 @@ __all__ = ["CACHES"]
 def cache(lowerer: Lowerer, node: Cache, *given: Pending) -> Pending:
     """The elements of the cache if it is full, else those of the input, which fill it."""
     if not given:
-        element = node.store.filled[cache_key(lowerer.settings)].element
-        return Pending.columns_of(FilledFlow(node.store), element, ("a filled cache in memory",))
+        element = node.store.find(lowerer.settings).element
+        return Pending.columns_of(CacheFlow(None, node.store, element), element, ("a filled cache in memory",))
     source = lowerer.placed(node, given[0])
     comes = arrival(node.source, lowerer.settings.deterministic)
     return source.then(CacheFlow(source.flow, node.store, source.element, comes), "cache in memory", source.element)
@@ -31,14 +30,13 @@ def file_cache(lowerer: Lowerer, node: FileCache, *given: Pending) -> Pending:
     comes = arrival(node.source, lowerer.settings.deterministic)
     found = store.find(lowerer.settings)
     if found is not None:
-        path, element = found
-        flow = FileCacheFlow(None, store, element, comes)
-        return Pending.columns_of(flow, element, (f"{node.method}: elements of {path}",))
+        flow = CacheFlow(None, store, found.element, comes)
+        return Pending.columns_of(flow, found.element, (f"{node.method}: elements of {found.path}",))
     path = store.file(lowerer.settings)
     if not given:
         raise MissingFileError("the file was there a moment ago; start again", file=path, stage=node.method)
     source = lowerer.placed(node, given[0])
-    flow = FileCacheFlow(source.flow, store, source.element, comes)
+    flow = CacheFlow(source.flow, store, source.element, comes)
     return source.then(flow, f"{node.method} in {path}", source.element)
 
 

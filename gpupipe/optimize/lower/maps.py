@@ -70,7 +70,7 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
     kind = "threads"
     if node.workers == "process":
         lasts = settings.persistent_workers and not lowerer.above.passing
-        home = node.kept.home if lasts and node.kept is not None else None
+        home = node.kept if lasts else None
         flow = ProcessMapFlow(placed.flow, function, calls, deterministic, node.line, home)
         kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
     text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"

@@ -1,0 +1,60 @@
+"""rekey: the keys that kept elements have in the pass they are given in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...random import ROOT, mix64
+from ...spec import read_only
+from ..element import BatchStream, Element, Hole, Stream
+from ..run import Context
+
+__all__ = ["Rekey", "stream_in"]
+
+
+def stream_in(at: Context, key: int, name: str, unit: str, kind: type[Stream] = Stream) -> Stream:
+    """A kept stream in a context.
+
+    What is kept has the keys of the root context. There it keeps them: random ops behind a cache draw what they draw
+    without it. In any other (a later pass of `repeat`, a later input of `zip`) elements are others, as without a cache.
+    """
+    return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key))
+
+
+def _key_in(context: int, key: int) -> int:
+    return key if context == ROOT else mix64(context, key)
+
+
+class Rekey:
+    """Gives cached elements the keys of the pass they are replayed in."""
+
+    def __init__(self, at: Context) -> None:
+        self._at = at
+        self._same = at.key == ROOT
+        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, and what has it: an id is used again
+
+    def __call__(self, element: Element) -> Element:
+        value, stream, position = element
+        if type(value) is tuple:
+            own = _copied if isinstance(stream, BatchStream) else read_only
+            value = tuple([own(column) for column in value])
+        elif type(value) is Hole:
+            value = Hole(value.error, value.known)  # of this pass: it is counted in each of them
+        return value, self._stream(stream), position
+
+    def _stream(self, stream: Stream) -> Stream:
+        if self._same:
+            return stream
+        if isinstance(stream, BatchStream):
+            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
+        found = self._streams.get(id(stream))
+        if found is None:
+            found = stream, stream_in(self._at, stream.key, stream.name, stream.unit, type(stream))
+            self._streams[id(stream)] = found
+        return found[1]
+
+
+def _copied(column: Any) -> Any:
+    return column.copy() if type(column) is np.ndarray else column
