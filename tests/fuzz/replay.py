@@ -34,9 +34,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "columns": ("gpupipe.serial.columns",),
     "headers": (
         "gpupipe.extract.images.headers",
-        "gpupipe.extract.images.containers",
+        "gpupipe.extract.images.jpeg",
+        "gpupipe.extract.images.png",
+        "gpupipe.extract.images.pillow",
         "gpupipe.extract.images.exif",
-        "gpupipe.extract.images.scans",
     ),
 }
 """Name of a target -> the modules that it is about."""
@@ -48,7 +49,7 @@ PARSERS: dict[str, dict[str, tuple[str, ...]]] = {
         "wire": ("varint", "fields", "varints", "_decoded"),
         "columns": ("Cursor.*", "read_column", "_numbers", "_dtype", "_shape"),
     },
-    "headers": {"headers": (), "containers": (), "exif": (), "scans": ()},
+    "headers": {"headers": (), "jpeg": (), "png": (), "pillow": (), "exif": ()},
 }
 """Parser -> its modules and the functions of each that bytes of a file reach; () are all.
 

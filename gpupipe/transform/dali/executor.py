@@ -150,7 +150,7 @@ class DaliExecutor:
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
-        self._host = HostDecoder(program, threads, batch_size, libjpeg=device_id is None)
+        self._host = HostDecoder(program, threads)
         if device_id is not None:
             load_cupy()
         self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
