@@ -28,7 +28,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "gpupipe.extract.records.framing",
         "gpupipe.extract.records.tfrecord",
         "gpupipe.extract.records.inflate",
-        "gpupipe.extract.records.index",
+        "gpupipe.extract.records.walk",
     ),
     "example": ("gpupipe.extract.examples.example", "gpupipe.extract.examples.wire"),
     "columns": ("gpupipe.serial.columns",),
@@ -43,7 +43,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Name of a target -> the modules that it is about."""
 
 PARSERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "framing": {"framing": (), "tfrecord": (), "inflate": (), "index": ("walk_headers", "_read")},
+    "framing": {"framing": (), "tfrecord": (), "inflate": (), "walk": ()},
     "example": {
         "example": ("ExampleParser.parse", "ExampleParser._*", "_*"),
         "wire": ("varint", "fields", "varints", "_decoded"),

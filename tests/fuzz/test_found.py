@@ -16,8 +16,8 @@ from gpupipe.extract.examples.wire import encode_varint, varints
 from gpupipe.extract.images.headers import read_header
 from gpupipe.extract.images.jpeg import first_marker_in_scan, with_plain_orientation
 from gpupipe.extract.records import framing
-from gpupipe.extract.records.index import Bad, walk_headers
 from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.files import LocalStorage
 from gpupipe.serial.columns import Cursor, read_column
 from gpupipe.serial.structures import Malformed
