@@ -310,9 +310,10 @@ def install() -> None:
         MissingDependencyError: DALI is not installed.
     """
     from gpupipe.transform import array, machine
+    from gpupipe.transform.dali import copying, feeding, library
     from gpupipe.transform.dali import executor as dali
 
-    real, lowering, make = dali._import_dali(), dali.Lowering, dali.DaliExecutor.__init__
+    real, lowering, make = library.import_dali(), dali.Lowering, dali.DaliExecutor.__init__
     hand_over = array.to_device_array
 
     class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
@@ -333,10 +334,10 @@ def install() -> None:
 
     sys.modules["cupy"] = stand_in_cupy()
     machine.installed = lambda: (1, 13)  # type: ignore[assignment]
-    dali._import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
+    library.import_dali = lambda: replace(real, pipeline=Pipeline)  # type: ignore[assignment]
     dali.to_device_array = lambda output, size: hand_over(DeviceTensors(output), size)  # type: ignore[attr-defined]
-    dali.copy_to_gpu = lambda array, device_id: DeviceTensor(real.tensors.TensorCPU(dali.wrap(array).copy()))
-    dali.copy_on_gpu = lambda array, device_id: DeviceTensor(
+    copying.copy_to_gpu = lambda array, device_id: DeviceTensor(real.tensors.TensorCPU(feeding.wrap(array).copy()))
+    copying.copy_on_gpu = lambda array, device_id: DeviceTensor(
         real.tensors.TensorCPU((array.values if isinstance(array, DeviceNumbers) else np.asarray(array.tensor)).copy())
     )
     dali.Lowering = lambda fn, types, math, device, decoder, regions, *others: lowering(  # type: ignore[assignment,misc]

@@ -18,7 +18,7 @@ def release_memory() -> None:
 
         for home in list(HOMES):
             home.empty()
-    if "gpupipe.transform.dali.executor" in sys.modules:
-        from ..transform.dali.executor import release_memory as release
+    if "gpupipe.transform.dali.library" in sys.modules:
+        from ..transform.dali.library import release_memory as release
 
         release()

@@ -13,8 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import DecodeError, ShapeError
-from ..extract.images.containers import MOST_SCANNED
-from ..extract.images.headers import check_complete, check_decodable, check_scans, jpeg_size, read_header
+from ..extract.images.headers import check_complete, check_decodable, read_header
+from ..extract.images.jpeg import MOST_SCANNED, check_scans, is_progressive, jpeg_size
 from ..random import BatchRng, hash64, mix64, mix64_array
 from ..spec import TensorSpec
 from .op import Array
@@ -75,12 +75,12 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
     """
     if not oriented and len(data) > 4 and data[0] == data[-2] == 0xFF and data[1] == 0xD8 and data[-1] == 0xD9:
         # A whole JPEG, by its first and last bytes: the common case.
-        height, width, channels, progressive, bits = jpeg_size(data)
+        height, width, channels, frame, bits = jpeg_size(data)
         turned = False
         if bits != 8:
             check_decodable("jpeg", bits)
         if len(data) * height * width > MOST_SCANNED:
-            check_scans(data, height * width, channels, progressive)
+            check_scans(data, height * width, channels, is_progressive(frame))
     else:
         header = read_header(data, orientation=oriented)
         check_complete(data, header)

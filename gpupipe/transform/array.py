@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import DataError, DeviceError, FunctionError, MissingDependencyError, text_of
 from ..graph.op import Op
+from .dali import copying
 
 __all__ = [
     "DeviceArray",
@@ -70,9 +71,7 @@ class DeviceArray:
 
     def copy(self) -> DeviceArray:
         """A copy in memory of its own on the same GPU."""
-        from .dali.executor import copy_on_gpu
-
-        return DeviceArray(copy_on_gpu(self.tensor, self.__dlpack_device__()[1]))
+        return DeviceArray(copying.copy_on_gpu(self.tensor, self.__dlpack_device__()[1]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise TypeError("a DeviceArray is on a GPU and does not become a NumPy array unasked; use its get()")
@@ -154,9 +153,7 @@ def _wrap(tensor: Any) -> Any:
 
 def to_device(array: Any, device_id: int) -> Any:
     """Copy a NumPy array to a GPU, into memory of DALI's: CuPy's own would be used again while a stream reads it."""
-    from .dali.executor import copy_to_gpu
-
-    return _wrap(copy_to_gpu(np.asarray(array), device_id))
+    return _wrap(copying.copy_to_gpu(np.asarray(array), device_id))
 
 
 def copied(array: Any) -> Any:
@@ -269,12 +266,10 @@ def _stream(device_id: int) -> Any:
 
 def _owned(cupy: Any, array: Any) -> Any:
     """What was made on the stream at hand, once it is there, in memory of DALI's and without strides."""
-    from .dali.executor import copy_on_gpu
-
     array = cupy.ascontiguousarray(array)
     cupy.cuda.get_current_stream().synchronize()
     if not array.nbytes:
         return array
     # As bytes: CuPy has dtypes that DALI has not, and one pipeline does for all.
-    there = _wrap(copy_on_gpu(array.reshape(-1).view(np.uint8), array.device.id))
+    there = _wrap(copying.copy_on_gpu(array.reshape(-1).view(np.uint8), array.device.id))
     return there.view(array.dtype).reshape(array.shape)

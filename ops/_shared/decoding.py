@@ -1,16 +1,14 @@
 """decoding: what all decoders share, and the decoders that DALI cannot be given.
 
-A decoder takes any format that DALI's takes: JPEG, PNG, WebP, BMP, TIFF; its name only says what is expected. DALI
-does not read GIF, so no executor does. Nor does any take a file whose structure is broken, or of a kind of which
-decoders make different pixels: a BMP of 16 bits or in runs of 4, a TIFF in planes, in Lab colours, of gray with
-transparency, or with LZMA. Nor one that is made to keep a decoder busy: a JPEG of more than 64 scans that go over more
-than 2**32 pixels together, or a side of more than a million pixels. A JPEG must have its end marker, as for TensorFlow:
-bytes behind it are allowed, but zeros in its place are not, which Pillow and DALI alone would pass.
+A decoder takes JPEG, PNG, WebP, BMP and TIFF; its name only says what is expected. GIF is refused. So is a PNG whose
+structure is broken, or without all of its rows, and what is made to keep a decoder busy: a JPEG of more than 64 scans
+that go over more than 2**32 pixels together, or a side of more than a million pixels. A JPEG must have its end marker,
+as for TensorFlow: bytes behind it are allowed, but zeros in its place are not, which Pillow and DALI alone would pass.
 
-Which image is bad is the same on all executors, because the host's decoder judges. What DALI refuses the host decodes,
-if it can; a PNG without all of its rows is bad; and what decoders read in several ways is decoded on the host by every
-executor: a TIFF, whose damage DALI may deliver, a PNG of 16 bits, and where it is cropped or turned a CMYK JPEG or a
-progressive one that lacks scans. So of such a one that is cropped the whole is decoded, which is all that this costs.
+Which image is bad, and its pixels, are the same on all executors. DALI decodes what all decoders agree about: JPEGs as
+cameras and the web make them (baseline and progressive, gray and colours, any sampling, with all of their scans) and
+PNGs of up to 8 bits. Everything else is decoded on the host by every executor, and so is what DALI refuses: if the host
+decodes it, it is good.
 """
 
 from __future__ import annotations

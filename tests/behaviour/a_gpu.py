@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpupipe.transform import array, machine
+from gpupipe.transform.dali import copying, library
 from gpupipe.transform.dali import executor as dali
 from tests import stand_in_gpu
 
@@ -29,7 +30,10 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         for owner, name in (
             (machine, "installed"),
-            *((dali, name) for name in ("_import_dali", "Lowering", "copy_to_gpu", "copy_on_gpu")),
+            (library, "import_dali"),
+            (dali, "Lowering"),
+            (copying, "copy_to_gpu"),
+            (copying, "copy_on_gpu"),
             (dali.DaliExecutor, "__init__"),
         ):
             patch.setattr(owner, name, getattr(owner, name))
@@ -37,7 +41,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         patch.setattr(array, "has_cupy", lambda: True)  # asked once in a process, perhaps before
         stand_in_gpu.install()
         yield
-        dali.release_memory()  # what waits in the pool believes in this GPU
+        library.release_memory()  # what waits in the pool believes in this GPU
 
 
 def is_same(got: Any, expected: Any) -> None:

@@ -22,6 +22,7 @@ from gpupipe.errors import DeviceError, GpupipeError
 from gpupipe.graph.values import Apply
 from gpupipe.ops.mixup import Mixup
 from gpupipe.transform.array import on_gpu, overlap, to_host
+from gpupipe.transform.dali import copying
 from gpupipe.transform.dali import executor as dali
 from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.program import Feed, Program
@@ -236,7 +237,7 @@ def test_a_copy_that_the_gpu_refuses_is_an_error_of_the_gpu(
     def refused(*arguments: Any) -> Any:
         raise RuntimeError(text)
 
-    monkeypatch.setattr(dali, "_copying", refused)
+    monkeypatch.setattr(copying, "_copying", refused)
 
     with pytest.raises(DeviceError, match=rf"DALI on GPU 1 {words}"):
-        dali._copied("cpu", [np.zeros(3)], np.dtype("float64"), 1, 1)
+        copying._copied("cpu", [np.zeros(3)], np.dtype("float64"), 1, 1)

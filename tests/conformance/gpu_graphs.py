@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from gpupipe.transform.dali import copying, library
 from gpupipe.transform.dali import executor as dali
 from gpupipe.transform.dali.failures import cause_of
 from gpupipe.transform.dali.feeding import entry_of
@@ -110,15 +111,15 @@ def _looked_at_where_built(pipeline: Any) -> Callable[..., Any]:
 @contextmanager
 def lowering_for_a_gpu() -> Iterator[None]:
     """Inside, pipelines are looked at where they would be built."""
-    real, watch = dali._import_dali(), dali._POOL.watch
-    kept = dali._import_dali
-    dali._import_dali = lambda: replace(real, pipeline=_looked_at_where_built(real.pipeline))  # type: ignore[assignment]
-    dali._POOL.watch = lambda pipeline: None  # type: ignore[method-assign]
+    real, watch = library.import_dali(), library.POOL.watch
+    kept = library.import_dali
+    library.import_dali = lambda: replace(real, pipeline=_looked_at_where_built(real.pipeline))  # type: ignore[assignment]
+    library.POOL.watch = lambda pipeline: None  # type: ignore[method-assign]
     try:
         yield
     finally:
-        dali._import_dali = kept
-        dali._POOL.watch = watch  # type: ignore[method-assign]
+        library.import_dali = kept
+        library.POOL.watch = watch  # type: ignore[method-assign]
 
 
 def lowered(program: Program, feed: Feed, regions: bool = False, **others: Any) -> GpuGraph:
@@ -151,7 +152,7 @@ def lowered(program: Program, feed: Feed, regions: bool = False, **others: Any) 
 def lowered_copy(source: str, dtype: Any) -> GpuGraph:
     """The graph that copies an array of a device to GPU 0; inside `lowering_for_a_gpu`."""
     try:
-        dali._copying(source, np.dtype(dtype), 1, 0)
+        copying._copying(source, np.dtype(dtype), 1, 0)
     except _Looked as found:
         return looked_at(found.args[0], 1)
     raise AssertionError("the pipeline was built")
@@ -235,7 +236,7 @@ def _dtype_of(op: Any, name: str, given: str | None) -> str | None:
 
 @functools.cache
 def _registered() -> dict[str, set[str]]:
-    backend = dali._import_dali().backend
+    backend = library.import_dali().backend
     return {
         "cpu": set(backend.RegisteredCPUOps(True)),
         "gpu": set(backend.RegisteredGPUOps(True)),
@@ -250,8 +251,8 @@ def has_symbols() -> bool:
 
 @functools.cache
 def _symbols() -> str:
-    library = Path(dali._import_dali().backend.__file__).parent / "libdali_operators.so"
-    listed = subprocess.run(["nm", "-C", str(library)], capture_output=True, text=True, check=True, timeout=60).stdout
+    operators = Path(library.import_dali().backend.__file__).parent / "libdali_operators.so"
+    listed = subprocess.run(["nm", "-C", str(operators)], capture_output=True, text=True, check=True, timeout=60).stdout
     kernels = {pattern.partition("<")[0] for pattern in KERNELS.values()}
     return "\n".join(line for line in listed.splitlines() if any(kernel in line for kernel in kernels))
 

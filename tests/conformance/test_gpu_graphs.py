@@ -38,7 +38,7 @@ from tests.conformance.harness import Batch
 from tests.conformance.test_ops import CASES, COMPOSED
 
 fn = pytest.importorskip("nvidia.dali.fn", reason="DALI is not installed")
-from gpupipe.transform.dali import executor as dali  # noqa: E402
+from gpupipe.transform.dali import library  # noqa: E402
 from gpupipe.transform.dali.feeding import LEGAL  # noqa: E402
 from tests.conformance.gpu_graphs import (  # noqa: E402
     KERNELS,
@@ -382,7 +382,7 @@ def test_a_result_that_is_computed_on_the_host_is_delivered_on_the_gpu(how: str)
 
 
 def test_a_result_on_the_host_is_found_by_these_tests() -> None:
-    parts = dali._import_dali()
+    parts = library.import_dali()
     pipeline = parts.pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1)
     with pipeline:
         pipeline.set_outputs(fn.external_source(name="input0", dtype=parts.types.UINT8, ndim=3).shape())

@@ -11,7 +11,9 @@ import pytest
 from PIL import Image, features
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.images.headers import ImageHeader, check_complete, jpeg_size, read_header
+from gpupipe.extract.images.decode import decode
+from gpupipe.extract.images.headers import ImageHeader, check_complete, read_header
+from gpupipe.extract.images.jpeg import jpeg_size
 
 SIZES = [(1, 1), (3, 2), (17, 33), (500, 375), (640, 1)]
 
@@ -177,10 +179,9 @@ def test_tables_may_precede_the_frame(marker: int) -> None:
 
 
 def test_a_file_of_fill_bytes_comes_to_an_end() -> None:
-    with pytest.raises(DecodeError, match="cut inside its header"):
-        read_header(b"\xff\xd8" + b"\xff" * 2_000_000)
-    with pytest.raises(DecodeError, match="no size within"):
-        read_header(b"\xff\xd8" + b"\xff\xe0\0\2" * 200_000)
+    for endless in (b"\xff" * 2_000_000, b"\xff\xe0\0\2" * 200_000):
+        with pytest.raises(DecodeError, match="no size within"):
+            read_header(b"\xff\xd8" + endless)
 
 
 @pytest.mark.parametrize("orientation", [False, True])
@@ -214,11 +215,11 @@ def test_an_image_cut_inside_its_header_is_an_error(kind: str, orientation: bool
         (b"\xff\xd8\xff\xe0\x00\x01" + bytes(20), "marker ff e0"),
         (b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x00\x00\x08\x03" + bytes(20), "its header says 8x0"),
         (b"\xff\xd8\xff\xc0\x00\x09\x08\x00\x08\x00\x08\x03" + bytes(20), "3 channels"),
-        (b"RIFF\x10\0\0\0WAVEfmt " + bytes(20), "not WebP"),
+        (b"RIFF\x10\0\0\0WAVEfmt " + bytes(20), "a WEBP that Pillow reads is needed"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\0\0\0\0\x01\x08\x02\0\0\0", "this png is 0x1"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\1\0\0\0\x01\x08\x07\0\0\0", "valid IHDR"),
-        (b"II*\0\x08\0\0\0\0\0", "does not say its size"),
-        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(20), "16 bytes long"),
+        (b"II*\0\x08\0\0\0\0\0", "TIFF"),
+        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(20), "a BMP that Pillow reads|damaged BMP: Unsupported BMP header"),
     ],
 )
 def test_what_is_no_image_is_an_error(data: bytes, match: str) -> None:
@@ -270,8 +271,8 @@ def test_a_truncated_webp_is_noticed() -> None:
         pytest.skip("this Pillow writes no WebP")
     data = saved("RGB", (50, 40), "WEBP")
 
-    with pytest.raises(DecodeError, match="truncated WebP"):
-        check_complete(data[:-2], read_header(data))
+    with pytest.raises(DecodeError, match="WEBP"):
+        decode(data[:-2])
 
 
 def test_equal_headers_are_one_object() -> None:

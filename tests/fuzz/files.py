@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records import tfrecord
-from gpupipe.extract.records.index import Bad, Good, walk_headers
 from gpupipe.extract.records.tfrecord import RecordReader
+from gpupipe.extract.records.walk import Bad, Good, walk_headers
 from gpupipe.extract.storage.files import Listing, LocalStorage
 from tests.fuzz.bounds import lowered
 from tests.fuzz.framing import cut_slowly, find_slowly

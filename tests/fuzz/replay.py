@@ -28,27 +28,28 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "gpupipe.extract.records.framing",
         "gpupipe.extract.records.tfrecord",
         "gpupipe.extract.records.inflate",
-        "gpupipe.extract.records.index",
+        "gpupipe.extract.records.walk",
     ),
     "example": ("gpupipe.extract.examples.example", "gpupipe.extract.examples.wire"),
     "columns": ("gpupipe.serial.columns",),
     "headers": (
         "gpupipe.extract.images.headers",
-        "gpupipe.extract.images.containers",
+        "gpupipe.extract.images.jpeg",
+        "gpupipe.extract.images.png",
+        "gpupipe.extract.images.pillow",
         "gpupipe.extract.images.exif",
-        "gpupipe.extract.images.scans",
     ),
 }
 """Name of a target -> the modules that it is about."""
 
 PARSERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "framing": {"framing": (), "tfrecord": (), "inflate": (), "index": ("walk_headers", "_read")},
+    "framing": {"framing": (), "tfrecord": (), "inflate": (), "walk": ()},
     "example": {
         "example": ("ExampleParser.parse", "ExampleParser._*", "_*"),
         "wire": ("varint", "fields", "varints", "_decoded"),
         "columns": ("Cursor.*", "read_column", "_numbers", "_dtype", "_shape"),
     },
-    "headers": {"headers": (), "containers": (), "exif": (), "scans": ()},
+    "headers": {"headers": (), "jpeg": (), "png": (), "pillow": (), "exif": ()},
 }
 """Parser -> its modules and the functions of each that bytes of a file reach; () are all.
 

@@ -17,8 +17,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import BadRecord, TooManyBadError
-from gpupipe.extract.images.headers import has_adobe_marker
-from gpupipe.extract.images.scans import first_marker_in_scan
+from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker
 from gpupipe.flow.bad import records as module
 from gpupipe.transform.machine import gpu_count, has_dali
 from tests.chains.damage import decoded, events, segments

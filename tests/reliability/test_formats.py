@@ -17,7 +17,7 @@ from gpupipe import ops
 from gpupipe.errors import DataError, DecodeError
 from gpupipe.extract.images.exif import segment_of
 from gpupipe.extract.images.headers import read_header
-from gpupipe.extract.images.scans import is_unfinished, jpeg_read_in_several_ways
+from gpupipe.extract.images.jpeg import is_ordinary, is_unfinished
 from gpupipe.ops._shared.samples import picture
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
@@ -97,8 +97,8 @@ def test_a_bmp_with_a_gray_palette_is_gray(bits: int, header: int) -> None:
 
 
 def test_a_bmp_that_is_cut_inside_its_palette_is_a_data_error() -> None:
-    with pytest.raises(DecodeError, match="the image is cut inside its header"):
-        read_header(bmp(8)[:900])
+    with pytest.raises(DecodeError, match="damaged BMP: image file is truncated"):
+        ops.decode_image(bmp(8)[:900])
 
 
 @pytest.mark.tf
@@ -158,7 +158,7 @@ def test_only_a_progressive_jpeg_with_all_of_its_scans_is_finished(mode: str) ->
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
 def test_of_whole_jpegs_the_host_decodes_those_of_four_channels_only(name: str) -> None:
-    assert jpeg_read_in_several_ways(FILES[name]) == ("CMYK" in name or "YCCK" in name)
+    assert is_ordinary(FILES[name]) != ("CMYK" in name or "YCCK" in name)
 
 
 @needs_dali
@@ -197,11 +197,11 @@ def tiff(channels: int, kind: int) -> bytes:
     return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + pixels + struct.pack("<H", len(tags)) + entries + bytes(4)
 
 
-@pytest.mark.parametrize(("channels", "kind"), [(6, 1), (2, 1), (3, 8), (5, 2)])
+@pytest.mark.parametrize(("channels", "kind"), [(6, 1), (5, 2)])
 def test_a_tiff_of_another_kind_is_not_called_damaged(channels: int, kind: int) -> None:
     needed = (
-        "decode_image: a TIFF of gray, RGB, RGBA, CMYK, YCbCr or a palette is needed, got one of "
-        f"{channels} channels with photometric interpretation {kind}; read such a file in an ops.py_function"
+        "decode_image: a TIFF that Pillow reads is needed, this one is damaged or of another kind; read such a file in "
+        "an ops.py_function"
     )
 
     with pytest.raises(DecodeError, match=f"^{needed}"):

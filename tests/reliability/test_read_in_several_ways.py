@@ -16,7 +16,8 @@ import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DecodeError
 from gpupipe.extract.images.exif import segment_of
-from gpupipe.extract.images.headers import check_scans, read_header, with_plain_orientation
+from gpupipe.extract.images.headers import read_header
+from gpupipe.extract.images.jpeg import check_scans, with_plain_orientation
 from gpupipe.transform.machine import has_dali
 from tests.chains.data import on
 
@@ -211,7 +212,7 @@ def test_the_first_bad_image_of_an_element_is_its_reason() -> None:
     )
 
     assert numpy == dali
-    assert [reason for _, reason in dali[1]] == ["damaged JPEG", "damaged tiff"]
+    assert [reason for _, reason in dali[1]] == ["damaged JPEG", "damaged TIFF"]
 
 
 def test_an_image_that_is_turned_in_one_place_only_is_judged_too() -> None:

@@ -165,10 +165,10 @@ def left() -> list[str]:
     gc.collect()
     found = sorted(threads()) + [child.name for child in multiprocessing.active_children()]
     found += [f"run {id(run):x}" for run in list(endings.RUNS)]
-    if "gpupipe.transform.dali.executor" in sys.modules:
-        from gpupipe.transform.dali.executor import _POOL
+    if "gpupipe.transform.dali.library" in sys.modules:
+        from gpupipe.transform.dali.library import POOL
 
-        busy = len(_POOL._alive) - len(_POOL)
+        busy = len(POOL._alive) - len(POOL)
         found += [f"{busy} pipelines in use"] if busy else []
     return found
 

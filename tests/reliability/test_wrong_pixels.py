@@ -18,6 +18,7 @@ from gpupipe import Dataset, Options, ops
 from gpupipe.graph.op import Array
 from gpupipe.ops._shared.samples import encoded
 from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali import library
 from tests.reliability.wrong_decoders import Spoiler
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
@@ -41,18 +42,18 @@ SIZES = [photograph(n, 48 + 8 * (n % 3)) for n in range(IMAGES)]
 @pytest.fixture
 def spoil(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spoil]:
     """Lets a decoder spoil rows; without `proves` nothing but `Options.verify` looks at them."""
-    real = dali._import_dali()
+    real = library.import_dali()
 
     def install(fault: str, runs: Any = (2,), row: int = ROW, pipeline: int = 1, proves: bool = True) -> Spoiler:
         spoiler = Spoiler(real.fn, fault, row, runs, pipeline)
-        monkeypatch.setattr(dali, "_import_dali", lambda: dataclasses.replace(real, fn=spoiler))
+        monkeypatch.setattr(library, "import_dali", lambda: dataclasses.replace(real, fn=spoiler))
         monkeypatch.setattr(dali, "DaliExecutor", functools.partial(dali.DaliExecutor, proves=proves))
         return spoiler
 
-    dali.release_memory()
+    library.release_memory()
     yield install
     monkeypatch.undo()
-    dali.release_memory()
+    library.release_memory()
 
 
 def chain(files: list[bytes] = FILES, crop: bool = False, **options: Any) -> Dataset:
@@ -233,7 +234,7 @@ def test_one_image_in_so_many_is_decoded_again_and_compared(on_error: str, spoil
     spoil("unfinished", proves=False)
 
     assert sum(map(len, chain(on_error=on_error))) == IMAGES  # nobody looks
-    dali.release_memory()
+    library.release_memory()
     spoil("unfinished", proves=False)
     count, error, items = ended_by(chain(on_error=on_error, verify=1))
 

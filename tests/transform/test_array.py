@@ -10,7 +10,7 @@ import pytest
 from gpupipe.errors import MissingDependencyError
 from gpupipe.transform import array, machine
 from gpupipe.transform.array import DeviceArray, concatenate, to_device, to_device_array, to_host
-from gpupipe.transform.dali import executor as dali
+from gpupipe.transform.dali import copying
 from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.program import Feed, Program
 from tests.transform.tiny import chain, decoded, expected, feed_of, jpeg
@@ -91,7 +91,7 @@ def test_a_device_array_is_read_by_dlpack_alone() -> None:
 
 @pytest.mark.usefixtures("no_cupy")
 def test_a_copy_of_a_device_array_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dali, "copy_on_gpu", lambda tensor, device: Tensor(tensor.values + device))
+    monkeypatch.setattr(copying, "copy_on_gpu", lambda tensor, device: Tensor(tensor.values + device))
 
     copied = DeviceArray(Tensor(np.arange(3))).copy()
 
@@ -100,7 +100,7 @@ def test_a_copy_of_a_device_array_has_memory_of_its_own(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("no_cupy")
 def test_equal_shapes_become_one_array_and_others_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dali, "copy_to_gpu", lambda values, device: Tensor(values))
+    monkeypatch.setattr(copying, "copy_to_gpu", lambda values, device: Tensor(values))
     dense = to_device_array(TensorList([np.zeros((2, 2)), np.ones((2, 2))], dense=True), 2)
     ragged = to_device_array(TensorList([np.zeros(2), np.ones(3), np.ones(4)], dense=False), 2)
 

@@ -25,11 +25,11 @@ from gpupipe.graph.values import Apply
 from gpupipe.ops._shared.decoding import decoder
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec
-from gpupipe.transform.dali import executor as dali
-from gpupipe.transform.dali import regions
-from gpupipe.transform.dali.executor import DaliExecutor, release_memory
+from gpupipe.transform.dali import library, regions
+from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.dali.failures import cause_of
 from gpupipe.transform.dali.feeding import LEGAL, wrap
+from gpupipe.transform.dali.library import release_memory
 from gpupipe.transform.dali.regions import probe_region_decode
 from gpupipe.transform.program import BatchFailed, Feed, Program
 from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, decoded, expected, feed_of, jpeg
@@ -57,7 +57,7 @@ def run_once(executor: DaliExecutor, factor: float = 2.0) -> Any:
 
 def test_what_dali_says_of_libraries_that_nobody_needs_is_no_error() -> None:
     code = (
-        "from gpupipe.transform.dali.executor import _import_dali; dali = _import_dali().backend;"
+        "from gpupipe.transform.dali.library import import_dali; dali = import_dali().backend;"
         "dali.GetCudaVersion = lambda: 13000; dali.GetCufftVersion = lambda: -1; dali.GetNppVersion = lambda: -1;"
         "dali.check_cuda_runtime(); assert dali.cuda_checked; print('built')"
     )
@@ -109,7 +109,7 @@ def test_two_executors_at_once_have_two_pipelines_and_the_pool_keeps_one() -> No
     assert run_once(first) is not run_once(second)
     first.close()
     second.close()
-    assert len(dali._POOL) == 1
+    assert len(library.POOL) == 1
 
 
 def test_the_pool_is_bounded_and_release_memory_empties_it() -> None:
@@ -118,21 +118,21 @@ def test_the_pool_is_bounded_and_release_memory_empties_it() -> None:
         run_once(executor, float(n + 1))
         executor.close()
 
-    assert len(dali._POOL) == 8
+    assert len(library.POOL) == 8
     gp.release_memory()
-    assert len(dali._POOL) == 0
+    assert len(library.POOL) == 0
 
 
 def test_an_executor_that_is_only_forgotten_frees_its_pipeline() -> None:
     executor = DaliExecutor(chain(), 4, 1)
     run_once(executor)
     gc.collect()  # what tests before this one left is not counted
-    alive = len(dali._POOL._alive)
+    alive = len(library.POOL._alive)
 
     del executor
     gc.collect()
 
-    assert len(dali._POOL._alive) == alive - 1
+    assert len(library.POOL._alive) == alive - 1
 
 
 def test_nothing_is_built_before_the_first_batch() -> None:
@@ -140,7 +140,7 @@ def test_nothing_is_built_before_the_first_batch() -> None:
 
     assert executor._pipeline is None
     executor.close()
-    assert len(dali._POOL) == 0
+    assert len(library.POOL) == 0
 
 
 def test_a_batch_may_be_collected_on_another_thread_than_it_was_submitted_on() -> None:

@@ -1,16 +1,13 @@
 """decode: an encoded image as an array, on the host. What DALI's decoders give on the CPU, without DALI.
 
-JPEG goes through libjpeg-turbo (simplejpeg), and the damaged files that DALI accepts are accepted here, with the same
-pixels (see `_jpeg`); everything else, and every JPEG where simplejpeg is missing, through Pillow. Both work without the
-GIL.
+JPEG goes through libjpeg-turbo (simplejpeg), and where it complains, or is missing, through Pillow, as everything else:
+a damaged file that DALI accepts is accepted here, with the same pixels. Both work without the GIL.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import struct
-import zlib
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
@@ -20,20 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gpupipe.errors import DecodeError
-from gpupipe.extract.images.containers import has_all_rows, without_ancillary, without_orientation
 from gpupipe.extract.images.exif import NORMAL, segment_of
-from gpupipe.extract.images.headers import (
-    ImageHeader,
-    check_complete,
-    check_decodable,
-    has_adobe_marker,
-    read_header,
-    without_header_warnings,
-)
-from gpupipe.extract.images.scans import first_marker_in_scan
+from gpupipe.extract.images.headers import ImageHeader, check_complete, check_decodable, read_header
+from gpupipe.extract.images.jpeg import first_marker_in_scan, has_adobe_marker
+from gpupipe.extract.images.pillow import opened, stored_orientation
+from gpupipe.extract.images.png import has_all_rows, without_ancillary
 from gpupipe.options import MAX_PIXELS
 
-__all__ = ["as_plain", "decode", "upright"]
+__all__ = ["MOST_PIXELS", "UNBOUNDED", "as_plain", "decode", "upright"]
 
 Array = npt.NDArray[Any]
 
@@ -45,21 +36,14 @@ MOST_PIXELS: ContextVar[int] = ContextVar("gpupipe_most_pixels", default=MAX_PIX
 """How many pixels an image may have: those that run a chain set it to its `Options.max_pixels`."""
 
 
-_GRAY, _RGB, _CMYK = 1, 3, 4
+UNBOUNDED = 1 << 62
+"""Pixels, for images whose headers were checked before: `Options.max_pixels` may be above the default."""
 
 
-_NO_END = b"\xff\x02" * 0x8010
-"""A marker that there is not, over and over, longer than any segment: what reads beyond the end of the data meets it.
-
-Without it simplejpeg would read an end marker there, where nvImageCodec refuses.
-"""
+_GRAY, _RGB, _RGBA = 1, 3, 4
 
 
-_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError, struct.error, zlib.error)
-"""What Pillow's readers are known to raise over damaged bytes."""
-
-
-def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> Array:
+def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, most_pixels: int | None = None) -> Array:
     """Decode an image of any known format but GIF.
 
     Args:
@@ -67,31 +51,24 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False) -> 
         channels: 1 gray, 3 RGB (transparency is dropped, not blended), 4 RGBA, 0 as many as the image has; a palette
             counts as RGB, or as RGBA if it has transparent colours, but a gray one of a BMP as gray.
         exif_orientation: turn the image upright as its EXIF block says.
+        most_pixels: it may have; None for `MOST_PIXELS`.
 
     Returns:
         uint8[H,W,C], contiguous: of 16-bit samples the upper 8 bits, as TensorFlow and libpng take them.
 
     Raises:
-        DecodeError: no image, a damaged or truncated one, a GIF, samples of 32 bits, or more pixels than `MOST_PIXELS`.
+        DecodeError: no image, a damaged or truncated one, a GIF, samples of 32 bits, or too many pixels.
     """
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
-    if header.height * header.width > MOST_PIXELS.get():
-        raise DecodeError(
-            f"an image may have {MOST_PIXELS.get()} pixels (Options.max_pixels), got {header.height}x{header.width}"
-        )
+    most = MOST_PIXELS.get() if most_pixels is None else most_pixels
+    if header.height * header.width > most:
+        raise DecodeError(f"an image may have {most} pixels (Options.max_pixels), got {header.height}x{header.width}")
     check_decodable(header.format, header.bits)
     if channels == 0 and header.channels == _GRAY:
         channels = _GRAY
-    turbo = _turbo() if header.format == "jpeg" and header.channels in (_GRAY, _RGB, _CMYK) and channels != 4 else None
-    if turbo is None:
-        image = _pillow(data, header, channels)
-    elif header.channels == _CMYK:
-        image = _without_black(_jpeg(turbo, data, header, "CMYK"), has_adobe_marker(data))
-        image = _luma(image) if channels == _GRAY else image
-    else:
-        image = _jpeg(turbo, data, header, "GRAY" if channels == _GRAY else "RGB")
-    return upright(image, header.orientation) if exif_orientation else image
+    image = (_jpeg if header.format == "jpeg" else _pillow)(data, header, channels)
+    return upright(image, header.orientation)
 
 
 def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
@@ -108,14 +85,9 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
     """
     from PIL import Image
 
-    before = MOST_PIXELS.get()
-    try:
-        MOST_PIXELS.set(1 << 62)  # Options.max_pixels may be above the default
-        header = read_header(data, orientation=exif_orientation is None)
-        one = gray or header.channels == _GRAY
-        image = decode(data, _GRAY if one else _RGB, bool(exif_orientation))
-    finally:
-        MOST_PIXELS.set(before)
+    header = read_header(data, orientation=exif_orientation is None)
+    one = gray or header.channels == _GRAY
+    image = decode(data, _GRAY if one else _RGB, bool(exif_orientation), UNBOUNDED)
     stream, how = io.BytesIO(), {}
     if header.orientation != NORMAL:
         how = {"exif": segment_of(header.orientation)[4:], "compress_level": 1}
@@ -136,70 +108,42 @@ def upright(image: Array, orientation: int) -> Array:
     return np.ascontiguousarray(image)
 
 
-def _jpeg(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array:
-    """Decode a JPEG, damaged or not, exactly where nvImageCodec (DALI's decoder, libjpeg-turbo as well) does.
+def _jpeg(data: Encoded, header: ImageHeader, channels: int) -> Array:
+    """Decode a JPEG, damaged or not, where nvImageCodec (DALI's decoder, libjpeg-turbo as well) does.
 
-    What the first try refuses is damaged, and is decoded again with more care.
+    What simplejpeg complains about is damaged, or of a sampling that it has no name for. Pillow delivers what libjpeg
+    only warns of, and refuses what it cannot go on with, as nvImageCodec does.
     """
+    turbo = _turbo()
+    if turbo is not None and header.channels in (_GRAY, _RGB) and channels != _RGBA:
+        space = "GRAY" if channels == _GRAY else "RGB"
+        with contextlib.suppress(ValueError):
+            return turbo(data, colorspace=space, strict=True)
+        image = None if header.progressive else _damaged(turbo, data, header, space)
+        if image is not None:
+            return image
     try:
-        return turbo(data, colorspace=space, strict=True)
-    except ValueError as error:
-        plain = without_header_warnings(data)
-        if plain is not None:
-            return _jpeg(turbo, plain, header, space)
-        if "subsampling level" in str(error):
-            return _of_any_sampling(data, header, space)
-        image = _damaged(turbo, bytes(data) + _NO_END if header.progressive else data, header, space)
-        cut = None if image is not None or header.progressive else first_marker_in_scan(data, header.channels)
-        if cut is not None:
-            # A flipped bit made a marker behind the last row: libjpeg stumbles over it when it looks for the end.
-            image = _damaged(turbo, bytes(data[:cut]) + b"\xff\xd9", header, space)
-        if image is None:
-            raise DecodeError(f"damaged JPEG: {error}") from error
-        return image
-
-
-def _of_any_sampling(data: Encoded, header: ImageHeader, space: str) -> Array:
-    """Decode a JPEG whose sampling factors simplejpeg has no name for. libjpeg knows all, and Pillow asks libjpeg."""
-    channels, mode = {"GRAY": (_GRAY, ""), "RGB": (_RGB, ""), "CMYK": (_CMYK, "CMYK")}[space]
-    try:
-        image = _pillow(data, header, channels, mode)
+        return _pillow(data, header, channels)
     except DecodeError:
         cut = None if header.progressive else first_marker_in_scan(data, header.channels)
         if cut is None:
             raise
-        image = _pillow(bytes(data[:cut]) + b"\xff\xd9", header, channels, mode)
-    return 255 - image if mode else image  # Pillow takes every CMYK for an inverted one
+        # A flipped bit made a marker behind the last row: libjpeg stumbles over it when it looks for the end.
+        return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels)
 
 
 def _damaged(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array | None:
-    """Decode a damaged JPEG if it has all its rows; else None.
+    """Decode a damaged JPEG if it has all its rows; else None. Pillow finds other places to go on between restarts.
 
     `strict=False` lets every error pass that has a warning before it, also one that left the rows as they were. Two
     arrays of different contents tell which were written.
     """
-    size = header.height * header.width * {"GRAY": 1, "RGB": 3, "CMYK": 4}[space]
-    try:
-        first, second = (
-            turbo(data, colorspace=space, strict=False, buffer=np.full(size, fill, np.uint8)) for fill in (0, 255)
-        )
-    except ValueError:
-        return None
-    return first if np.array_equal(first, second) else None
-
-
-def _without_black(cmyk: Array, inverted: bool) -> Array:
-    """RGB of CMYK as DALI and TensorFlow compute it; Adobe stores it inverted, and says so by its marker."""
-    ink = cmyk.astype(np.uint16)
-    if not inverted:
-        ink = 255 - ink
-    return (ink[:, :, :3] * ink[:, :, 3:] // 255).astype(np.uint8)
-
-
-def _luma(rgb: Array) -> Array:
-    """Gray of RGB by ITU-R 601-2, in Pillow's arithmetic."""
-    weights = np.array([19595, 38470, 7471], np.uint32)
-    return ((rgb @ weights + 0x8000) >> 16).astype(np.uint8)[:, :, None]
+    size = header.height * header.width * (1 if space == "GRAY" else 3)
+    buffers = (np.full(size, fill, np.uint8) for fill in (0, 255))
+    with contextlib.suppress(ValueError):
+        first, second = (turbo(data, colorspace=space, strict=False, buffer=buffer) for buffer in buffers)
+        return first if np.array_equal(first, second) else None
+    return None
 
 
 @lru_cache(1)
@@ -212,32 +156,35 @@ def _turbo() -> Callable[..., Array] | None:
     return decode_jpeg  # type: ignore[no-any-return]
 
 
-def _pillow(data: Encoded, header: ImageHeader, channels: int, mode: str = "") -> Array:
-    from PIL import Image, UnidentifiedImageError
-
+def _pillow(data: Encoded, header: ImageHeader, channels: int) -> Array:
     try:
-        return _opened(Image, data, header, channels, mode)
-    except (Image.DecompressionBombError, *_DAMAGED) as error:
-        if header.format == "png" and len(bare := without_ancillary(data)) < len(data):
-            # Pillow stops at a damaged chunk that no pixel needs, DALI does not.
-            with contextlib.suppress(*_DAMAGED):
-                return _opened(Image, bare, header, channels, mode)
-        reason = (
-            "not one of its kind" if isinstance(error, UnidentifiedImageError) else error
-        )  # its text has an address
-        raise DecodeError(f"damaged {header.format}: {reason}") from error
+        return _read(data, header, channels)
+    except DecodeError:
+        if header.format != "png" or len(bare := without_ancillary(data)) == len(data):
+            raise
+        return _read(bare, header, channels)  # Pillow stops at a damaged chunk that no pixel needs, DALI does not
 
 
-def _opened(pillow: Any, data: Encoded, header: ImageHeader, channels: int, mode: str) -> Array:
-    data = without_orientation(data) if header.format == "tiff" else data
-    with pillow.open(io.BytesIO(data), formats=[header.format.upper()]) as image:
+def _read(data: Encoded, header: ImageHeader, channels: int) -> Array:
+    with opened(data, header.format) as image:
         if header.format == "jpeg" and channels == _GRAY:
             image.draft("L", image.size)  # gray is the Y plane, as in libjpeg, DALI and TensorFlow
         if header.format == "png" and _ends_in_nothing(image, header) and not has_all_rows(data):
             raise ValueError("its last rows are missing")
-        if mode and image.mode != mode:
-            raise ValueError(f"its header says {mode}, it is {image.mode}")
-        return np.array(image) if mode else _array(image, header, channels)
+        turned = stored_orientation(image)
+        if header.format == "jpeg" and image.mode == "CMYK":
+            image = _without_black(image, has_adobe_marker(data))
+        return upright(_array(image, header, channels), {6: 8, 8: 6}.get(turned, turned))  # as it is stored
+
+
+def _without_black(image: Any, inverted: bool) -> Any:
+    """RGB of CMYK as DALI and TensorFlow compute it; Adobe stores it inverted, and says so by its marker."""
+    from PIL import Image
+
+    light = np.asarray(image).astype(np.uint16)  # Pillow takes every one for inverted
+    if inverted:
+        light = 255 - light
+    return Image.fromarray((light[:, :, :3] * light[:, :, 3:] // 255).astype(np.uint8))
 
 
 def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:

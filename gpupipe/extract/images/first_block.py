@@ -7,26 +7,19 @@ the cheapest thing that a host knows of an image's pixels: some microseconds, wh
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Callable
+
+from gpupipe.extract.images.jpeg import jpeg_segments
 
 __all__ = ["mean_of_first_block"]
 
-_segment = struct.Struct(">BBH").unpack_from
+_HUFFMAN, _QUANTIZERS, _SCAN, _ADOBE = 0xC4, 0xDB, 0xDA, 0xEE
 
 
-_SOI = 2  # bytes of the mark that a file begins with
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {_HUFFMAN}
 
 
-_HEADER = 4  # bytes of a segment before its contents: marker and length
-
-
-_HUFFMAN, _QUANTIZERS, _SCAN, _END, _ADOBE = 0xC4, 0xDB, 0xDA, 0xD9, 0xEE
-
-
-_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive: those with Huffman codes
-
-
-_OTHER_FRAMES = range(0xC3, 0xD0)
+_WITH_CODES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: those with Huffman codes
 
 
 _PROGRESSIVE = 0xC2
@@ -41,9 +34,6 @@ _RGB = b"RGB"  # numbers of components that libjpeg takes for colours
 _MOST_BITS = 11  # of the difference of two means, for samples of 8 bits
 
 
-_MOST_SEGMENTS = 64  # photographs have ten
-
-
 _MOST_TABLES = 8  # in one segment: JPEG knows 8 codes and 4 tables of quantizers
 
 
@@ -52,28 +42,7 @@ _MOST_DROPPED = 4.0
 stay below the 4 by which `proof` lets the means differ."""
 
 
-_Span = tuple[int, int]
-
-
-@dataclass(slots=True)
-class _Head:
-    """What stands before the first code, as places in the file.
-
-    Attributes:
-        codes: begin and end of what each segment of Huffman codes holds.
-        quantizers: the same of tables of quantizers.
-        frame: begin of the frame's contents, None before one is found.
-        progressive: whether the frame is.
-        scan: begin of the contents of the first scan's header.
-        data: where the codes of that scan begin.
-    """
-
-    codes: list[_Span]
-    quantizers: list[_Span]
-    frame: int | None = None
-    progressive: bool = False
-    scan: int = 0
-    data: int = 0
+_Segment = tuple[int, int, int]  # marker, begin and end of the contents
 
 
 def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
@@ -101,15 +70,18 @@ def _lent(data: bytearray | memoryview) -> bytes | memoryview:
 
 
 def _mean(data: bytes | memoryview) -> float | None:
-    head = _head(data)
-    if head is None or head.frame is None:
+    found: dict[int, list[_Segment]] = {}
+    for segment in jpeg_segments(data):
+        found.setdefault(segment[0], []).append(segment)
+    kinds = [marker for marker in found if marker in _FRAMES]
+    if len(kinds) != 1 or kinds[0] not in _WITH_CODES or _ADOBE in found:
         return None
-    depth, count = data[head.frame], data[head.frame + 5]
-    first = head.frame + _COMPONENTS
+    (kind, frame, _), (_, scan, behind) = found[kinds[0]][-1], found[_SCAN][0]
+    depth, count, chosen = data[frame], data[frame + 5], data[scan]
+    first = frame + _COMPONENTS
     numbers = bytes(data[first : first + 3 * count : 3])
-    chosen = data[head.scan]
     # The first component has to be Y with the finest sampling, and the scan to begin with it.
-    if depth != 8 or count not in (1, 3) or numbers == _RGB or data[head.scan + 1] != numbers[0]:
+    if depth != 8 or count not in (1, 3) or numbers == _RGB or data[scan + 1] != numbers[0]:
         return None
     across, down = data[first + 1] >> 4, data[first + 1] & 15
     if count == 3:
@@ -117,82 +89,43 @@ def _mean(data: bytes | memoryview) -> float | None:
         if max(second >> 4, third >> 4) > across or max(second & 15, third & 15) > down:
             return None
     dropped = 0
-    if head.progressive:
-        begin, bits = data[head.scan + 1 + 2 * chosen], data[head.scan + 3 + 2 * chosen]
+    if kind == _PROGRESSIVE:
+        begin, bits = data[scan + 1 + 2 * chosen], data[scan + 3 + 2 * chosen]
         if begin or bits >> 4:  # a scan of other coefficients, or one that adds bits to an earlier one
             return None
         dropped = (1 << bits) - 1
-    step = _step(data, head.quantizers, data[first + 2]) / 8
+    table = _table(data, found[_QUANTIZERS], 15, data[first + 2], lambda place: 129 if data[place] >> 4 else 65)
+    step = (data[table + 1] << 8 | data[table + 2] if data[table] >> 4 else data[table + 1]) / 8
     if dropped * step > _MOST_DROPPED:
         return None
-    level = _first_level(bytes(data[head.data : head.data + 10]), _code(data, head.codes, data[head.scan + 2] >> 4))
+    table = _table(
+        data, found[_HUFFMAN], 255, data[scan + 2] >> 4, lambda place: 17 + sum(data[place + 1 : place + 17])
+    )
+    code = bytes(data[table + 1 : table + 17 + sum(data[table + 1 : table + 17])])
+    level = _first_level(bytes(data[behind : behind + 10]), code)
     # Bits are dropped by an arithmetic shift, of negative numbers, too: what is left is never above what was there.
     return None if level is None else (level * (dropped + 1) + dropped / 2) * step + 128
 
 
-def _head(data: bytes | memoryview) -> _Head | None:
-    """Walk the segments up to the first scan; None where one of them is not as usual."""
-    head, at = _Head([], []), _SOI
-    for _ in range(_MOST_SEGMENTS):
-        prefix, marker, length = _segment(data, at)
-        contents, end = at + _HEADER, at + 2 + length
-        if prefix != 0xFF or length < 2 or marker in (0xFF, _ADOBE, _END):
-            return None
-        if marker == _SCAN:
-            head.scan, head.data = contents, end
-            return head
-        if marker == _HUFFMAN:
-            head.codes.append((contents, end))
-        elif marker == _QUANTIZERS:
-            head.quantizers.append((contents, end))
-        elif marker in _FRAMES:
-            head.frame, head.progressive = contents, marker == _PROGRESSIVE
-        elif marker in _OTHER_FRAMES:
-            return None
-        at = end
-    return None
-
-
-def _code(data: bytes | memoryview, segments: list[_Span], wanted: int) -> bytes:
-    """16 numbers of codes of each length, then their values: the last table of DC codes with this number.
+def _table(
+    data: bytes | memoryview, segments: list[_Segment], mask: int, wanted: int, length: Callable[[int], int]
+) -> int:
+    """Where the last table with a number begins, in segments of one kind; codes of DC have none above 15.
 
     Raises:
         KeyError: there is no such table, or a segment has more than it may.
     """
-    found = b""
-    for start, end in segments:
+    found = None
+    for _, start, end in segments:
         for _ in range(_MOST_TABLES):
             if start >= end:
                 break
-            values = start + 17 + sum(data[start + 1 : start + 17])
-            if data[start] == wanted:
-                found = bytes(data[start + 1 : values])
-            start = values
+            if data[start] & mask == wanted:
+                found = start
+            start += length(start)
         if start < end:
             raise KeyError(wanted)
-    if not found:
-        raise KeyError(wanted)
-    return found
-
-
-def _step(data: bytes | memoryview, segments: list[_Span], wanted: int) -> int:
-    """The quantizer of the mean.
-
-    Raises:
-        KeyError: there is no such table, or a segment has more than it may.
-    """
-    found = 0
-    for start, end in segments:
-        for _ in range(_MOST_TABLES):
-            if start >= end:
-                break
-            wide = data[start] >> 4
-            if data[start] & 15 == wanted:
-                found = data[start + 1] << 8 | data[start + 2] if wide else data[start + 1]
-            start += 129 if wide else 65
-        if start < end:
-            raise KeyError(wanted)
-    if not found:
+    if found is None:
         raise KeyError(wanted)
     return found
 

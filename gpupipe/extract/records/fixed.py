@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.records.reading import BLOCK, BlockReader, ByteSource, Item, Pool, Source
-from gpupipe.extract.storage.files import Storage
+from gpupipe.extract.records.reading import BLOCK, BlockReader, ByteSource, Item, Source
 
 __all__ = ["FixedReader"]
 
 _AT_ONCE = 256  # records that are read by themselves, before those that are there are given
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FixedReader(BlockReader):
     """Iterates over (offset, record) of one file of fixed-length records.
 
@@ -34,24 +35,9 @@ class FixedReader(BlockReader):
         start: offset of the record to begin with; 0 is the first one, behind the header.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        record_bytes: int,
-        header_bytes: int = 0,
-        footer_bytes: int = 0,
-        compression: str | None = "",
-        block: int = BLOCK,
-        readers: Pool | None = None,
-        storage: Storage | None = None,
-        start: int = 0,
-    ) -> None:
-        super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
-        self.record_bytes = record_bytes
-        self.header_bytes = header_bytes
-        self.footer_bytes = footer_bytes
-        self.block = block
+    record_bytes: int
+    header_bytes: int = 0
+    footer_bytes: int = 0
 
     def source(self) -> Source:
         """Open the file; a plain one must have the right size."""

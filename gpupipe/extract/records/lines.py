@@ -6,10 +6,11 @@ of bytes that no newline ended. A lone ``\r`` inside a line is data (TensorFlow 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.framing import SEARCHED
-from gpupipe.extract.records.reading import BLOCK, BlockReader, ByteSource, Item, Pool, Source
-from gpupipe.extract.storage.files import Storage
+from gpupipe.extract.records.reading import BlockReader, ByteSource, Item, Source
 
 __all__ = ["LONGEST", "LineReader"]
 
@@ -17,6 +18,7 @@ LONGEST = 64 << 20
 """Bytes of the longest line that is read: a file that is no text may have no newline at all."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LineReader(BlockReader):
     r"""Iterates over (offset, line as bytes without its end) of one file.
 
@@ -34,20 +36,7 @@ class LineReader(BlockReader):
         start: offset of the line to begin with.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        compression: str | None = "",
-        longest: int = LONGEST,
-        block: int = BLOCK,
-        readers: Pool | None = None,
-        storage: Storage | None = None,
-        start: int = 0,
-    ) -> None:
-        super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
-        self.longest = longest
-        self.block = block
+    longest: int = LONGEST
 
     def source(self) -> Source:
         """Open the file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, TypeVar
 
 from gpupipe.errors import DataError
@@ -45,6 +46,7 @@ class Source(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class BlockReader(ABC):
     """Iterates over (offset, payload) of one file; what is damaged is (offset, DataError).
 
@@ -54,6 +56,7 @@ class BlockReader(ABC):
     Args:
         path: a local file, or a URL.
         compression: "", "GZIP" or "ZLIB".
+        block: bytes read at once.
         readers: a pool whose threads read one block ahead; None reads where the items are asked for.
         storage: where the file is; None finds it by the path.
         start: offset of the item to begin with, in the decompressed stream if the file is compressed.
@@ -62,20 +65,17 @@ class BlockReader(ABC):
         PlanError: an unknown compression.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        compression: str | None = "",
-        readers: Pool | None = None,
-        storage: Storage | None = None,
-        start: int = 0,
-    ) -> None:
-        self.path = path
-        self.start = start
-        self.compression: Compression = checked_compression(compression)
-        self.storage: Storage = storage_of(path) if storage is None else storage
-        self._readers = readers
+    path: str
+    _: KW_ONLY
+    compression: str | None = ""
+    block: int = BLOCK
+    readers: Pool | None = None
+    storage: Storage | None = None
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        self.codec: Compression = checked_compression(self.compression)
+        self.files: Storage = storage_of(self.path) if self.storage is None else self.storage
         self._closed = False
         self._ahead: Future[list[Any]] | None = None
 
@@ -134,10 +134,10 @@ class BlockReader(ABC):
                 ahead.cancel()
 
     def _submit(self, source: Source) -> Future[list[Any]] | None:
-        if self._readers is None or self._closed:
+        if self.readers is None or self._closed:
             return None
         try:
-            return self._readers.submit(source.block)
+            return self.readers.submit(source.block)
         except RuntimeError:  # the pool was shut down: go on without it
             return None
 
@@ -167,13 +167,13 @@ class ByteSource:
 
     def __init__(self, reader: BlockReader) -> None:
         self._path = reader.path
-        self._storage = reader.storage
+        self._storage = reader.files
         self._at = 0
         self._inflater: Inflater | None = None
         self.size: int | None = None
         self._end, self._tag = 0, ""
-        if reader.compression:
-            self._inflater = Inflater(reader.path, reader.compression, reader.storage)
+        if reader.codec:
+            self._inflater = Inflater(reader.path, reader.codec, reader.files)
         else:
             self._end, self._tag = self._storage.size(reader.path)
             self.size = self._end

@@ -20,15 +20,13 @@ from gpupipe.extract.records.framing import FOOTER, HEADER, OVERHEAD
 from gpupipe.extract.records.index import (
     INDEXES,
     MEMORY,
-    Bad,
-    Good,
     RecordIndex,
     Version,
     find_index,
     keep_index,
     version_of,
-    walk_headers,
 )
+from gpupipe.extract.records.walk import Bad, walk_headers
 from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LOCAL, LocalStorage
 
@@ -221,11 +219,10 @@ class HeaderWalker:
         offsets: array[int] | None = array("Q") if self.start == 0 else None
         end = 0
         for part in walk_headers(path, start=self.start, first=self._first, storage=self._storage):
-            if type(part) is Bad:
+            if isinstance(part, Bad):
                 offsets = None
                 yield part.offset, part.error
                 continue
-            assert type(part) is Good
             end = part.end
             if offsets is not None:
                 offsets.extend(part.offsets)

@@ -6,13 +6,14 @@ of the GIL, for many records. A thread pool reads the next block while this one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, SEARCHED, Framer, Item, find_header, seek_header, sniff
 from gpupipe.extract.records.index import MEMORY, following
 from gpupipe.extract.records.inflate import Inflater, longest_record
-from gpupipe.extract.records.reading import BlockReader, Pool, Source
+from gpupipe.extract.records.reading import BlockReader, Source
 from gpupipe.extract.storage.blocks import Blocks
-from gpupipe.extract.storage.files import Storage
 
 __all__ = ["BLOCK", "RecordReader"]
 
@@ -28,6 +29,7 @@ _MOST = 4096  # items behind which a block of much damage ends: whoever closes t
 _ring = Blocks(BLOCK)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RecordReader(BlockReader):
     """Iterates over (offset, payload) of one TFRecord file; a damaged record is (offset, DataError).
 
@@ -56,28 +58,19 @@ class RecordReader(BlockReader):
         PlanError: an unknown compression.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        compression: str | None = "",
-        check_crc: bool = True,
-        block: int = BLOCK,
-        readers: Pool | None = None,
-        start: int = 0,
-        first: int | None = None,
-        storage: Storage | None = None,
-        index: str = MEMORY,
-    ) -> None:
-        super().__init__(path, compression=compression, readers=readers, storage=storage, start=start)
-        self.check_crc = check_crc
-        self.index = index
-        self.first = 0 if start == 0 else first
-        self.ring = _ring if block == BLOCK else Blocks(max(block, 64))
+    check_crc: bool = True
+    block: int = BLOCK
+    first: int | None = None
+    index: str = MEMORY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.first = 0 if self.start == 0 else self.first
+        self.ring = _ring if self.block == BLOCK else Blocks(max(self.block, 64))
 
     def source(self) -> Source:
         """Open the file."""
-        return _Compressed(self) if self.compression else _Plain(self)
+        return _Compressed(self) if self.codec else _Plain(self)
 
 
 class _Plain:
@@ -86,8 +79,8 @@ class _Plain:
     def __init__(self, reader: RecordReader) -> None:
         self._reader = reader
         self._path = reader.path
-        self._storage = reader.storage
-        self._network = not reader.storage.random_reads
+        self._storage = reader.files
+        self._network = not reader.files.random_reads
         self._sent_again = -1  # offset of the last damaged header that was asked for twice
         self._alone = 0  # up to this offset records are read one by one
         self._blocks = reader.ring
@@ -237,7 +230,7 @@ class _Compressed:
     def __init__(self, reader: RecordReader) -> None:
         self._path = reader.path
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
-        self._inflater = Inflater(reader.path, reader.compression, reader.storage)
+        self._inflater = Inflater(reader.path, reader.codec, reader.files)
         self._limit = self._inflater.limit  # of the stream: a bound until its end is seen
         self._longest = longest_record(self._inflater.size)
         self._piece = reader.ring.size

@@ -9,34 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from gpupipe.errors import PlanError, PlanTypeError
+from gpupipe.errors import PlanTypeError
+from gpupipe.extract.storage.glob import matching
 
-__all__ = [
-    "INDEX_SUFFIX",
-    "Folders",
-    "alternatives",
-    "expand",
-    "is_url",
-    "matches",
-    "may_be_paths",
-    "stable_names",
-    "wild_at",
-]
-
-INDEX_SUFFIX = ".gpindex"
-"""How the name of a saved index of records ends (see `index`). No wildcard matches one: it is not data."""
-
-
-_WILD = re.compile(r"[*?\[{]")
-
+__all__ = ["expand", "is_url", "may_be_paths", "stable_names"]
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-_MOST_ALTERNATIVES = 10_000
 
 
 _LONGEST = 4096
@@ -74,39 +54,12 @@ def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
         return []
     if os.path.lexists(text):
         return [(text, os.path.basename(text.rstrip("/")) or text)]
-    wild = wild_at(text)
-    if wild < 0:
-        return []
-    root = text[: text.rfind("/", 0, wild) + 1]
-    found = {path for one in alternatives(text) for path in matches(one, _Local())}
-    return [(path, path[len(root) :]) for path in sorted(found, key=os.fsencode)]
+    return matching(text, _Local(), os.fsencode)
 
 
 def is_url(text: str) -> bool:
     """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``), so that fsspec finds it."""
     return _URL.match(text) is not None
-
-
-def wild_at(text: str) -> int:
-    """Where the first wildcard of a pattern stands; -1 if it has none."""
-    wild = _WILD.search(text)
-    return -1 if wild is None else wild.start()
-
-
-class Folders(Protocol):
-    """What a walk over folders asks; every folder is "" or ends with a slash."""
-
-    def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
-        """List (name, is a folder, is a link) of a folder; one that cannot be opened holds nothing."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of this name."""
-        ...
-
-    def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this name."""
-        ...
 
 
 _NO_FOLDER = FileNotFoundError, NotADirectoryError, PermissionError
@@ -138,24 +91,6 @@ class _Local:
         return os.path.isdir(path)
 
 
-def alternatives(text: str) -> list[str]:
-    """Write out braces: `a{b,c{d,e}}` -> ab, acd, ace."""
-    done: list[str] = []
-    open_ones = [text]
-    while open_ones:
-        one = open_ones.pop()
-        start = one.find("{")
-        if start < 0:
-            done.append(one)
-        else:
-            head, tail = one[:start], one[start + 1 :]
-            choices, rest = _split(tail, one)
-            open_ones.extend(head + choice + rest for choice in choices)
-        if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
-            raise PlanError(f"the pattern {text!r} means more than {_MOST_ALTERNATIVES} patterns; use fewer braces")
-    return done
-
-
 def may_be_paths(texts: Sequence[bytes]) -> bool:
     """Whether byte strings can all be the paths of files, rather than their contents."""
     for start in range(0, len(texts), _AT_ONCE):
@@ -180,79 +115,3 @@ def stable_names(paths: Sequence[str]) -> list[str]:
     deepest = max(map(len, distinct), default=1)
     count = next((n for n in range(2, deepest) if len({parts[-n:] for parts in distinct}) == len(distinct)), deepest)
     return ["/".join(parts[-count:]) for parts in split]
-
-
-def _split(tail: str, whole: str) -> tuple[list[str], str]:
-    """Cut the text behind a `{` into its choices, and what follows the closing brace."""
-    depth, start, choices = 0, 0, []
-    for at, char in enumerate(tail):
-        if char == "{":
-            depth += 1
-        elif char == "}" and depth:
-            depth -= 1
-        elif char in ",}" and not depth:
-            choices.append(tail[start:at])
-            start = at + 1
-            if char == "}":
-                return choices, tail[start:]
-    raise PlanError(f"the pattern {whole!r} has a brace that is not closed; write {{a,b}}")
-
-
-def matches(pattern: str, folders: Folders) -> Iterator[str]:
-    """Walk the folders that can hold matches of a pattern without braces."""
-    absolute = pattern.startswith("/")
-    parts = [part for part in pattern.split("/") if part]
-    # (folder, index of the part to match in it); a stack, since folders may be nested deeper than Python's
-    stack = [("/" if absolute else "", 0)]
-    seen: set[tuple[str, int]] = set()
-    while stack:
-        folder, at = stack.pop()
-        if (folder, at) in seen:  # `**/**` reaches a folder by two ways
-            continue
-        seen.add((folder, at))
-        part, last = parts[at], at == len(parts) - 1
-        if part == "**":
-            if not last:
-                stack.append((folder, at + 1))
-            for name, is_folder, is_link in folders.entries(folder):
-                if last and not is_folder and not name.endswith(INDEX_SUFFIX):
-                    yield folder + name
-                if is_folder and not is_link and not name.startswith("."):  # a link may lead back up
-                    stack.append((f"{folder}{name}/", at))
-        elif _WILD.search(part):
-            match = _compiled(part).fullmatch
-            for name, is_folder, _ in folders.entries(folder):
-                if match(name) and not name.endswith(INDEX_SUFFIX):
-                    if last:
-                        yield folder + name
-                    elif is_folder:
-                        stack.append((f"{folder}{name}/", at + 1))
-        elif last:
-            if folders.exists(folder + part):
-                yield folder + part
-        elif folders.is_folder(folder + part):
-            stack.append((f"{folder}{part}/", at + 1))
-
-
-def _compiled(part: str) -> re.Pattern[str]:
-    """Turn one component of a path (without `/`) with `*`, `?`, `[ab]`, `[!ab]`, `[a-c]` into a regular expression."""
-    out, at = "", 0
-    while at < len(part):
-        char = part[at]
-        at += 1
-        if char == "*":
-            out += ".*"
-        elif char == "?":
-            out += "."
-        elif char == "[" and (end := part.find("]", at + 2 if part[at : at + 1] in "!^" else at + 1)) > 0:
-            inner = part[at:end]
-            negated = inner[:1] in "!^"
-            inner = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-            out += f"[{'^' if negated else ''}{inner}]"
-            at = end + 1
-        else:
-            out += re.escape(char)
-    try:
-        return re.compile(out, re.DOTALL)
-    except re.error as error:
-        raise PlanError(f"the pattern {part!r} has a range that is no range: {error}") from error

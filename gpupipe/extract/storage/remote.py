@@ -15,7 +15,7 @@ from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.patterns import alternatives, matches, wild_at
+from gpupipe.extract.storage.glob import matching
 from gpupipe.extract.storage.retry import asked, passes
 
 __all__ = ["RemoteStorage", "expand_url", "remote_storage"]
@@ -150,12 +150,12 @@ class _Remote:
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
-            found = asked(_unlisted, folder, None, partial(self._files.ls, detail=True), self._path(folder))
+            listed = asked(_unlisted, folder, None, partial(self._files.ls, detail=True), self._path(folder))
         except DataError as error:
             if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError, PermissionError)):
                 return []
             raise
-        named = [(str(info["name"]).rstrip("/").rpartition("/")[2], info.get("type") == "directory") for info in found]
+        named = [(str(info["name"]).rstrip("/").rpartition("/")[2], info.get("type") == "directory") for info in listed]
         return [(name, folder, False) for name, folder in named if name]
 
     def exists(self, path: str) -> bool:
@@ -195,17 +195,13 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     try:
         if text and folders.exists(text):
             return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
-        wild = wild_at(text)
-        if wild < 0:
-            return []
-        root = text[: text.rfind("/", 0, wild) + 1]
-        found = sorted({path for one in alternatives(text) for path in matches(one, folders)}, key=str.encode)
+        paths = matching(text, folders, str.encode)
     except PlanError:
         raise
     except Exception as error:  # each file system raises what its client library raises
         what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{pattern!r} cannot be listed: {what}") from error
-    return [(f"{scheme}{path}{rest}", path[len(root) :]) for path in found]
+    return [(f"{scheme}{path}{rest}", name) for path, name in paths]
 
 
 _LOCK = threading.Lock()

@@ -1,4 +1,4 @@
-"""executor: the executor that runs a program as a DALI graph, on the CPU or on a GPU. The only home of DALI.
+"""executor: the executor that runs a program as a DALI graph, on the CPU or on a GPU.
 
 DALI is pushed, never pulls: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. Nothing
 random, no reader and no state is in the graph, so a batch depends on its feed alone. DALI's default (dynamic) executor
@@ -8,20 +8,14 @@ batch, and at `prefetch_queue_depth=1` any number of runs may be scheduled ahead
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
-import sys
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from ...errors import ClosedError, DataError, DecodeError, DeviceError, GpupipeError, MissingDependencyError
-from ...graph.op import Array
+from ...errors import ClosedError, DataError, DecodeError, DeviceError, GpupipeError
 from ...graph.values import Apply, Const
 from ...options import DecoderOptions
 from ...spec import TensorSpec
@@ -29,71 +23,16 @@ from ..array import load_cupy, to_device_array
 from ..host_decode import HostDecoder
 from ..machine import card_and_versions
 from ..numpy import can_compute
-from ..pool import ENDINGS, PipelinePool
 from ..program import BatchFailed, Feed, Program, WrongPixels
+from . import library
 from .build import Lowering, delivered, input_nodes, look_nodes, lower, promises
 from .failures import cause_of, device_failed, is_of_device
-from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly, wrap
+from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
 from .regions import REGION_DECODE
 from .results import check_result, separate, to_numpy, unlike
 
-__all__ = ["DaliExecutor", "Lowering", "release_memory", "wrap"]
-
-_POOL = PipelinePool()
-
-
-_ON_GPU: list[int] = []
-"""The process that first built a pipeline on a GPU, as its id; its forked children inherit the list."""
-
-
-_NO_LONGER_SHIPPED = r"nvidia-dali-cuda\d+ is no longer shipped with"
-"""How DALI begins its warnings of libraries of CUDA that its wheel leaves out."""
-
-
-@functools.cache
-def _import_dali() -> Any:
-    """Import what is needed of DALI, once.
-
-    Raises:
-        MissingDependencyError: naming the extra that brings it.
-    """
-    try:
-        from nvidia.dali import backend, fn, math, tensors, types
-        from nvidia.dali.pipeline import Pipeline
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
-            f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
-        ) from error
-    # Building the first GPU pipeline warns of cuFFT and NPP, which only operators need that no op here uses.
-    warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)
-    # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
-    atexit.register(_end)
-    return _Dali(Pipeline, backend, fn, math, tensors, types)
-
-
-def _end() -> None:
-    for ending in ENDINGS:
-        ending()
-    _POOL.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Dali:
-    pipeline: Any
-    backend: Any
-    fn: Any
-    math: Any
-    tensors: Any
-    types: Any
-
-
-def release_memory() -> None:
-    """Destroy idle pipelines and return DALI's unused memory, of the host and of GPUs, to the system."""
-    _POOL.clear()
-    if "nvidia.dali" in sys.modules:
-        _import_dali().backend.ReleaseUnusedMemory()
+__all__ = ["DaliExecutor", "Lowering"]
 
 
 @dataclass(slots=True)
@@ -150,7 +89,7 @@ class DaliExecutor:
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
         self._checked = not self._foreign
-        self._host = HostDecoder(program, threads, batch_size, libjpeg=device_id is None)
+        self._host = HostDecoder(program, threads)
         if device_id is not None:
             load_cupy()
         self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
@@ -179,13 +118,13 @@ class DaliExecutor:
         """Feed a batch to DALI and schedule its run, unless some of its rows are known to be bad."""
         assert self._entries is not None
         entries = zip(self._fed, self._entries, strict=True)
-        tensors = _import_dali().tensors
+        tensors = library.import_dali().tensors
         fed = [] if causes else [(feed.values[n], entry) for n, entry in entries]
         buffers = [tensors_of(tensors, self._names, rows, entry, feed.size, causes) for rows, entry in fed]
         if causes:
             return _Flight(feed, [], causes)
         if self._pipeline is None:
-            self._pipeline = _POOL.take(self._key) or self._build(self._entries)
+            self._pipeline = library.POOL.take(self._key) or self._build(self._entries)
         try:
             for n, buffer in zip(self._fed, buffers, strict=True):
                 self._pipeline.feed_input(f"input{n}", buffer)
@@ -215,10 +154,10 @@ class DaliExecutor:
             self._good = kept(flight.feed.chosen([0]))
         size = flight.feed.size
         count = len(self._program.outputs)
-        outputs, others = outputs[:count], [to_numpy(_POOL, output, size) for output in outputs[count:]]
+        outputs, others = outputs[:count], [to_numpy(library.POOL, output, size) for output in outputs[count:]]
         shapes = sum(1 + len(value.specs) for value in self._foreign)
         self._check_shapes(others[:shapes])
-        hand_over = functools.partial(to_numpy, _POOL) if self._device_id is None else to_device_array
+        hand_over = functools.partial(to_numpy, library.POOL) if self._device_id is None else to_device_array
         results = separate([hand_over(output, size) for output in outputs])
         if not self._checked:
             self._checked = True
@@ -378,7 +317,7 @@ class DaliExecutor:
                     pipeline.release_outputs()
                 except RuntimeError:
                     continue  # bad data in a batch that nobody wants any more; the pipeline is as good as before
-        _POOL.put(self._key, pipeline, self._program)
+        library.POOL.put(self._key, pipeline, self._program)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -392,10 +331,10 @@ class DaliExecutor:
         return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id, *looks)
 
     def _build(self, entries: tuple[Entry, ...]) -> Any:
-        dali = _import_dali()
+        dali = library.import_dali()
         on_gpu = self._device_id is not None
         if on_gpu:
-            _refuse_fork(self.label)
+            library.refuse_fork(self.label)
         d = Lowering(
             dali.fn,
             dali.types,
@@ -408,7 +347,7 @@ class DaliExecutor:
         pipeline = dali.pipeline(
             batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
         )
-        _POOL.watch(pipeline)  # before it is built: a fork in between leaves the child one that it must not end
+        library.POOL.watch(pipeline)  # before it is built: a fork in between leaves the child one that it must not end
         with pipeline:
             nodes = input_nodes(d, self._program, dict(zip(self._fed, entries, strict=True)))
             for n in self._fed:
@@ -433,65 +372,3 @@ class DaliExecutor:
                 raise self._device_failed(str(error)) from error
             raise GpupipeError(f"{self.label} cannot build {self._names}: {cause_of(str(error))}") from error
         return pipeline
-
-
-def copy_to_gpu(array: Array, device_id: int) -> Any:
-    """Copy an array to a GPU with nothing but DALI; answer the tensor, finished."""
-    array = wrap(array)
-    return _copied("cpu", [array], array.dtype, array.ndim, device_id)
-
-
-def copy_on_gpu(array: Any, device_id: int) -> Any:
-    """Copy an array of a GPU, finished and contiguous, into memory of DALI's there; answer the tensor, finished."""
-    tensors, interface = _import_dali().tensors, array.__cuda_array_interface__
-    given = array if isinstance(array, tensors.TensorGPU) else tensors.TensorGPU(array, "", device_id)
-    dtype = np.dtype(interface["typestr"])
-    # -1: a stream of DALI's, and `feed_input` waits for the copy.
-    return _copied("gpu", [given], dtype, len(interface["shape"]), device_id, cuda_stream=-1)
-
-
-def _copied(source: str, arrays: list[Any], dtype: np.dtype[Any], ndim: int, device_id: int, **how: Any) -> Any:
-    """Copy an array from a device to a GPU, through a pipeline that does nothing else."""
-    key = ("copy", source, str(dtype), ndim, device_id)
-    try:
-        pipeline = _POOL.take(key) or _copying(source, dtype, ndim, device_id)
-        pipeline.feed_input("input0", arrays, **how)
-        pipeline.schedule_run()
-        (output,) = pipeline.share_outputs()
-        pipeline.release_outputs()
-    except (RuntimeError, MemoryError) as error:
-        text = str(error) or type(error).__name__
-        if not is_of_device(text):
-            raise
-        raise device_failed(text, f"DALI on GPU {device_id}", "a copy") from error
-    _POOL.put(key, pipeline)
-    return output[0]
-
-
-def _refuse_fork(label: str) -> None:
-    """Make sure that CUDA can work in this process.
-
-    Raises:
-        DeviceError: its parent used a GPU before it was forked.
-    """
-    if not _ON_GPU:
-        _ON_GPU.append(os.getpid())
-    if _ON_GPU[0] != os.getpid():
-        raise DeviceError(
-            f"{label} cannot run in a process that was forked from one that used a GPU: CUDA does not survive a fork; "
-            "start it with multiprocessing's 'spawn' (torch: DataLoader(multiprocessing_context='spawn')), or use "
-            "Options(device='cpu') in it"
-        )
-
-
-def _copying(source: str, dtype: np.dtype[Any], ndim: int, device_id: int) -> Any:
-    dali = _import_dali()
-    _refuse_fork(f"DALI on GPU {device_id}")
-    d = Lowering(dali.fn, dali.types, dali.math, "gpu", "mixed", False)
-    pipeline = dali.pipeline(batch_size=1, num_threads=1, device_id=device_id, prefetch_queue_depth=1)
-    _POOL.watch(pipeline)
-    with pipeline:
-        given = dali.fn.external_source(name="input0", device=source, dtype=d.dtype(dtype), ndim=ndim)
-        pipeline.set_outputs(given.gpu() if source == "cpu" else given)
-    pipeline.build()
-    return pipeline

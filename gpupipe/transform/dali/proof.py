@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DecodeError
-from ...extract.images.decode import MOST_PIXELS, decode
+from ...extract.images.decode import UNBOUNDED, decode
 from ...extract.images.first_block import mean_of_first_block
 from ...extract.images.headers import read_header
 from ...graph.op import Array
@@ -116,14 +116,10 @@ class Decoder:
 
     def on_host(self, program: Program, feed: Feed, row: int) -> Array | None:
         """What it should have given for a row; None where the host cannot decode it."""
-        before = MOST_PIXELS.get()
         try:
-            MOST_PIXELS.set(1 << 62)  # headers were checked before: Options.max_pixels may be above the default
-            image = decode(_row(program, feed, self.image, row), self.channels, self.upright)
+            image = decode(_row(program, feed, self.image, row), self.channels, self.upright, UNBOUNDED)
         except DecodeError:
             return None
-        finally:
-            MOST_PIXELS.set(before)
         if self.window is not None:
             (y, x), (h, w) = (np.asarray(_row(program, feed, n, row)).tolist() for n in self.window)
             image = image[y : y + h, x : x + w]

@@ -1,0 +1,292 @@
+"""jpeg: the structure of a JPEG, read without decoding it: size, segments, scans, orientation.
+
+Every length is bounded before it is used.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from itertools import islice
+
+from gpupipe.errors import DecodeError
+from gpupipe.extract.images.exif import orientation_of, segment_of
+
+__all__ = [
+    "MOST_SCANNED",
+    "check_end",
+    "check_scans",
+    "exif_blocks",
+    "first_marker_in_scan",
+    "has_adobe_marker",
+    "is_ordinary",
+    "is_progressive",
+    "is_unfinished",
+    "jpeg_segments",
+    "jpeg_size",
+    "with_plain_orientation",
+]
+
+Encoded = bytes | bytearray | memoryview
+
+_segment = struct.Struct(">BBH").unpack_from
+
+
+_frame = struct.Struct(">BHHB").unpack_from
+
+
+_SCAN, _END, _EXIF, _ADOBE = 0xDA, 0xD9, 0xE1, 0xEE
+
+
+_NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
+
+
+_TOO_EARLY = frozenset((0x00, 0xD8, _END, _SCAN))  # no marker, a second begin, the end, a scan
+
+
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+_PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
+
+
+_ORDINARY = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: those of 8 bits with Huffman codes
+
+
+_SKIPPED = _NO_SIZE | {0x00, 0xFF}
+
+
+_SEGMENT = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]", re.DOTALL)
+
+
+# Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
+# them again from each of its bytes.
+_MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+
+
+_COEFFICIENTS = frozenset(range(64))
+
+
+_MOST_STEPS = 100_000  # segments; a file of nothing else must not keep a thread busy
+
+
+# libjpeg goes over the whole image once for every scan, and a scan takes ten bytes. Encoders make about ten scans: so
+# many are always allowed, and otherwise so many pixels in all scans together, which is a second of work.
+_FEW_SCANS, _MOST_PASSED = 64, 1 << 32
+
+
+MOST_SCANNED = 10 * _MOST_PASSED
+"""Bytes times pixels up to which a JPEG cannot have too many scans."""
+
+
+def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
+    """Scan a JPEG to its frame header: (height, width, channels, marker of the frame, bits).
+
+    Raises:
+        DecodeError: the frame header is missing, cut, or of an image without pixels.
+    """
+    at = 2
+    try:
+        for _ in range(_MOST_STEPS):
+            prefix, marker, length = _segment(data, at)
+            if prefix != 0xFF:
+                raise DecodeError(f"damaged JPEG: a marker is expected at byte {at}, found {prefix:02x}")
+            if marker in _FRAMES:
+                bits, height, width, channels = _frame(data, at + 4)
+                if length < 8 + 3 * channels or not (height and width and channels):
+                    found = f"{width}x{height} with {channels} channels"
+                    raise DecodeError(f"damaged JPEG: its header says {found}")
+                return height, width, channels, marker, bits
+            if marker == 0xFF:
+                at += 1
+            elif marker in _NO_SIZE:
+                at += 2
+            elif marker in _TOO_EARLY or length < 2:
+                found = f"marker ff {marker:02x} at byte {at} before the size is known"
+                raise DecodeError(f"damaged JPEG: {found}")
+            else:
+                at += 2 + length
+    except struct.error as error:
+        raise DecodeError(f"the image is cut inside its header: {len(data)} bytes of a JPEG") from error
+    raise DecodeError(f"damaged JPEG: no size within its first {_MOST_STEPS} markers")
+
+
+def is_progressive(frame: int) -> bool:
+    """Whether a frame, by its marker, comes in several passes over the image."""
+    return frame in _PROGRESSIVE
+
+
+def is_ordinary(data: Encoded) -> bool:
+    """Whether all decoders make the same pixels of a JPEG whose header was checked, wherever they crop it.
+
+    That is one of Huffman codes, gray or of three colours, and if it is progressive one with all of its scans.
+    """
+    _, _, channels, frame, _ = jpeg_size(data)
+    return frame in _ORDINARY and channels in (1, 3) and not (frame == 0xC2 and is_unfinished(data, channels))
+
+
+def jpeg_segments(data: Encoded) -> list[tuple[int, int, int]]:
+    """List (marker, start, end) of the segments up to the first scan; the last one may be cut.
+
+    Bytes between them that are not a marker are skipped, as libjpeg does.
+    """
+    out: list[tuple[int, int, int]] = []
+    at = 2
+    try:
+        for _ in range(_MOST_STEPS):
+            prefix, marker, length = _segment(data, at)
+            if prefix != 0xFF or marker in _SKIPPED:
+                found = _SEGMENT.search(data, at)
+                if found is None:
+                    break
+                at = found.start()
+            elif length < 2 or marker == _END:
+                break
+            else:
+                out.append((marker, at + 4, at + 2 + length))
+                if marker == _SCAN:
+                    break
+                at += 2 + length
+    except struct.error:  # cut: whatever is left holds no further segment
+        return out
+    return out
+
+
+def _scans(data: Encoded) -> Iterator[tuple[int, int]]:
+    """(start, end) of the header of each scan of a JPEG, behind its marker and length."""
+    segments = jpeg_segments(data)
+    if not segments or segments[-1][0] != _SCAN:
+        return
+    _, start, at = segments[-1]
+    whole = bytes(data)
+    yield start, at
+    while (found := _MARKER_IN_SCAN.search(whole, at)) is not None:
+        at = found.end()
+        marker = whole[at - 1]
+        if marker == _END:
+            return
+        if marker in _NO_SIZE:
+            continue
+        start, at = at + 2, at + int.from_bytes(whole[at : at + 2], "big")
+        if marker == _SCAN:
+            yield start, at
+
+
+def check_end(data: Encoded) -> None:
+    """Check that a JPEG has its end marker. Bytes behind it are allowed.
+
+    It cannot occur inside compressed data, and one before the first scan belongs to a thumbnail. Bytes behind the end
+    may be megabytes (a film, a second image), so the search goes forward, at the speed of memory, and only where the
+    last two bytes are not the marker.
+
+    Raises:
+        DecodeError: it is missing.
+    """
+    n = len(data)
+    if n > 3 and data[n - 2] == 0xFF and data[n - 1] == _END:
+        return
+    segments = jpeg_segments(data)
+    if not segments or segments[-1][0] != _SCAN or bytes(data[segments[-1][2] :]).find(b"\xff\xd9") < 0:
+        raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9")
+
+
+def check_scans(data: Encoded, pixels: int, channels: int, progressive: bool) -> None:
+    """Check that a JPEG does not have so many scans that decoding it takes forever.
+
+    Args:
+        data: the encoded image.
+        pixels: height times width.
+        channels: of the image; a baseline JPEG whose first scan has all of them has one scan.
+        progressive: whether it is progressive.
+
+    Raises:
+        DecodeError: it has more than 64 scans, and they go over more than 2**32 pixels together.
+    """
+    segments = jpeg_segments(data)
+    if len(segments) == _MOST_STEPS:
+        raise DecodeError(f"damaged JPEG: no scan within its first {_MOST_STEPS} segments")
+    if not progressive and segments and data[segments[-1][1] : segments[-1][1] + 1] == bytes((channels,)):
+        return
+    most = max(_MOST_PASSED // pixels, _FEW_SCANS)
+    # Thumbnails and tables may hold these two bytes, too: there can be no more scans than this.
+    if bytes(data).count(b"\xff\xda") > most and len(list(islice(_scans(data), most + 1))) > most:
+        raise DecodeError(f"a JPEG of {pixels} pixels may have {most} scans, this one has more")
+
+
+def is_unfinished(data: Encoded, channels: int) -> bool:
+    """Whether a progressive JPEG ends before each of its coefficients is there to the last bit.
+
+    Of such an image libjpeg smooths the borders between blocks by what it knows of their neighbours, which differ
+    where only a part of the image is decoded; other decoders do not smooth.
+
+    Args:
+        data: the encoded image, whose header was checked.
+        channels: of the image.
+    """
+    known: dict[int, set[int]] = {}  # of each component, by its name: the coefficients that are there to the last bit
+    for start, end in islice(_scans(data), _MOST_STEPS):
+        header = bytes(data[start:end])
+        count = header[0] if header else 0
+        if not count or len(header) < 4 + 2 * count:
+            return True
+        first, last, bits = header[1 + 2 * count : 4 + 2 * count]
+        band = set(range(first, min(last, 63) + 1))
+        for name in header[1 : 1 + 2 * count : 2]:
+            had = known.setdefault(name, set())
+            known[name] = had - band if bits & 15 else had | band
+    return len(known) != channels or any(there != _COEFFICIENTS for there in known.values())
+
+
+def first_marker_in_scan(data: Encoded, channels: int) -> int | None:
+    """Where the first marker stands that ends the one scan of a JPEG and is not the end of the image.
+
+    None if there is none, or if this is no JPEG of one scan of all channels.
+    """
+    segments = jpeg_segments(data)
+    if not segments or segments[-1][0] != _SCAN:
+        return None
+    _, start, at = segments[-1]
+    if at <= start or at > len(data) or data[start] != channels:
+        return None
+    scan = bytes(data[at:])
+    found = _MARKER_IN_SCAN.search(scan)
+    if found is None or scan[found.end() - 1] == _END:
+        return None
+    return at + len(scan[: found.start()].rstrip(b"\xff"))
+
+
+def has_adobe_marker(data: Encoded) -> bool:
+    """Whether a JPEG has Adobe's segment, as libjpeg looks for it: then its CMYK is stored inverted."""
+    return any(
+        marker == _ADOBE and end - start >= 12 and bytes(data[start : start + 5]) == b"Adobe"
+        for marker, start, end in jpeg_segments(data)
+    )
+
+
+def exif_blocks(data: Encoded) -> list[tuple[int, int]]:
+    """(start, end) of the EXIF blocks of a JPEG, behind their prefix."""
+    return [
+        (start + 6, end)
+        for marker, start, end in jpeg_segments(data)
+        if marker == _EXIF and bytes(data[start : start + 6]) == b"Exif\0\0"
+    ]
+
+
+def with_plain_orientation(data: Encoded) -> bytes | None:
+    """A JPEG whose EXIF holds its orientation and nothing else; None if it has no EXIF, or is one already.
+
+    The first block counts, and one that is damaged asks for nothing. Other readers look further, and there are some
+    that a damaged block brings down. Those that there are stay in their places, and lose their name.
+    """
+    blocks = exif_blocks(data)
+    if not blocks:
+        return None
+    plain = segment_of(orientation_of(bytes(data[slice(*blocks[0])])))
+    if len(blocks) == 1 and bytes(data[2 : 2 + len(plain)]) == plain:
+        return None
+    out = bytearray(data)
+    for start, _ in blocks:
+        out[start - 6 : start] = bytes(6)
+    out[2:2] = plain
+    return bytes(out)

@@ -1,0 +1,115 @@
+"""png: the structure of a PNG, read without decoding it: whether it is whole, and which chunks change its pixels."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from gpupipe.errors import DecodeError
+
+__all__ = ["check_png", "has_all_rows", "is_ordinary", "png_chunks", "without_ancillary"]
+
+Encoded = bytes | bytearray | memoryview
+
+_chunk = struct.Struct(">I4s").unpack_from
+
+
+_CRITICAL = frozenset((b"IHDR", b"PLTE", b"IDAT", b"IEND"))
+
+
+_FRAMES = frozenset((b"acTL",))
+
+
+_GAMMA = frozenset((b"gAMA", b"sRGB", b"cHRM", b"iCCP"))
+
+
+_EXIF = frozenset((b"eXIf",))
+
+
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+
+
+_ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+"""First row and column of each pass of an interlaced PNG, and its steps."""
+
+
+_MOST_CHUNKS = 100_000  # a file of nothing else must not keep a thread busy
+
+
+_MOST_DEFLATED = 1032  # bytes that deflate makes of one, at most
+
+
+def png_chunks(data: Encoded) -> Iterator[tuple[bytes, int, int]]:
+    """Give (type, start, end) of the chunks of a PNG.
+
+    Raises:
+        DecodeError: it is cut, or made of too many of them.
+    """
+    at, n = 8, len(data)
+    for _ in range(_MOST_CHUNKS):
+        length, kind = _chunk(data, at) if at + 12 <= n else (0, b"")
+        if not kind or length > n - at - 12:
+            raise DecodeError(f"truncated PNG: {n} bytes without IEND, the chunk {kind!r} at byte {at} is cut")
+        yield kind, at + 8, at + 8 + length
+        if kind == b"IEND":
+            return
+        at += 12 + length
+    raise DecodeError(f"damaged PNG: no IEND within its first {_MOST_CHUNKS} chunks")
+
+
+def check_png(data: Encoded) -> None:
+    """Check that a PNG whose header was read is whole. Damage of a chunk that no pixel needs is allowed.
+
+    Raises:
+        DecodeError: it is cut or damaged, or has fewer bytes than its pixels need.
+    """
+    pixels = 0
+    with memoryview(data) as view:
+        for kind, start, end in png_chunks(view):
+            if not kind.isalpha() or (kind[0] < 0x60 and kind not in _CRITICAL):
+                raise DecodeError(f"damaged PNG: an unknown chunk {kind!r} at byte {start - 8}")
+            if kind in _CRITICAL and zlib.crc32(view[start - 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
+                raise DecodeError(f"damaged PNG: the checksum of its {kind.decode()} at byte {start - 8} is wrong")
+            pixels += end - start if kind == b"IDAT" else 0
+    width, height, bits, colour = struct.unpack_from(">IIBB", data, 16)
+    if not pixels or height * (width * bits * _CHANNELS[colour] // 8) > pixels * _MOST_DEFLATED:
+        raise DecodeError(f"damaged PNG: {pixels} bytes of pixels cannot be those of {width}x{height}")
+
+
+def is_ordinary(data: Encoded, gray: bool, turned: bool) -> bool:
+    """Whether all decoders make the same pixels of a PNG that passed its check.
+
+    That is one of up to 8 bits that is not animated; some round 16 bits to 8. It has no gamma if gray is made of its
+    colours, which some compute in linear light, and no EXIF block if it is to be turned: there are readers that a
+    damaged one brings down.
+
+    Args:
+        data: the encoded image.
+        gray: whether only its gray is wanted.
+        turned: whether it is turned as its EXIF block says.
+    """
+    if data[24] == 16:
+        return False
+    odd = _FRAMES | (_GAMMA if gray and data[25] & 2 else frozenset()) | (_EXIF if turned else frozenset())
+    return not any(kind in odd for kind, _, _ in png_chunks(data))
+
+
+def without_ancillary(data: Encoded) -> bytes:
+    """A PNG that passed its check, with only the chunks that its pixels need: any damage of the others is gone."""
+    chosen = [data[start - 8 : end + 4] for kind, start, end in png_chunks(data) if kind in _CRITICAL]
+    return b"".join([data[:8], *chosen])
+
+
+def has_all_rows(data: Encoded) -> bool:
+    """Whether the pixels of a PNG that passed its check are all there: Pillow takes missing rows for black ones."""
+    width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
+    sizes = [(-(-(height - y) // down), -(-(width - x) // right)) for y, x, down, right in passes]
+    depth = bits * _CHANNELS[colour]
+    needed: int = sum(rows * (1 + (columns * depth + 7) // 8) for rows, columns in sizes if rows > 0 and columns > 0)
+    stream = b"".join(data[start:end] for kind, start, end in png_chunks(data) if kind == b"IDAT")
+    try:  # what lies behind the last row is not looked at
+        return len(zlib.decompressobj().decompress(stream, needed)) == needed
+    except zlib.error:
+        return False

@@ -1,0 +1,144 @@
+"""glob: the paths that a pattern matches, in any folders that can be listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from gpupipe.errors import PlanError
+
+__all__ = ["INDEX_SUFFIX", "Folders", "matching"]
+
+INDEX_SUFFIX = ".gpindex"
+"""How the name of a saved index of records ends (see `index`). No wildcard matches one: it is not data."""
+
+
+_WILD = re.compile(r"[*?\[{]")
+
+
+_MOST_ALTERNATIVES = 10_000
+
+
+class Folders(Protocol):
+    """What a walk over folders asks; every folder is "" or ends with a slash."""
+
+    def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        """List (name, is a folder, is a link) of a folder; one that cannot be opened holds nothing."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of this name."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder of this name."""
+        ...
+
+
+def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> list[tuple[str, str]]:
+    """List (path, path below the part without wildcards) of what matches, sorted by `key`; nothing without wildcards.
+
+    Raises:
+        PlanError: braces are not closed, or stand for more than 10,000 patterns.
+    """
+    wild = _WILD.search(pattern)
+    if wild is None:
+        return []
+    root = pattern.rfind("/", 0, wild.start()) + 1
+    paths = {path for one in _alternatives(pattern) for path in _matches(one, folders)}
+    return [(path, path[root:]) for path in sorted(paths, key=key)]
+
+
+def _alternatives(text: str) -> list[str]:
+    """Write out braces: `a{b,c{d,e}}` -> ab, acd, ace."""
+    done: list[str] = []
+    open_ones = [text]
+    while open_ones:
+        one = open_ones.pop()
+        start = one.find("{")
+        if start < 0:
+            done.append(one)
+        else:
+            head, tail = one[:start], one[start + 1 :]
+            choices, rest = _split(tail, one)
+            open_ones.extend(head + choice + rest for choice in choices)
+        if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
+            raise PlanError(f"the pattern {text!r} means more than {_MOST_ALTERNATIVES} patterns; use fewer braces")
+    return done
+
+
+def _split(tail: str, whole: str) -> tuple[list[str], str]:
+    """Cut the text behind a `{` into its choices, and what follows the closing brace."""
+    depth, start, choices = 0, 0, []
+    for at, char in enumerate(tail):
+        if char == "{":
+            depth += 1
+        elif char == "}" and depth:
+            depth -= 1
+        elif char in ",}" and not depth:
+            choices.append(tail[start:at])
+            start = at + 1
+            if char == "}":
+                return choices, tail[start:]
+    raise PlanError(f"the pattern {whole!r} has a brace that is not closed; write {{a,b}}")
+
+
+def _matches(pattern: str, folders: Folders) -> Iterator[str]:
+    """Walk the folders that can hold matches of a pattern without braces."""
+    absolute = pattern.startswith("/")
+    parts = [part for part in pattern.split("/") if part]
+    # (folder, index of the part to match in it); a stack, since folders may be nested deeper than Python's
+    stack = [("/" if absolute else "", 0)]
+    seen: set[tuple[str, int]] = set()
+    while stack:
+        folder, at = stack.pop()
+        if (folder, at) in seen:  # `**/**` reaches a folder by two ways
+            continue
+        seen.add((folder, at))
+        part, last = parts[at], at == len(parts) - 1
+        if part == "**":
+            if not last:
+                stack.append((folder, at + 1))
+            for name, is_folder, is_link in folders.entries(folder):
+                if last and not is_folder and not name.endswith(INDEX_SUFFIX):
+                    yield folder + name
+                if is_folder and not is_link and not name.startswith("."):  # a link may lead back up
+                    stack.append((f"{folder}{name}/", at))
+        elif _WILD.search(part):
+            match = _compiled(part).fullmatch
+            for name, is_folder, _ in folders.entries(folder):
+                if match(name) and not name.endswith(INDEX_SUFFIX):
+                    if last:
+                        yield folder + name
+                    elif is_folder:
+                        stack.append((f"{folder}{name}/", at + 1))
+        elif last:
+            if folders.exists(folder + part):
+                yield folder + part
+        elif folders.is_folder(folder + part):
+            stack.append((f"{folder}{part}/", at + 1))
+
+
+def _compiled(part: str) -> re.Pattern[str]:
+    """Turn one component of a path (without `/`) with `*`, `?`, `[ab]`, `[!ab]`, `[a-c]` into a regular expression."""
+    out, at = "", 0
+    while at < len(part):
+        char = part[at]
+        at += 1
+        if char == "*":
+            out += ".*"
+        elif char == "?":
+            out += "."
+        elif char == "[" and (end := part.find("]", at + 2 if part[at : at + 1] in "!^" else at + 1)) > 0:
+            inner = part[at:end]
+            negated = inner[:1] in "!^"
+            inner = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+            out += f"[{'^' if negated else ''}{inner}]"
+            at = end + 1
+        else:
+            out += re.escape(char)
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error as error:
+        raise PlanError(f"the pattern {part!r} has a range that is no range: {error}") from error
