@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from .maps import FlatMap, Interleave, Map
+from .maps import Interleave, Map
 from .node import Node, walk
-from .windows import GroupByWindow
 
 __all__ = ["Arrival", "any_order", "arrival"]
 
@@ -38,11 +37,10 @@ def arrival(root: Node, deterministic: bool) -> Arrival:
     """
     found: dict[int, Arrival] = {}
     for node in walk(root):
-        inner = getattr(node, "inner", None)
         below = max((found[id(source)] for source in node.sources), default=Arrival.FIXED)
-        if isinstance(inner, Node):
-            below = max(below, arrival(inner, deterministic))
-        elif isinstance(node, (FlatMap, GroupByWindow)) and not deterministic:
+        if node.made is not None:
+            below = max(below, arrival(node.made, deterministic))
+        elif node.makes_datasets and not deterministic:
             below = Arrival.FREE
         if below is not Arrival.FIXED and not node.facts.one_by_one:
             below = Arrival.FREE

@@ -15,12 +15,28 @@ from .padding import padding
 __all__ = ["Batch", "Bucketed", "PaddedBatch", "RaggedBatch", "Rebatch", "Unbatch", "ragged_ranks"]
 
 
-def _batches(n: int, size: int, drop: bool) -> int:
-    return n if n < 0 else n // size if drop else -(-n // size)
+@dataclass(frozen=True, slots=True, eq=False)
+class OfOneSize(Step):
+    """Batches of `size` consecutive elements.
+
+    Attributes:
+        size: rows of each.
+        drop: a short last one is left out.
+    """
+
+    size: int
+    drop: bool = False
+
+    def _cardinality(self) -> int:
+        n = self.source.cardinality
+        return n if n < 0 else n // self.size if self.drop else -(-n // self.size)
+
+    def describe(self) -> str:
+        return f"{self.name}({self.size}{', drop_remainder=True' if self.drop else ''})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch(Step):
+class Batch(OfOneSize):
     """`size` consecutive elements, stacked.
 
     Attributes:
@@ -29,23 +45,15 @@ class Batch(Step):
 
     facts = Facts(payload="reads", by_index=True, as_long=True, keeps_rows=True)
 
-    size: int
-    drop: bool = False
     places: bool = False
 
     def infer(self, *inputs: Element) -> Element:
         size = self.size if self.drop else None
         return Element(inputs[0].structure, tuple(spec.batched(size) for spec in inputs[0].specs), batched=True)
 
-    def _cardinality(self) -> int:
-        return _batches(self.source.cardinality, self.size, self.drop)
-
-    def describe(self) -> str:
-        return f"batch({self.size}{', drop_remainder=True' if self.drop else ''})"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PaddedBatch(Step):
+class PaddedBatch(OfOneSize):
     """`size` consecutive elements, padded to one shape and stacked.
 
     Attributes:
@@ -58,8 +66,6 @@ class PaddedBatch(Step):
 
     facts = Facts(payload="reads", by_index=True, as_long=True, keeps_rows=True)
 
-    size: int
-    drop: bool = False
     shapes: tuple[tuple[int, ...] | None, ...] | None = None
     values: tuple[Any, ...] | None = None
     given: tuple[Any, Any] | None = None
@@ -69,12 +75,6 @@ class PaddedBatch(Step):
         size = self.size if self.drop else None
         specs = tuple(spec.batched(size) for spec in padding(self, inputs[0]).specs)
         return Element(inputs[0].structure, specs, batched=True)
-
-    def _cardinality(self) -> int:
-        return _batches(self.source.cardinality, self.size, self.drop)
-
-    def describe(self) -> str:
-        return f"padded_batch({self.size}{', drop_remainder=True' if self.drop else ''})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ def _rows(sizes: tuple[int, ...], full: bool) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RaggedBatch(Step):
+class RaggedBatch(OfOneSize):
     """`size` consecutive elements; leaves with unknown dimensions become ragged, others are stacked.
 
     Attributes:
@@ -152,8 +152,6 @@ class RaggedBatch(Step):
 
     facts = Facts(gathers=True)
 
-    size: int
-    drop: bool = False
     splits: str = "int64"
 
     def infer(self, *inputs: Element) -> Element:
@@ -167,13 +165,6 @@ class RaggedBatch(Step):
             else:
                 specs.append(spec.batched(size))
         return Element(inner.structure, tuple(specs), batched=True)
-
-    def _cardinality(self) -> int:
-        n = self.source.cardinality
-        return n if n < 0 else n // self.size if self.drop else -(-n // self.size)
-
-    def describe(self) -> str:
-        return f"ragged_batch({self.size}{', drop_remainder=True' if self.drop else ''})"
 
 
 def ragged_ranks(element: Element) -> tuple[int, ...]:

@@ -22,9 +22,16 @@ class Cache(Step):
         store: where they are kept; shared by every rewritten form of this node.
     """
 
-    facts = Facts(payload="reads", one_by_one=True, by_index=True, as_long=True)
+    facts = Facts(payload="reads", one_by_one=True, by_index=True, as_long=True, in_memory=True)
 
     store: Any = field(default=None, compare=False)
+
+    def full(self, settings: Settings) -> bool:
+        found: bool = self.store.full(settings)
+        return found
+
+    def input_context(self, at: Any, index: int) -> Any:
+        return at.neutral()
 
     def resume_cost(self, settings: Settings) -> str:
         return "begins empty: a pass that was filling it goes on without it, one over a full one reads its input anew"

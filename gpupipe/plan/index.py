@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..extract.storage.patterns import is_url
-from .maps import FlatMap
 from .node import INFINITE, Facts, Node, Step, walk
-from .order import Shuffle, never_ends
+from .order import never_ends
 from .sources import Files, FromGenerator, Records
 
 __all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced", "blocker", "why_not"]
@@ -143,6 +142,10 @@ class Select(Step):
         return n if n < 0 else self.order.size(n)
 
     @property
+    def shuffles(self) -> bool:
+        return isinstance(self.order, Everything)
+
+    @property
     def draws(self) -> bool:
         order = self.order.order if isinstance(self.order, Rows) else self.order
         return isinstance(order, Everything) and order.reshuffle
@@ -157,17 +160,13 @@ class Select(Step):
 
 def blocker(root: Node) -> Node | None:
     """The first step of a chain that cannot be indexed; None if all of it can."""
-    for node in walk(root, lambda node: isinstance(node, FlatMap) or _names(node)):
-        if node.facts.by_index or _names(node):
-            continue
-        if isinstance(node, FlatMap) and node.inner is not None and not _endless(node) and not _remote(node):
-            found = _once(node.source) or blocker(node.inner)
+    for node in walk(root, lambda node: node.facts.flattens):
+        if not node.by_index or (node.made is not None and (_endless(node) or _remote(node))):
+            return node
+        if node.made is not None:
+            found = _once(node.sources[0]) or blocker(node.made)
             if found is not None:
                 return found
-            continue
-        if isinstance(node, Records) and not node.compression:
-            continue
-        return node
     return None
 
 
@@ -190,19 +189,14 @@ def _remote(node: Node) -> bool:
     return any(any(map(is_url, below.paths)) for below in walk(node) if isinstance(below, Files))
 
 
-def _names(node: Node) -> bool:
-    """Whether a node shuffles names of files: these are listed, so their order is soon found."""
-    return isinstance(node, Shuffle) and isinstance(node.source, Files)
-
-
 def why_not(node: Node) -> str:
     """Say of a step that cannot be indexed what it is, where it stands and what to do."""
     text = f"{node.describe()} at {node.line} cannot be indexed"
-    if isinstance(node, FlatMap) and node.inner is not None and _endless(node):
+    if node.made is not None and _endless(node):
         return f"{text}: there is no end of datasets; use repeat behind it"
-    if isinstance(node, FlatMap) and _remote(node):
+    if node.facts.flattens and _remote(node):
         return f"{text}: it reads files named by URLs; copy them to a disk"
-    if isinstance(node, Shuffle):
+    if node.shuffles:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, Records):
         return f"{text}: a compressed file has no index; use uncompressed files"

@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 from ..spec import LEAF, Structure
 from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
 
-__all__ = ["Concatenate", "Zip", "first_branches", "relaxed"]
+__all__ = ["Concatenate", "Join", "OneStream", "Zip", "relaxed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Zip(Node):
-    """Elements of several inputs side by side; the shortest ends it.
+class Join(Node):
+    """A node with several inputs. The keys of their elements depend on its number.
 
     Attributes:
         inputs: in the order in which they are pulled.
-        structure: how they are nested; a leaf stands for an input.
     """
 
-    facts = Facts(by_index=True, as_they_are=True)
-
     inputs: tuple[Node, ...]
-    structure: Structure
 
     @property
     def sources(self) -> tuple[Node, ...]:
@@ -32,6 +29,34 @@ class Zip(Node):
 
     def with_sources(self, sources: Sequence[Node]) -> Node:
         return replace(self, inputs=tuple(sources))
+
+    def _number(self, below: int) -> int:
+        return below + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneStream(Join):
+    """A node whose elements come from one input at a time."""
+
+    def _branches(self, below: Sequence[int]) -> int:
+        return sum(below)
+
+    def first_branches(self) -> tuple[int, ...]:
+        """For each input how many branches there are in front of it."""
+        return tuple(accumulate((node.branches for node in self.sources[:-1]), initial=0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Zip(Join):
+    """Elements of several inputs side by side; the shortest ends it.
+
+    Attributes:
+        structure: how they are nested; a leaf stands for an input.
+    """
+
+    facts = Facts(by_index=True, as_they_are=True)
+
+    structure: Structure
 
     def infer(self, *inputs: Element) -> Element:
         structure = graft(self.structure, [element.structure or LEAF for element in inputs])
@@ -45,8 +70,8 @@ class Zip(Node):
             return UNKNOWN_CARDINALITY
         return min((n for n in sizes if n != INFINITE), default=INFINITE)
 
-    def _number(self, below: int) -> int:
-        return below + 1
+    def input_context(self, at: Any, index: int) -> Any:
+        return at.in_zip(self.number, index)
 
     def describe(self) -> str:
         return f"zip({len(self.inputs)} datasets)"
@@ -75,25 +100,11 @@ def relaxed(inputs: Sequence[Element]) -> Element:
     return first
 
 
-def first_branches(inputs: Sequence[Node]) -> tuple[int, ...]:
-    """For each of several inputs how many branches there are in front of it."""
-    return tuple(accumulate((node.branches for node in inputs[:-1]), initial=0))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Concatenate(Node):
+class Concatenate(OneStream):
     """The elements of one input after those of another."""
 
     facts = Facts(one_by_one=True, by_index=True, as_they_are=True)
-
-    inputs: tuple[Node, ...]
-
-    @property
-    def sources(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def with_sources(self, sources: Sequence[Node]) -> Node:
-        return replace(self, inputs=tuple(sources))
 
     def infer(self, *inputs: Element) -> Element:
         return relaxed(inputs)
@@ -104,15 +115,8 @@ class Concatenate(Node):
             return INFINITE
         return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in sizes else sum(sizes)
 
-    def _number(self, below: int) -> int:
-        return below + 1
-
-    def _branches(self, below: Sequence[int]) -> int:
-        return sum(below)
-
-    def first_branches(self) -> tuple[int, ...]:
-        """For each input how many branches there are in front of it."""
-        return first_branches(self.sources)
+    def input_context(self, at: Any, index: int) -> Any:
+        return at.in_branch(self.first_branches()[index])
 
     def describe(self) -> str:
         return f"concatenate({len(self.inputs)} datasets)"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.classify import name_of
 from ..graph.trace import Traced
-from ..graph.values import Draw, topological
+from ..graph.values import Draw, Value, topological
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, draws
@@ -77,10 +77,16 @@ class Map(Step):
         return f"map({name_of(self.fn)}) [{how}]"
 
     @property
+    def payload(self) -> str:
+        return "reads" if self.traced is None else "passes"
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return () if self.traced is None else self.traced.outputs
+
+    @property
     def draws(self) -> bool:
-        if self.traced is None:
-            return self.rng
-        return any(isinstance(value, Draw) and value.site for value in topological(self.traced.outputs))
+        return self.rng or any(isinstance(value, Draw) and value.site for value in topological(self.outputs))
 
     def parallel(self, settings: Settings) -> int:
         """How many calls run at a time; 0 for none beside the flow thread."""
@@ -103,13 +109,10 @@ def traced_type(traced: Traced, source: Element) -> Element:
 class Filter(Step):
     """The elements for which a predicate holds."""
 
-    facts = Facts(one_by_one=True)
+    facts = Facts(one_by_one=True, uncounted=True)
 
     fn: Callable[..., Any]
     traced: Traced | None = None
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
 
     def describe(self) -> str:
         return f"filter({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
@@ -123,7 +126,7 @@ class FlatMap(Step):
         inner: the plan of the function over a `Param`; None where it must be called for each element.
     """
 
-    facts = Facts(one_by_one=True)
+    facts = Facts(one_by_one=True, flattens=True, uncounted=True)
 
     fn: Callable[..., Any]
     inner: Node | None = None
@@ -135,11 +138,20 @@ class FlatMap(Step):
         return ANYTHING if self.inner is None else self.inner.element
 
     @property
+    def by_index(self) -> bool:
+        return self.inner is not None
+
+    @property
+    def made(self) -> Node | None:
+        return self.inner
+
+    @property
+    def makes_datasets(self) -> bool:
+        return self.inner is None
+
+    @property
     def draws(self) -> bool:
         return self.inner is not None and draws(self.inner)
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
 
     def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return below if self.inner is None else self.inner.counts
@@ -159,8 +171,6 @@ class Interleave(FlatMap):
         deterministic: False takes whatever is ready first.
     """
 
-    facts = Facts(one_by_one=True)
-
     cycle: int = 16
     block: int = 1
     calls: int = 0
@@ -175,13 +185,10 @@ class Interleave(FlatMap):
 class TakeWhile(Step):
     """The elements before the first one for which a predicate does not hold."""
 
-    facts = Facts()
+    facts = Facts(uncounted=True)
 
     fn: Callable[..., Any]
     traced: Traced | None = None
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
 
     def describe(self) -> str:
         return f"take_while({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
@@ -231,10 +238,7 @@ def one_more(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str,
 class Unique(Step):
     """The first occurrence of each value."""
 
-    facts = Facts(payload="reads", may_stall=True)
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
+    facts = Facts(payload="reads", may_stall=True, uncounted=True)
 
     def resume_cost(self, settings: Settings) -> str:
         return "sees its elements again from the begin of the pass"
@@ -248,12 +252,9 @@ class IgnoreErrors(Step):
         log: log every one that is left out, not only the first ten and then every tenfold.
     """
 
-    facts = Facts(payload="reads", one_by_one=True, as_they_are=True, may_stall=True)
+    facts = Facts(payload="reads", one_by_one=True, as_they_are=True, may_stall=True, uncounted=True)
 
     log: bool = False
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from .joins import first_branches, relaxed
+from .joins import OneStream, relaxed
 from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
 
 __all__ = ["ChooseFrom", "Mixture", "SampleFrom"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mixture(Node):
+class Mixture(OneStream):
     """Elements of several datasets, one at a time.
 
     Attributes:
-        inputs: the datasets.
         stop: end where one that is empty is picked; otherwise it is passed over until all are.
     """
 
-    inputs: tuple[Node, ...]
     stop: bool
 
     @property
@@ -39,15 +38,8 @@ class Mixture(Node):
         given = [node.element for node in self.inputs]
         return relaxed(given) if all(element.structure is not None for element in given) else ANYTHING
 
-    def _number(self, below: int) -> int:
-        return below + 1
-
-    def _branches(self, below: Sequence[int]) -> int:
-        return sum(below)
-
-    def first_branches(self) -> tuple[int, ...]:
-        """For each input how many branches there are in front of it."""
-        return first_branches(self.sources)
+    def input_context(self, at: Any, index: int) -> Any:
+        return at.in_mixture(self.first_branches()[index])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from ..brief import cut, fields_in_brief
 from ..graph.classify import call_site
 from ..graph.trace import Traced
-from ..graph.values import digest_of
+from ..graph.values import Value, digest_of
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
 
@@ -83,8 +83,11 @@ class Facts:
             stay there. A cache does not: it holds what it gives for as long as the dataset lives, and the memory of a
             GPU is the model's.
         as_long: it has an end only if its input has one.
+        flattens: it gives the elements of datasets that its input's elements stand for.
+        in_memory: its elements are in memory for as long as the dataset lives.
         keeps_rows: it neither holds nor drops an element, so that another number of shards may stand below it.
         gathers: it holds elements, and under ``on_error="replace"`` a good one that no state holds.
+        uncounted: only running it tells how many elements it gives.
         may_stall: it may take elements forever and give none, and does not look at the clock itself. One that does
             saves 0.1 us for each element.
     """
@@ -95,8 +98,11 @@ class Facts:
     by_index: bool = False
     as_they_are: bool = False
     as_long: bool = False
+    flattens: bool = False
+    in_memory: bool = False
     keeps_rows: bool = False
     gathers: bool = False
+    uncounted: bool = False
     may_stall: bool = False
 
 
@@ -191,7 +197,7 @@ class Node:
         return ANYTHING
 
     def _cardinality(self) -> int:
-        return self.sources[0].cardinality
+        return UNKNOWN_CARDINALITY if self.facts.uncounted else self.sources[0].cardinality
 
     def _number(self, below: int) -> int:
         return below
@@ -212,6 +218,41 @@ class Node:
         return self.name
 
     @property
+    def payload(self) -> str:
+        """Whether it "reads" the payloads of records, "passes" them on or "holds" the elements; see `Facts`."""
+        return self.facts.payload
+
+    @property
+    def by_index(self) -> bool:
+        """Whether its elements can be had by index if those of its inputs can."""
+        return self.facts.by_index
+
+    @property
+    def same_leaves(self) -> bool:
+        """Whether it gives leaves of its one input as they are: a step that makes others overrides `infer`."""
+        return len(self.sources) == 1 and type(self).infer is Node.infer
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The leaves that a traced map computes; none for other steps."""
+        return ()
+
+    @property
+    def made(self) -> Node | None:
+        """The plan of a traced function that makes datasets of its elements, if it has one."""
+        return None
+
+    @property
+    def makes_datasets(self) -> bool:
+        """Whether a function makes datasets while running, of which the plan knows nothing."""
+        return False
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether it gives the elements of its input in a random order."""
+        return False
+
+    @property
     def draws(self) -> bool:
         """Whether it draws other numbers in another epoch, as far as the plan tells without reading data."""
         return False
@@ -224,6 +265,14 @@ class Node:
         """
         chosen = (f.name for f in fields(self) if f.compare and f.name not in DERIVED)
         return ((name, getattr(self, name)) for name in chosen if places or name not in self.located)
+
+    def full(self, settings: Settings) -> bool:
+        """Whether its input is not needed any more."""
+        return False
+
+    def input_context(self, at: Any, index: int) -> Any:
+        """The context (of a flow) in which its input number `index` is opened, where it is opened in `at`."""
+        return at
 
     def named_files(self) -> tuple[tuple[str, str], ...]:
         """The paths of the files it names, each with what the file is called wherever its folder lies."""

@@ -8,6 +8,7 @@ from ..errors import PlanError
 from ..options import Options, Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, walk
+from .sources import Files
 
 __all__ = [
     "WHOLE",
@@ -150,6 +151,14 @@ class Shuffle(Step):
     def describe(self) -> str:
         same = "" if self.reshuffle else ", the same order every time"
         return f"shuffle({buffer_name(self.size)}, seed={self.seed}{same})"
+
+    @property
+    def by_index(self) -> bool:
+        return isinstance(self.source, Files)  # names are listed, so their order is soon found
+
+    @property
+    def shuffles(self) -> bool:
+        return True
 
     @property
     def draws(self) -> bool:

@@ -176,7 +176,7 @@ class Walker:
         """
         self._put(f"{type(node).__name__} {node.number} {below}")
         self.files.extend(node.named_files())
-        traced = getattr(node, "traced", None) is not None or getattr(node, "inner", None) is not None
+        traced = getattr(node, "traced", None) is not None or node.made is not None
         for name, value in node.parameters(self._places):
             # Of a function that was traced its graph says all there is to say.
             if name == "fn" and traced:

@@ -36,7 +36,7 @@ __all__ = [
 class Tensors(Node):
     """One element."""
 
-    facts = Facts(name="from_tensors", by_index=True)
+    facts = Facts(name="from_tensors", by_index=True, in_memory=True)
 
     leaves: tuple[Any, ...]
     structure: Structure
@@ -61,7 +61,7 @@ class Slices(Node):
         names: where the first leaf is a list of paths, what identifies each of them in any directory; else None.
     """
 
-    facts = Facts(name="from_tensor_slices", by_index=True)
+    facts = Facts(name="from_tensor_slices", by_index=True, in_memory=True)
 
     leaves: tuple[Any, ...]
     structure: Structure
@@ -98,7 +98,7 @@ class Listed(Node):
         names: where the first leaf is a path, what identifies each of them in any directory; else None.
     """
 
-    facts = Facts(name="from_list")
+    facts = Facts(name="from_list", in_memory=True)
 
     columns: tuple[tuple[Any, ...], ...]
     structure: Structure
@@ -188,7 +188,7 @@ class RandomNumbers(Node):
 class FromGenerator(Node):
     """What a Python generator yields; called anew for every pass."""
 
-    facts = Facts()
+    facts = Facts(uncounted=True)
 
     generator: Callable[..., Any]
     args: tuple[Any, ...]
@@ -196,9 +196,6 @@ class FromGenerator(Node):
 
     def infer(self, *inputs: Element) -> Element:
         return self.signature
-
-    def _cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
 
     def describe(self) -> str:
         return f"from_generator({getattr(self.generator, '__qualname__', '...')})"
@@ -320,6 +317,9 @@ class OneFile(Step):
     def infer(self, *inputs: Element) -> Element:
         return Element(LEAF, (TensorSpec((), bytes),))
 
+    def describe(self) -> str:
+        return f"{self.name}({self.compression or 'uncompressed'})"
+
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY
 
@@ -336,8 +336,9 @@ class Records(OneFile):
 
     index: str = field(default="memory", compare=False)
 
-    def describe(self) -> str:
-        return f"TFRecordDataset({self.compression or 'uncompressed'})"
+    @property
+    def by_index(self) -> bool:
+        return not self.compression
 
     def resume_cost(self, settings: Settings) -> str:
         return "decompresses its file from the begin again" if self.compression else ""
@@ -348,9 +349,6 @@ class Lines(OneFile):
     """The lines of one text file."""
 
     facts = Facts(name="TextLineDataset")
-
-    def describe(self) -> str:
-        return f"TextLineDataset({self.compression or 'uncompressed'})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -106,6 +106,10 @@ class GroupByWindow(Step):
     def _cardinality(self) -> int:
         return INFINITE if self.source.cardinality == INFINITE else UNKNOWN_CARDINALITY
 
+    @property
+    def makes_datasets(self) -> bool:
+        return True
+
     def describe(self) -> str:
         size = name_of(self.size_fn) if self.size_fn is not None else self.size
         return f"group_by_window({name_of(self.key)}, {name_of(self.fn)}, {size})"

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from ...flow.run import Context
 from ...graph.values import Input, Value
 from ...options import Settings
-from ...plan.cache import Cache
-from ...plan.joins import Concatenate, Zip
-from ...plan.maps import IgnoreErrors, Map
+from ...plan.joins import Zip
+from ...plan.maps import IgnoreErrors
 from ...plan.mixing import Mixture
 from ...plan.node import Node
 
@@ -78,8 +77,7 @@ def annotate(order: Sequence[Node], above: Above, settings: Settings) -> Marks:
         users = marks.users.get(here, ())
         if above.delivers and users and all(id(u) in marks.delivered and passes(u, node) for u in users):
             marks.delivered.add(here)
-        payload = "reads" if isinstance(node, Map) and node.traced is None else node.facts.payload
-        if payload == "holds" or (payload == "passes" and here in marks.references):
+        if node.payload == "holds" or (node.payload == "passes" and here in marks.references):
             marks.references.update(below)
         # After a batch `ignore_errors` leaves out the whole batch, which keeps its place as if it were zipped.
         ignored = isinstance(node, IgnoreErrors) and settings.on_error == "raise"
@@ -96,23 +94,15 @@ def contexts(order: Sequence[Node], at: Context) -> dict[int, Context]:
     for node in reversed(order):
         here = found.get(id(node), at)
         for j, source in enumerate(node.sources):
-            below = here
-            if isinstance(node, Cache):
-                below = here.neutral()
-            elif isinstance(node, Zip):
-                below = here.in_zip(node.number, j)
-            elif isinstance(node, Concatenate):
-                below = here.in_branch(node.first_branches()[j])
-            elif isinstance(node, Mixture):
-                below = here.in_mixture(node.first_branches()[j])
-            found.setdefault(id(source), below)
+            if id(source) not in found:
+                found[id(source)] = node.input_context(here, j)
     return found
 
 
 def passes(node: Node, source: Node) -> bool:
     """Whether a node gives elements of one of its inputs as they are."""
-    if isinstance(node, Map):
-        return node.traced is not None and picks(node.traced.outputs)
+    if node.outputs:
+        return picks(node.outputs)
     return node.facts.as_they_are and not (isinstance(node, Mixture) and source is node.picks)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...errors import PlanTypeError
 from ...flow.check import failed
@@ -14,10 +15,8 @@ from ...flow.state.snapshot import State
 from ...flow.step import Running
 from ...graph.classify import name_of
 from ...graph.trace import call_with, called_before
-from ...plan.maps import FlatMap
 from ...plan.node import Element, Node
 from ...plan.order import refuse_options
-from ...plan.windows import GroupByWindow
 from ...spec import LEAF, Structure, TensorSpec, as_leaf
 from ..pending import Learns, Pending
 from .common_type import unknown
@@ -42,9 +41,7 @@ class StaticInner:
 class DynamicInner:
     """Calls the user's function for every outer element and opens the dataset it makes."""
 
-    def __init__(
-        self, node: FlatMap | GroupByWindow, element: Element, lower: Callable[[Node, Node, Context], Pending]
-    ) -> None:
+    def __init__(self, node: Any, element: Element, lower: Callable[[Node, Node, Context], Pending]) -> None:
         self._node = node
         self._lower = lower
         self._structure = element.structure or LEAF

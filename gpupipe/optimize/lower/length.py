@@ -9,7 +9,6 @@ from ...flow.access import access
 from ...flow.run import Context, Run
 from ...options import Settings
 from ...plan.index import ENDLESS, blocker
-from ...plan.maps import FlatMap
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
 from ...plan.sources import Counted
 from ..place.placer import Placer
@@ -42,7 +41,7 @@ def length(root: Node, settings: Settings) -> int:
 
 
 def _countable(node: Node) -> bool:
-    return isinstance(node, FlatMap) and blocker(node) is None
+    return node.facts.flattens and blocker(node) is None
 
 
 def _counted(node: Node, settings: Settings) -> int:

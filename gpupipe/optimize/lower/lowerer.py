@@ -13,8 +13,6 @@ from ...flow.maps.peek import PrimedFlow
 from ...flow.run import Context
 from ...options import Settings
 from ...plan.arrival import any_order
-from ...plan.cache import Cache
-from ...plan.maps import FlatMap, Interleave
 from ...plan.node import Element, Node, walk
 from ...spec import TensorSpec
 from ..pending import UNKNOWN, Learns, Pending
@@ -102,7 +100,7 @@ class Lowerer:
 
     def steps(self, root: Node) -> Steps[Pending]:
         """Lower a plan and everything below it."""
-        order = walk(root, self._filled)
+        order = walk(root, lambda node: node.full(self.settings))
         self.marks = annotate(order, self.above, self.settings)
         for node in order:
             self.placer.at = self._reader(node)
@@ -116,10 +114,6 @@ class Lowerer:
     def run(self, root: Node) -> Pending:
         """Lower a plan that needs no first element, or is not to be run."""
         return answered(self.steps(root))
-
-    def _filled(self, node: Node) -> bool:
-        """Whether a node is a cache that needs its input no more: nothing below it is opened or looked at."""
-        return isinstance(node, Cache) and node.store.full(self.settings)
 
     def _reader(self, node: Node) -> Node:
         """The step that is to blame if what is computed for a node has to be on the host."""
@@ -167,14 +161,14 @@ class Lowerer:
         """
         return rule in self.settings.disabled_rules and self.settings.on_error != "replace"
 
-    def inner(self, node: FlatMap, inner: Node) -> Pending:
+    def inner(self, node: Node, inner: Node) -> Pending:
         """Lower the traced plan of a function; what it computes is a part of this chain."""
         above = Above(
             self.delivered(node),
             reader(node, self.marks.users) or self.above.reads,
             self.references(node),
             self.zipped(node),
-            ahead=isinstance(node, Interleave) and node.calls != 0,
+            ahead=getattr(node, "calls", 0) != 0,
         )
         pending = Lowerer(self.settings, self.placer, self.lowerings, above).run(inner)
         self.placer.at = above.reads or node
@@ -184,7 +178,7 @@ class Lowerer:
 
     def made(self, node: Node, plan: Node, at: Context) -> Pending:
         """Lower a dataset that a function made while running. Its stages are its own: nobody explains them."""
-        ahead = isinstance(node, Interleave) and node.calls != 0
+        ahead = getattr(node, "calls", 0) != 0
         above = Above(self.delivered(node), zipped=self.zipped(node), ahead=ahead, passing=True)
         if not at.run.any_order and any_order(plan, self.settings.deterministic):
             at.run.surprise = f"{node.describe()} at {node.line} makes datasets with such a step"

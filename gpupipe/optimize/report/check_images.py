@@ -12,10 +12,7 @@ from ...ops.convert_image_dtype import ConvertImageDtype
 from ...ops.normalize import Normalize
 from ...ops.transpose import Transpose
 from ...plan.batches import Batch
-from ...plan.cache import Cache
-from ...plan.maps import Filter, Map
 from ...plan.node import Node
-from ...plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions
 from ...spec import TensorSpec
 
 __all__ = ["channels_first", "image_like", "normalize_of_another_range"]
@@ -42,9 +39,6 @@ _ANY_AXES = {
 """Ops of images to which it is all the same where the channels are."""
 
 
-_SAME_LEAVES = (Batch, Cache, Filter, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
-
-
 def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
     """A mean and a deviation for values of 0..1 on values of 0..255, or the other way round."""
     for value in _applications(node):
@@ -69,8 +63,7 @@ def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | Non
 
 
 def _applications(node: Node) -> Iterator[Apply]:
-    if isinstance(node, Map) and node.traced is not None:
-        yield from (value for value in topological(node.traced.outputs) if isinstance(value, Apply))
+    yield from (value for value in topological(node.outputs) if isinstance(value, Apply))
 
 
 def _shown(numbers: Iterable[float]) -> str:
@@ -122,11 +115,9 @@ def _factor(op: Arithmetic) -> float | None:
 
 def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
     """A leaf of a step's elements as a value in the graph of the map that made it, and the input of that."""
-    while isinstance(source, _SAME_LEAVES):
-        source = source.source
-    if isinstance(source, Map) and source.traced is not None:
-        return source.traced.outputs[index], source.source
-    return None
+    while source.same_leaves or isinstance(source, Batch):
+        source = source.sources[0]
+    return (source.outputs[index], source.sources[0]) if source.outputs else None
 
 
 def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 from ...flow.memory import REFERENCE
 from ...flow.order.shuffle_by_index import PLACE
-from ...plan.cache import Cache
+from ...plan.batches import Batch, PaddedBatch
 from ...plan.index import blocker
-from ...plan.maps import Filter, FlatMap, Map
 from ...plan.node import Node
-from ...plan.order import WHOLE, Prefetch, Shard, Shuffle, Skip, Take, WithOptions
-from ...plan.sources import Files, Listed, Range, Records, Slices, Tensors
+from ...plan.order import WHOLE, Shuffle
+from ...plan.sources import Files, Range, Records, Slices
 from ...spec import TensorSpec
 from .memory import size_of
 
-__all__ = ["shuffle_holds_all"]
+__all__ = ["shuffle_holds_all", "small_shuffle"]
 
 MANY = 1_000
 """Elements that a buffer may hold without a word: the shuffle of a small dataset is no slip."""
@@ -23,9 +22,6 @@ MANY = 1_000
 
 MUCH = 1 << 24
 """Bytes, the same."""
-
-
-_PASSING = (Filter, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
 
 
 def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
@@ -68,10 +64,25 @@ class _Held:
 def _what_is_held(node: Node) -> _Held | None:
     """What a buffer behind this step holds of each element; None where that is in memory anyway."""
     while True:
-        if isinstance(node, (Slices, Listed, Tensors)) or type(node) is Cache:
+        if node.facts.in_memory:
             return None
-        if isinstance(node, FlatMap) and isinstance(node.inner, Records) and not node.inner.compression:
+        if isinstance(node.made, Records) and not node.made.compression:
             return _Held((), references=True)
-        if not isinstance(node, _PASSING) and (not isinstance(node, Map) or node.traced is None):
+        if node.payload == "reads" or not (node.same_leaves or node.outputs):
             return _Held(node.element.specs)
-        node = node.source  # what is traced is computed behind the shuffle
+        node = node.sources[0]  # what is traced is computed after the shuffle
+
+
+def small_shuffle(node: Node, above: tuple[Node, ...]) -> str | None:
+    """A buffer of one element changes nothing; one that is smaller than a batch hardly leaves it."""
+    if not isinstance(node, Shuffle) or 0 <= node.cardinality <= node.size:
+        return None
+    if node.size == 1:
+        return "shuffle(1) changes nothing: its buffer holds one element; give it thousands, or gp.ALL"
+    batch = next((step for step in above if isinstance(step, (Batch, PaddedBatch))), None)
+    if batch is not None and node.size < batch.size:
+        return (
+            f"shuffle({node.size}) has a smaller buffer than the {batch.name}({batch.size}) at {batch.line}: an "
+            f"element comes at most {node.size - 1} places early, less than one batch; give it thousands, or gp.ALL"
+        )
+    return None

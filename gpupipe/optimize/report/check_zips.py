@@ -15,7 +15,7 @@ from ...graph.values import Draw, topological
 from ...plan.cache import Saved, SavedFiles
 from ...plan.index import Everything, Select
 from ...plan.joins import Zip
-from ...plan.maps import FlatMap, Map, RejectionResample
+from ...plan.maps import Map, RejectionResample
 from ...plan.mixing import SampleFrom
 from ...plan.node import Node, walk
 from ...plan.order import Shuffle
@@ -122,7 +122,7 @@ def _pairs(node: Zip) -> Iterator[tuple[_Input, _Input]]:
 def _holds_data(one: _Input) -> bool:
     """Whether the elements may belong to those of another: numbers do only if images are made of them."""
     if isinstance(one.base, Range):
-        return any(isinstance(step.node, Map) and step.node.traced is not None for step in one.draws)
+        return any(step.node.outputs for step in one.draws)
     return isinstance(one.base, _DATA)
 
 
@@ -154,11 +154,11 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
             yield _random(node, node.inputs[0], seed, anew, "sample", weights, node.number if seed is None else 0)
         case RejectionResample(source=source, seed=seed):
             yield _random(node, source, seed, True, "resample", _names(base))
-        case FlatMap(inner=Node() as inner):
+        case Node(made=Node() as inner):
             for below in walk(inner):
                 for step in _orders_of(below, inner):
                     terms = None if step.terms is None else (*step.terms, _names(base))
-                    yield _Random(below, step.text, node.source, terms)
+                    yield _Random(below, step.text, node.sources[0], terms)
         case _:
             return
 
@@ -185,10 +185,10 @@ def _draws_of(node: Node) -> Iterator[_Random]:
                 if isinstance(value, Draw) and value.site:
                     seeded = value.site if "@" in value.site else None
                     yield _Random(node, value.op.name, source, seeded)
-        case FlatMap(inner=Node() as inner):
+        case Node(made=Node() as inner):
             for below in walk(inner):
                 for step in _draws_of(below):
-                    yield _Random(below, step.text, node.source, step.terms)
+                    yield _Random(below, step.text, node.sources[0], step.terms)
         case _:
             return
 

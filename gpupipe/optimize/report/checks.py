@@ -16,15 +16,14 @@ from ...graph.values import Draw, topological
 from ...options import Settings
 from ...plan.batches import Batch, PaddedBatch, Unbatch
 from ...plan.cache import Cache
-from ...plan.index import Everything, Select, Sliced
-from ...plan.maps import Map
+from ...plan.index import Select, Sliced
 from ...plan.node import UNKNOWN_CARDINALITY, Node, walk
-from ...plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from ...plan.order import Prefetch, Repeat, Shard, Skip, Take
 from ..lower.compile import lower_dry
 from ..place.to_host import advice
 from .check_functions import random_in_python, serial_python_map
 from .check_images import channels_first, normalize_of_another_range
-from .check_shuffles import shuffle_holds_all
+from .check_shuffles import shuffle_holds_all, small_shuffle
 from .check_zips import zip_of_random_ops, zip_of_shuffles
 
 __all__ = ["CHECKS", "Finding", "check"]
@@ -104,19 +103,9 @@ def _below(node: Node) -> Iterator[Node]:
         sources = below.sources
 
 
-def _shuffles(node: Node) -> bool:
-    return isinstance(node, Shuffle) or (isinstance(node, Select) and isinstance(node.order, Everything))
-
-
-def _reshuffles(node: Node) -> bool:
-    if isinstance(node, Shuffle):
-        return node.reshuffle
-    return isinstance(node, Select) and isinstance(node.order, Everything) and node.order.reshuffle
-
-
 def repeat_before_shuffle(node: Node, above: Above) -> str | None:
     """A shuffle behind a repeat mixes passes: an element may come twice before another one comes once."""
-    if not _shuffles(node):
+    if not node.shuffles:
         return None
     for below in _below(node):
         if isinstance(below, Repeat) and below.count not in (0, 1):
@@ -129,10 +118,10 @@ def repeat_before_shuffle(node: Node, above: Above) -> str | None:
 
 def cache_after_shuffle(node: Node, above: Above) -> str | None:
     """A cache keeps the order of its first pass."""
-    if not isinstance(node, Cache) or any(map(_shuffles, above)):
+    if not isinstance(node, Cache) or any(step.shuffles for step in above):
         return None
     for below in _below(node):
-        if _reshuffles(below):
+        if below.shuffles and below.draws:
             return (
                 f"cache stands behind the {below.name} at {below.line}: it keeps one order, and every epoch has it; "
                 "shuffle behind the cache"
@@ -145,19 +134,18 @@ def random_before_cache(node: Node, above: Above) -> str | None:
     if not isinstance(node, Cache):
         return None
     for below in _below(node):
-        if isinstance(below, Map) and below.traced is not None:
-            drawn = [value for value in topological(below.traced.outputs) if isinstance(value, Draw) and value.site]
-            if drawn:
-                return (
-                    f"cache stands behind the map at {below.line}, which calls {drawn[0].op.name}: its random results "
-                    "are kept, and every epoch has them; put random ops behind the cache"
-                )
+        drawn = [value for value in topological(below.outputs) if isinstance(value, Draw) and value.site]
+        if drawn:
+            return (
+                f"cache stands behind the map at {below.line}, which calls {drawn[0].op.name}: its random results "
+                "are kept, and every epoch has them; put random ops behind the cache"
+            )
     return None
 
 
 def batch_before_shuffle(node: Node, above: Above) -> str | None:
     """A shuffle behind a batch moves whole batches."""
-    if not _shuffles(node):
+    if not node.shuffles:
         return None
     for below in _below(node):
         if isinstance(below, Unbatch):
@@ -177,7 +165,7 @@ def split_of_a_shuffle(node: Node, above: Above) -> str | None:
     for below in _below(node):
         if isinstance(below, (Repeat, Cache)):
             return None  # the first n of an endless stream are no split; a cache keeps one order
-        if _reshuffles(below):
+        if below.shuffles and below.draws:
             return (
                 f"{node.describe()} stands behind the {below.name} at {below.line}, which changes its order: every "
                 "epoch has other elements here, so a split made this way leaks; use split([...], seed=...), or shuffle "
@@ -195,30 +183,11 @@ def _takes_a_part(node: Node) -> bool:
     return isinstance(node, Select) and isinstance(node.order, Sliced)
 
 
-def small_shuffle(node: Node, above: Above) -> str | None:
-    """A buffer of one element changes nothing; one that is smaller than a batch hardly leaves it."""
-    if not isinstance(node, Shuffle) or 0 <= node.cardinality <= node.size:
-        return None
-    if node.size == 1:
-        return "shuffle(1) changes nothing: its buffer holds one element; give it thousands, or gp.ALL"
-    batch = next((step for step in above if isinstance(step, (Batch, PaddedBatch))), None)
-    if batch is not None and node.size < batch.size:
-        return (
-            f"shuffle({node.size}) has a smaller buffer than the {batch.name}({batch.size}) at {batch.line}: an "
-            f"element comes at most {node.size - 1} places early, less than one batch; give it thousands, or gp.ALL"
-        )
-    return None
-
-
 def no_prefetch(node: Node, above: Above) -> str | None:
     """A chain with a transform stage, and nothing made ahead behind it."""
-    if not isinstance(node, Map) or node.traced is None or any(isinstance(step, Prefetch) for step in above):
+    if not any(map(is_image, topological(node.outputs))) or any(isinstance(step, Prefetch) for step in above):
         return None
-    if not any(map(is_image, topological(node.traced.outputs))):
-        return None
-    if any(isinstance(step, Map) and step.traced is not None for step in above) or any(
-        isinstance(step, Cache) or len(step.sources) > 1 for step in above
-    ):
+    if any(step.outputs or isinstance(step, Cache) or len(step.sources) > 1 for step in above):
         return None  # a later map says it; behind a cache images are only read
     return (
         "the chain computes images and has no prefetch behind it: end it with prefetch(gp.AUTOTUNE), so that the next "

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ...options import Settings
-from ...plan.maps import FlatMap
 from ...plan.node import INFINITE, UNKNOWN_CARDINALITY, Node, walk
 from ...plan.order import never_ends
-from ...plan.windows import GroupByWindow
 from ...spec import describe
 from ..lower.compile import Lowered, lower_dry
 from ..place.stage_report import StageNote
@@ -71,12 +69,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
 
 def _open_ended(root: Node) -> bool:
     """Whether functions make datasets while running, or wait for a first element: nobody knows what those compute."""
-    return any(
-        (isinstance(node, FlatMap) and node.inner is None)
-        or isinstance(node, GroupByWindow)
-        or getattr(node, "pending", False)
-        for node in walk(root)
-    )
+    return any(node.makes_datasets or getattr(node, "pending", False) for node in walk(root))
 
 
 def _verified(settings: Settings, lowered: Lowered, open_ended: bool) -> str:

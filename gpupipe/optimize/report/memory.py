@@ -15,9 +15,7 @@ from ...graph.host_values import is_image
 from ...graph.values import Input, topological
 from ...options import Settings
 from ...plan.batches import Batch
-from ...plan.cache import Cache, FileCache
 from ...plan.node import Node, walk
-from ...plan.order import Prefetch
 from ...spec import TensorSpec
 from ..lower.compile import LOWERINGS, without_trailing
 from ..lower.lowerer import Lowerer
@@ -114,7 +112,7 @@ def _planned(root: Node, settings: Settings) -> list[StepMemory]:
     last = lowerer.run(root)
     steps = []
     for node in walk(root, lambda node: id(node) in lowerer.done and not _read(node, lowerer)):
-        made = _cached(node) if isinstance(node, Cache) else None
+        made = _cached(node) if node.facts.in_memory and node.sources else None
         if made is None and _read(node, lowerer):
             made = _step(node, lowerer.done[id(node.sources[0])], lowerer, settings, trailing)
         if made is not None:
@@ -129,10 +127,8 @@ def _read(node: Node, lowerer: Lowerer) -> bool:
     return bool(node.sources) and id(node.sources[0]) in lowerer.done
 
 
-def _cached(node: Cache) -> StepMemory | None:
+def _cached(node: Any) -> StepMemory:
     """A cache in memory, and what full passes left in it."""
-    if isinstance(node, FileCache):
-        return None
     held = [bytes_of_all(filled.elements) for filled in list(node.store.filled.values())]
     count = node.source.cardinality
     most = _buffer("cache()", node.line, None if count < 0 else count, size_of(node.element.specs))
@@ -141,11 +137,11 @@ def _cached(node: Cache) -> StepMemory | None:
 
 def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, trailing: int) -> StepMemory | None:
     buffer = node.buffer(settings)
-    if buffer is not None and not (isinstance(node, Prefetch) and source.batch is not None and not source.above):
-        places = node.facts.payload == "holds" and can_place(source.flow)
+    pending = lowerer.done[id(node)]
+    if buffer is not None and (pending.flow, pending.above) != (source.flow, source.above):  # else its stage holds them
+        places = node.payload == "holds" and can_place(source.flow)
         each = PLACE if places else _physical(source) if buffer.sized else None
         return _buffer(buffer.step, node.line, buffer.elements, each)
-    pending = lowerer.done[id(node)]
     if not isinstance(node, Batch) or not any(map(is_image, topological(pending.values))):
         return None
     finished = trailing or pending.ready or AHEAD

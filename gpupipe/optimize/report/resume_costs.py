@@ -12,7 +12,7 @@ def resuming(root: Node, settings: Settings) -> list[str]:
     """One line for each step of a chain that has to do something again behind `load_state_dict`."""
     found: dict[str, None] = {}
     for node in walk(root):
-        for part in (node, *walk(inner)) if isinstance(inner := getattr(node, "inner", None), Node) else (node,):
+        for part in (node, *walk(node.made)) if node.made is not None else (node,):
             text = part.resume_cost(settings)
             if text:
                 found[f"{part.describe()} {text}"] = None

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from ...plan.batches import Batch, PaddedBatch
 from ...plan.index import Rows, Select, Sliced
-from ...plan.maps import Map
-from ...plan.node import Node
-from ...plan.order import Prefetch, WithOptions
+from ...plan.node import Node, Step
 
 __all__ = ["choose_rows", "sink_selects"]
 
@@ -16,7 +14,7 @@ __all__ = ["choose_rows", "sink_selects"]
 def sink_selects(node: Node) -> Node | None:
     """map(f)[places] => [places].map(f), and so for prefetch and with_options."""
     match node:
-        case Select(source=Map() | Prefetch() | WithOptions() as step):
+        case Select(source=Step() as step) if step.facts.keeps_rows and not isinstance(step, Batch | PaddedBatch):
             return replace(step, source=replace(node, source=step.source))
         case _:
             return None
