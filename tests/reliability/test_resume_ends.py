@@ -69,7 +69,7 @@ def test_an_epoch_that_this_machine_cannot_run_is_not_over(count: int, monkeypat
     with ds.epochs(2) as items:
         items.load_state_dict(state)
         with monkeypatch.context() as patch:
-            patch.setattr(iterator, "lower", _no_gpu)
+            patch.setattr(iterator, "lower_in", _no_gpu)
             for _ in range(2):
                 with pytest.raises(gp.PlanError, match="no GPU"):
                     next(items)
