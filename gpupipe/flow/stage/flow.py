@@ -103,7 +103,8 @@ class _Threaded(Running):
         at.run.holds(self._out, f"{flow.label}({flow.size})")
         self._work = Work(flow, at, forming, self._out)
         self._run = at.run
-        self._run.on_close(self.close)
+        self._run.on_close(self._end)
+        self.source = forming.source
         self._started = False
 
     def __next__(self) -> Element:
@@ -131,9 +132,15 @@ class _Threaded(Running):
             return {"former": self._after.state(), "given": 0}
         return {"former": self._before.state(), "given": self._given}
 
-    def close(self, wait: bool = True) -> None:
-        """Stop both threads and wait for them."""
+    def close(self) -> None:
+        """Stop both threads. The feeder closes the input, if it was started."""
+        self._end()
         self._items.clear()
+        if not self._work.started:
+            super().close()
+
+    def _end(self, wait: bool = True) -> None:
+        """Stop both threads and wait for them."""
         self._out.drop()
         self._work.stop(wait)
-        self._run.forget(self.close)
+        self._run.forget(self._end)
