@@ -29,6 +29,7 @@ from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.flow import run as flow_run
 from gpupipe.flow.step import close
 from gpupipe.load import shutdown as endings
+from gpupipe.threads import Thread, join
 from gpupipe.transform.machine import has_dali
 from tests.reliability import closers as stress
 
@@ -372,6 +373,24 @@ def test_a_generator_that_hands_on_another_one_is_closed_by_one_of_two_threads()
         closer.join(PATIENCE)
 
     assert slow.closers == closers[:1]
+
+
+def test_a_thread_that_is_just_starting_is_waited_for() -> None:
+    """Python gives it an ident a moment before it lets anybody join it."""
+    gate = threading.Event()
+
+    def until() -> None:
+        gate.wait(PATIENCE)
+
+    thread = Thread(until, name="late")
+    thread.start()
+    thread._started.clear()
+    threading.Timer(0.05, thread._started.set).start()
+    threading.Timer(0.1, gate.set).start()
+
+    join([thread])
+
+    assert not thread.is_alive()
 
 
 @pytest.mark.alone
