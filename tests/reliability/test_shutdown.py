@@ -393,7 +393,6 @@ def test_a_thread_that_is_just_starting_is_waited_for() -> None:
     assert not thread.is_alive()
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("chain", stress.CHAINS)
 def test_threads_may_close_an_iterator_while_others_take_from_it(chain: str) -> None:
     """Many times, in a process that tells where it crashed."""
