@@ -28,11 +28,12 @@ PATIENCE = 2.0
 """Seconds to wait for a thread at the end. Only a user's function, or the system, can take that long."""
 
 
-def join(threads: Sequence[threading.Thread]) -> None:
+def join(threads: Sequence[Thread]) -> None:
     """Wait for threads that were told to stop, `PATIENCE` seconds at most for each; say so if one does not end."""
     for thread in threads:
         if thread.ident is None or thread is threading.current_thread():
             continue
+        thread._started.wait(PATIENCE)  # it has an ident a moment before it may be waited for
         thread.join(PATIENCE)
         if thread.is_alive():
             logger.warning("%s still runs a function of the chain, or a read, after %.0f s", thread.name, PATIENCE)

@@ -21,11 +21,15 @@ any other. `Running` gives elements, says where it stands (`snapshot`), and clos
 
 A snapshot is data: None for the start, numbers, text, lists and dicts of them. Nobody is inside `next` while it is
 taken. A loop ends when `at.run.stopped` is set.
+
+A step has one owner: the thread that takes its elements closes it, too. One with threads of its own leaves their end
+to `Run.on_close`, which is called from any thread, and its input to `close`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import GeneratorType, MappingProxyType
 from typing import Any
 
@@ -98,31 +102,18 @@ class Running(Iterator[Element]):
         return {"source": None if self.source is None else self.source.snapshot(), **self.own()}
 
     def close(self) -> None:
-        """End the elements and close the input."""
+        """End the elements and close the input. Only the thread that takes the elements may close it, see `close`."""
         close(self.items)
         close(self.source)
 
 
 def close(iterator: Iterator[Any] | None) -> None:
-    """Close a running step or a generator. A generator that runs in another thread ends when that lets go of it.
+    """Close a running step or a generator, on the thread that owns it: who takes its elements, and nobody else.
 
-    No generator of a step says ``yield from``: CPython marks one that is closed there as running and puts its mark back
-    afterwards. Where two threads close it at once, the later of them marks what the other has freed (3.11: the process
-    is brought down). One that a user wrote may, hence the look: a mark that says running is left alone.
+    Others ask for it: they stop the run, and end its threads (`Run.on_close`).
     """
-    if isinstance(iterator, GeneratorType):
-        if iterator.gi_running:
-            return
-    elif not isinstance(iterator, Running):
-        return
-    try:
-        iterator.close()
-    except ValueError as error:
-        # A generator that another thread is in refuses before any of its code runs: no frame is below this one.
-        inner = None if error.__traceback__ is None else error.__traceback__.tb_next
-        if inner is not None or not isinstance(iterator, GeneratorType):
-            raise
-    except RecursionError:
+    if isinstance(iterator, (GeneratorType, Running)):
         # Closing nests twice as many calls as asking for an element. What is further down ends with the last reference
         # to it, and what has a thread there is told by the run, too.
-        return
+        with suppress(RecursionError):
+            iterator.close()

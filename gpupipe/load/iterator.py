@@ -196,6 +196,7 @@ class DatasetIterator(Iterator[Any]):
         if (
             self._done and not self._progress.ended
         ):  # closed by another thread meanwhile: what was cut short is not delivered
+            self.close()
             raise self._closed("next()")
         return element
 
@@ -509,9 +510,10 @@ class DatasetIterator(Iterator[Any]):
             return
         if self._run is not None:
             self._run.stop()  # first of all: whoever forms a long batch looks at it
-        if self._items is not None:
-            close(self._items)
-            self._items = None
+        if not self._busy:  # who is inside closes what it takes from when it leaves: it finds this iterator done
+            with self._lock:
+                close(self._items)
+                self._items = None
         if self._run is not None:
             self._run.close()
 

@@ -270,8 +270,7 @@ class ElementsReader:
                 continue
             number, element = found
             if number != expected or self._broken:
-                for lost in self._lost(number - expected, offset, on_damage):
-                    yield lost
+                yield from self._lost(number - expected, offset, on_damage)
             if element is None:
                 break
             expected = number + 1

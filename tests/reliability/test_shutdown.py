@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import gc
 import io
@@ -28,11 +27,13 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.flow import run as flow_run
-from gpupipe.flow.element import Stream
-from gpupipe.flow.state.snapshot import Counted
 from gpupipe.flow.step import close
 from gpupipe.load import shutdown as endings
+from gpupipe.threads import Thread, join
 from gpupipe.transform.machine import has_dali
+from tests.reliability import closers as stress
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PATIENCE = 20.0
 """Seconds until something that should be gone counts as left behind: a deadline, never what it should take."""
@@ -310,66 +311,98 @@ def test_both_close_and_next_may_come_from_many_threads(chain: Dataset) -> None:
 # ---- closing a step
 
 
-def test_a_generator_that_runs_in_another_thread_is_left_to_it() -> None:
-    """Whatever it is wrapped in, and whatever Python's error says."""
-    inside, gate = threading.Event(), threading.Event()
-
-    def waits() -> Iterator[Any]:
-        inside.set()
-        gate.wait(PATIENCE)
-        yield (), Stream(0, ""), 0
-
-    items = waits()
-    taker = threading.Thread(target=lambda: next(items))
-    taker.start()
-    assert inside.wait(PATIENCE)
-
-    close(items)
-    close(Counted(items))
-    gate.set()
-    taker.join(PATIENCE)
-
-    assert not taker.is_alive()
-    close(items)
-    assert list(items) == []
-
-
 class _SlowToClose(Iterator[int]):
+    def __init__(self) -> None:
+        self.closers: list[threading.Thread] = []
+
     def __next__(self) -> int:
         return 1
 
     def close(self) -> None:
+        self.closers.append(threading.current_thread())
         time.sleep(0.05)
 
 
-def test_a_generator_that_hands_on_another_one_may_be_closed_by_two_threads() -> None:
-    """CPython 3.11 marks it as running for ever, and the garbage collector looks at what was freed."""
+def test_who_is_inside_next_closes_what_it_takes_from() -> None:
+    """Another thread that calls `close` only asks for it, and does not wait."""
+    inside, gate = threading.Event(), threading.Event()
+    closers: list[threading.Thread] = []
+
+    def waits() -> Iterator[int]:
+        try:
+            yield 0
+            inside.set()
+            gate.wait(PATIENCE)
+            yield 1
+        finally:
+            closers.append(threading.current_thread())
+
+    items = iter(Dataset.from_generator(waits))
+    next(items)
+
+    def take() -> None:
+        with contextlib.suppress(gp.ClosedError):
+            next(items)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    assert inside.wait(PATIENCE)
+
+    items.close()
+    items.close()
+    assert closers == []
+    gate.set()
+    taker.join(PATIENCE)
+
+    assert closers == [taker]
+
+
+def test_a_generator_that_hands_on_another_one_is_closed_by_one_of_two_threads() -> None:
+    """Two at once in one `yield from` bring CPython 3.11 down."""
+    slow = _SlowToClose()
 
     def hands_on() -> Iterator[int]:
-        yield from _SlowToClose()
+        yield from slow
 
-    items = hands_on()
+    items = iter(Dataset.from_generator(hands_on))
     next(items)
-    closers = [threading.Timer(delay, close, [items]) for delay in (0.0, 0.02)]
+    closers = [threading.Timer(delay, items.close) for delay in (0.0, 0.02)]
     for closer in closers:
         closer.start()
     for closer in closers:
         closer.join(PATIENCE)
 
-    assert not items.gi_running  # type: ignore[attr-defined]
-    close(items)
-    assert list(items) == []
+    assert slow.closers == closers[:1]
 
 
-STEPS = sorted((Path(gp.__file__).parent / "flow").rglob("*.py"))
+def test_a_thread_that_is_just_starting_is_waited_for() -> None:
+    """Python gives it an ident a moment before it lets anybody join it."""
+    gate = threading.Event()
+
+    def until() -> None:
+        gate.wait(PATIENCE)
+
+    thread = Thread(until, name="late")
+    thread.start()
+    thread._started.clear()
+    threading.Timer(0.05, thread._started.set).start()
+    threading.Timer(0.1, gate.set).start()
+
+    join([thread])
+
+    assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("path", STEPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_no_generator_of_a_step_hands_on_another_one(path: Path) -> None:
-    """What is closed inside `yield from` is closed by the interpreter, not by `close`: see there."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("chain", stress.CHAINS)
+def test_threads_may_close_an_iterator_while_others_take_from_it(chain: str) -> None:
+    """Many times, in a process that tells where it crashed."""
+    done = subprocess.run(
+        [sys.executable, stress.__file__, chain, "25"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
 
-    assert [node.lineno for node in ast.walk(tree) if isinstance(node, ast.YieldFrom)] == []
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{chain} 25\n"
 
 
 def test_an_error_of_what_is_closed_is_raised_whatever_its_text() -> None:

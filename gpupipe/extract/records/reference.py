@@ -187,8 +187,7 @@ class HeaderWalker:
         version = self._version()
         known = find_index(self.path, version, self._where)
         if known is None:
-            for walked in self._walked(version):
-                yield walked
+            yield from self._walked(version)
         else:
             first = known.number(self.start) if self.start else 0
             for (item,), _, offset in indexed_elements(known, self.path, None, first):

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, FunctionError
-from ..element import BatchStream, Element, Hole, place_of
+from ..element import Element, Hole, place_of
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
 from ..state.checkpoints import Ahead
 from ..state.snapshot import State, below, number, replayed_input
 from ..step import Running
-from .stack import pad_rows, stack_rows
+from .stack import batch_of, pad_rows, stack_rows
 from .windows import Datasets
 
 __all__ = ["Buckets", "GroupFlow", "Groups"]
@@ -132,21 +132,19 @@ class Buckets:
         """The batch, or a hole if it does not stack."""
         if self.drop and not full:
             return None
-        leaves = []
-        try:
-            for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
-                if not self.pad:
-                    leaves.append(stack_rows(column, rows, self.names[i], self.length.who))
-                    continue
-                shape = self.shapes[i]
-                if self.to_boundary:
-                    shape = (-1,) * np.ndim(column[0]) if shape is None else shape
-                    shape = tuple(self.boundaries[key] - 1 if n < 0 else n for n in shape)
-                leaves.append(pad_rows(column, rows, self.names[i], shape, self.values[i]))
-        except DataError as error:
-            error.stage = self.length.who
-            return Hole(error), BatchStream.of(rows), rows[0][2]
-        return tuple(leaves), BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+        made = batch_of(rows, lambda i, column: self._leaf(i, column, rows, key))
+        if type(made[0]) is Hole:
+            made[0].error.stage = self.length.who
+        return made
+
+    def _leaf(self, i: int, column: tuple[Any, ...], rows: list[Element], key: int) -> Any:
+        if not self.pad:
+            return stack_rows(column, rows, self.names[i], self.length.who)
+        shape = self.shapes[i]
+        if self.to_boundary:
+            shape = (-1,) * np.ndim(column[0]) if shape is None else shape
+            shape = tuple(self.boundaries[key] - 1 if n < 0 else n for n in shape)
+        return pad_rows(column, rows, self.names[i], shape, self.values[i])
 
 
 @dataclass(frozen=True, slots=True)

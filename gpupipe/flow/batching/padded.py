@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import DataError
 from ..access import Access
-from ..element import BatchStream, Element, Hole
+from ..element import Element
 from ..run import Context, Flow
 from ..state.snapshot import State
 from ..step import Running
 from .batcher import BatchFormer, Group
 from .by_index import Batches
-from .resumable import INLINE, Forming
-from .stack import pad_rows
+from .inline import Inline
+from .stack import batch_of, pad_rows
 
 __all__ = ["PaddedBatchFlow"]
 
@@ -36,36 +35,13 @@ class PaddedBatchFlow:
         def former(source: Iterator[Element]) -> BatchFormer:
             return BatchFormer(source, self.size, self.drop, at.run, self.aligned)
 
-        return _Padded(self, Forming(self.source, at, state, former, INLINE))
+        return Inline(self.source, at, state, former, self._padded)
+
+    def _padded(self, group: Group) -> list[Element]:
+        """The batch of some rows; a hole, where the first of them was, if they cannot be padded."""
+        rows = group.rows
+        made = batch_of(rows, lambda i, column: pad_rows(column, rows, self.names[i], self.shapes[i], self.values[i]))
+        return [made if type(made[0]) is tuple else (made[0], *rows[0][1:])]
 
     def access(self, at: Context) -> Access:
         return Batches(self, at)
-
-
-class _Padded(Running):
-    def __init__(self, flow: PaddedBatchFlow, forming: Forming) -> None:
-        self._flow = flow
-        self._forming = forming
-        self.source = forming.source
-
-    def __next__(self) -> Element:
-        group = self._forming.next()
-        if group is None:
-            raise StopIteration
-        if not isinstance(group, Group):
-            return group
-        rows, flow = group.rows, self._flow
-        columns = zip(*[row[0] for row in rows], strict=True)
-        stream = BatchStream.of(rows)
-        try:
-            leaves = tuple(
-                pad_rows(column, rows, name, shape, value)
-                for column, name, shape, value in zip(columns, flow.names, flow.shapes, flow.values, strict=True)
-            )
-        except DataError as error:
-            return Hole(error), rows[0][1], rows[0][2]
-        return leaves, stream, rows[0][2]
-
-    def snapshot(self) -> State:
-        """Where the former stands."""
-        return self._forming.exact().state()

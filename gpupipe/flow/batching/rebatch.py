@@ -10,13 +10,13 @@ import numpy as np
 
 from ...errors import DataError
 from ...ragged import stack_arrays
-from ..element import BatchStream, Element, Hole, is_element
+from ..element import Element, Hole, is_element
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed_input
 from ..step import Running
 from .batcher import batch_of_holes
 from .gather import Gathering
-from .stack import mismatch, one_dtype, stack_rows
+from .stack import batch_of, mismatch, one_dtype, stack_rows
 
 __all__ = ["RowsFlow"]
 
@@ -54,12 +54,7 @@ class RowsFlow:
         bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
         if bad is not None:
             return batch_of_holes(rows, bad)
-        columns = zip(*(row[0] for row in rows), strict=True)
-        try:
-            leaves = tuple([self._stacked(i, column, rows) for i, column in enumerate(columns)])
-        except DataError as error:
-            return Hole(error), BatchStream.of(rows), rows[0][2]
-        return leaves, BatchStream([(row[1], row[2]) for row in rows]), rows[0][2]
+        return batch_of(rows, lambda i, column: self._stacked(i, column, rows))
 
     def _stacked(self, i: int, column: tuple[Any, ...], rows: list[Element]) -> Any:
         rank = self.ranks[i]

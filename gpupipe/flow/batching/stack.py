@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import ShapeError
+from ...errors import DataError, ShapeError
 from ...graph.op import Array
 from ...ragged import Ragged, stack_ragged
 from ...spec import Compound, as_leaf, byte_array, spec_of
-from ..element import Element
+from ..element import BatchStream, Element, Hole
 
-__all__ = ["one_dtype", "pad_rows", "stack_rows"]
+__all__ = ["batch_of", "one_dtype", "pad_rows", "stack_rows"]
+
+
+def batch_of(rows: Sequence[Element], leaf: Callable[[int, tuple[Any, ...]], Any]) -> Element:
+    """Some elements as one; a hole where they do not fit together.
+
+    Args:
+        rows: the elements.
+        leaf: makes a leaf of its number and its column.
+    """
+    made: Any
+    try:
+        columns = zip(*(row[0] for row in rows), strict=True)
+        made = tuple([leaf(i, column) for i, column in enumerate(columns)])
+    except DataError as error:
+        made = Hole(error)
+    return made, BatchStream.of(rows), rows[0][2]
 
 
 def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str = "batch") -> Any:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ...graph.values import digest_of
 from ...plan.node import Element as Type
 from ...plan.node import Node
 from ...plan.windows import Held
-from ...random import ROOT, mix64
-from ...spec import LEAF, read_only
-from ..element import BatchStream, Element, Hole, Stream, is_element, keep, place_of
+from ...random import mix64
+from ...spec import LEAF
+from ..element import Element, Hole, is_element, keep, place_of
+from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed, replayed_input
 from ..step import Running
@@ -72,33 +71,7 @@ class HeldFlow:
     base: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        return replayed(lambda: self._elements(at), at, state)
-
-    def _elements(self, at: Context) -> Iterator[Element]:
-        own = at.key in (self.base, ROOT)
-        streams: dict[int, Stream] = {}
-
-        def rekeyed(stream: Stream) -> Stream:
-            if own:
-                return stream
-            found = streams.get(id(stream))  # the elements keep them alive: no id is used twice
-            if found is None:
-                if isinstance(stream, BatchStream):
-                    found = BatchStream([(rekeyed(row), position) for row, position in stream.rows])
-                else:
-                    alike = mix64(at.alike, stream.alike)
-                    found = Stream(mix64(at.key, stream.key), stream.name, stream.unit, alike)
-                streams[id(stream)] = found
-            return found
-
-        for columns, stream, position in self.elements:
-            shown = copied if isinstance(stream, BatchStream) else read_only
-            yield tuple([shown(column) for column in columns]), rekeyed(stream), position
-
-
-def copied(column: Any) -> Any:
-    """A batch's array as one that the user may change."""
-    return column.copy() if type(column) is np.ndarray else column
+        return replayed(lambda: map(Rekey(at, self.base), self.elements), at, state)
 
 
 @dataclass(frozen=True, slots=True)

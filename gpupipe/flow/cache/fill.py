@@ -13,13 +13,13 @@ from ...graph.op import Array
 from ...options import Settings
 from ...plan.arrival import Arrival
 from ..access import Access, access
-from ..element import BatchStream, Element, Raised, Stream, keep
+from ..element import Element, Raised, keep
+from ..rekey import Rekey
 from ..run import REPLAYING, Context, Flow
 from ..state.snapshot import State, below, drop, number
 from ..step import Running, close
 from .files import FileStore, SavedPass
 from .memory import CacheStore, Filled
-from .rekey import Rekey, stream_in
 
 __all__ = ["CacheFlow"]
 
@@ -162,14 +162,9 @@ class _Rekeyed(Access):
     def __init__(self, flow: CacheFlow, at: Context) -> None:
         assert flow.source is not None
         self._source = access(flow.source, at.neutral())
-        self._at = at
+        self._stream = Rekey(at).stream
         self.size = self._source.size
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         for value, stream, position in self._source.pick(blocks):
             yield value, self._stream(stream), position
-
-    def _stream(self, stream: Stream) -> Stream:
-        if isinstance(stream, BatchStream):
-            return BatchStream([(self._stream(row), position) for row, position in stream.rows])
-        return stream_in(self._at, stream.key, stream.name, stream.unit)

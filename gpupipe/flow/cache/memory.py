@@ -15,11 +15,11 @@ from ...random import mix64
 from ..access import Access, Made
 from ..element import Element
 from ..memory import bytes_of_all
+from ..rekey import Rekey
 from ..run import Context, Run
 from ..state.arrivals import Full
 from ..state.snapshot import Refused, State
 from ..step import Running
-from .rekey import Rekey
 
 __all__ = ["CacheStore", "Filled", "cache_key"]
 

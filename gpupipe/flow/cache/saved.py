@@ -12,10 +12,10 @@ from ...serial.elements_file import ElementsReader
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
 from ..element import BatchStream, Element, Hole, Raised, Stream, hole_of
+from ..rekey import stream_in
 from ..run import Context
 from ..state.snapshot import State, replayed
 from ..step import Running
-from .rekey import stream_in
 
 __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
 

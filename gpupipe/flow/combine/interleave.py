@@ -107,18 +107,20 @@ class Interleaved(Running):
             return self._made_ahead(lambda: open_inner(flow.inner, at, outer, state), state, skip)
         slot = open_inner(flow.inner, at, outer, state)
         if flow.threads and getattr(flow.inner.open, "python", False):
-            return self._made_ahead(lambda: slot, state, skip)
+            return self._made_ahead(lambda: slot, state, skip, slot)
         if skip:
             drop(slot, skip, at)
         return slot
 
-    def _made_ahead(self, open_: Callable[[], Running], state: State, skip: int) -> ReadAhead:
+    def _made_ahead(
+        self, open_: Callable[[], Running], state: State, skip: int, opened: Running | None = None
+    ) -> ReadAhead:
         flow, at = self._flow, self._context
         if self._pool is None:
             self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
             at.run.on_close(self._end)
             at.run.holds(self, "interleave")
-        slot = ReadAhead(open_, at, self._pool, flow.block + 1, state, skip)
+        slot = ReadAhead(open_, at, self._pool, flow.block + 1, state, skip, opened)
         slot.start()
         return slot
 

@@ -61,8 +61,7 @@ class _Concatenated(Running):
                 inner = self.source = inputs[self._number].open(at, self._begins.next())
                 self._begins.opened(inner)
             try:
-                for element in inner:
-                    yield element
+                yield from inner
             finally:
                 close(inner)
             self.source = None
@@ -171,7 +170,6 @@ class _ZippedAccess(Access):
             picked = [Picked(part, iter([block])) for part in self._parts]
             found = replace(self._flow, inputs=picked).open(self._at)
             try:
-                for element in found:
-                    yield element
+                yield from found
             finally:
                 close(found)

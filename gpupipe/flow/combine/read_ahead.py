@@ -45,6 +45,7 @@ class ReadAhead(Running):
         pool: its threads.
         least: so many elements are made ahead, however slow they are.
         skip: elements to be passed over, which were given before.
+        opened: what `open_` gives, if that is open: it is closed, too, where no thread has come to it.
     """
 
     runs_ahead = True
@@ -57,9 +58,10 @@ class ReadAhead(Running):
         least: int,
         state: State = None,
         skip: int = 0,
+        opened: Running | None = None,
     ) -> None:
         self._open = open_
-        self._inner: Running | None = None
+        self._inner = opened
         self._items: Iterator[Element] | None = None
         self._at = at
         self._pool = pool

@@ -35,7 +35,8 @@ class PrimedFlow:
         self.flow = flow
         self._at: Context | None = None
         self._head: list[Element] = []
-        self._rest: Running | None = None
+        self._opened: list[Running] = []  # the pass that was looked at, until somebody takes it out, who owns it then
+        self._inside = False  # whoever looks at it closes it
         self._first: State = None
         self._looking: Looking | None = None
 
@@ -51,20 +52,26 @@ class PrimedFlow:
         try:
             try:
                 LOOKING.set(looking)
+                self._inside = True
                 return self._first_good(at)
             finally:
                 LOOKING.set(before)
         except GpupipeError:
             looking.tell()
             raise
+        finally:
+            self._inside = False
+            if at.run.stopped.is_set():
+                self._close()
 
     def _first_good(self, at: Context) -> tuple[TensorSpec, ...] | None:
-        self._rest = self.flow.open(at)
-        self._first = first_state(self._rest, at)
-        at.run.on_close(lambda wait: self._close() if wait else None)
+        rest = self.flow.open(at)
+        self._opened.append(rest)
+        self._first = first_state(rest, at)
+        at.run.on_close(lambda wait: self._close() if wait and not self._inside else None)
         raises = at.run.settings.on_error == "raise"
         most, since = FAILED if raises else LEFT_OUT, None
-        for element in self._rest:
+        for element in rest:
             value = element[0]
             if type(value) is tuple:
                 self._head.append(element)
@@ -93,23 +100,31 @@ class PrimedFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         """The pass that was looked at if it is the one asked for, else a new one."""
-        rest, head = self._rest, self._head
+        rest, head = self._taken(), self._head
         same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
         if state is None and rest is not None and same:
-            self._rest, self._head = None, []
+            self._head = []
             if self._looking is not None:
                 self._looking.tell()
             return _Primed(head, rest, self._first)
-        self._close()
+        self._head = []
+        close(rest)
         if isinstance(state, dict) and "looked_at" in state:
             items = self.flow.open(at, state.get("first"))
             drop(items, number(state, "looked_at"), at)
             return items
         return self.flow.open(at, state)
 
+    def _taken(self) -> Running | None:
+        """The pass that was looked at; of several threads one gets it."""
+        try:
+            return self._opened.pop()
+        except IndexError:
+            return None
+
     def _close(self) -> None:
-        rest, self._rest, self._head = self._rest, None, []
-        close(rest)
+        self._head = []
+        close(self._taken())
 
     def access(self, at: Context) -> Access:
         return access(self.flow, at)

@@ -46,7 +46,7 @@ class _Prefetching(Running):
         self._run = at.run
         self._thread = Thread(_pump, (flow.source, at, self._channel, self._marks, state), name="gpupipe-prefetch")
         self._started = False
-        at.run.on_close(self.close)
+        at.run.on_close(self._end)
 
     def ready(self) -> bool:
         """Whether the next element is there without waiting; asking starts the thread."""
@@ -76,12 +76,16 @@ class _Prefetching(Running):
                 sleep(0.001)
         return self._marks.state()
 
-    def close(self, wait: bool = True) -> None:
+    def close(self) -> None:
+        """Stop the thread, which closes the input."""
+        self._end()
+
+    def _end(self, wait: bool = True) -> None:
         """Stop the thread and wait for it."""
         self._channel.drop()
         if wait:
             join([self._thread])
-        self._run.forget(self.close)
+        self._run.forget(self._end)
 
 
 class Marks:

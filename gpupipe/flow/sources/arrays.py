@@ -25,17 +25,22 @@ __all__ = ["FilesFlow", "ParamFlow", "Placed", "RangeFlow", "SlicesFlow"]
 _BLOCK = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """What a source holds, in one context, by place: its number is enough to keep an element.
+class Placed(Access):
+    """What a source holds, in one context, by index: its number is enough to keep an element.
 
     Attributes:
-        size: how many elements there are.
         make: the elements at some places, many at a time.
     """
 
-    size: int
-    make: Callable[[list[int]], Iterator[Element]]
+    def __init__(self, size: int, make: Callable[[list[int]], Iterator[Element]]) -> None:
+        self.size = size
+        self.make = make
+
+    def one(self, place: int) -> Element:
+        return next(self.make([place]))
+
+    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
+        return chain.from_iterable(self.make(block.tolist()) for block in blocks)
 
     def since(self, done: int) -> Iterator[Element]:
         """The elements from a place on, in their order."""
@@ -92,7 +97,7 @@ class RangeFlow:
         return whole and all(low <= end <= high for end in (*numbers[:1], *numbers[-1:]))
 
     def access(self, at: Context) -> Access:
-        return FromPlaced(self.placed(at))
+        return self.placed(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class SlicesFlow:
 
     def access(self, at: Context) -> Access:
         placed = self.placed(at)
-        return kept(list(self.open(at))) if placed is None else FromPlaced(placed)
+        return kept(list(self.open(at))) if placed is None else placed
 
 
 def chosen(leaves: Sequence[Any], places: list[int]) -> list[Iterable[Any]]:
@@ -204,7 +209,7 @@ class FilesFlow:
         return Placed(len(paths), make)
 
     def access(self, at: Context) -> Access:
-        return FromPlaced(self.placed(at))
+        return self.placed(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +241,3 @@ class ItemsFlow:
     def access(self, at: Context) -> Access:
         stream = at.stream("indexable", "from_indexable")
         return Made(self.count, lambda i: ((i,), stream, i))
-
-
-class FromPlaced(Access):
-    """What a source holds by place, many elements at a time."""
-
-    def __init__(self, placed: Placed) -> None:
-        self.size = placed.size
-        self._make = placed.make
-
-    def one(self, place: int) -> Element:
-        return next(self._make([place]))
-
-    def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
-        return chain.from_iterable(self._make(block.tolist()) for block in blocks)

@@ -10,31 +10,33 @@ from typing import Any
 from ...errors import DataError
 from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
-from ...extract.records.reading import BLOCK, BlockReader, Pool
+from ...extract.records.reading import BLOCK, BlockReader
 from ...extract.storage.patterns import is_url
 from ..element import Element, Stream, hole_of
 from ..run import Context
 from ..state.snapshot import Counted, State, drop, number, start_of
 from ..step import Running, close
 
-__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "opened", "reader_pool"]
+__all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of"]
 
 REMOTE_BLOCK = 4 << 20
 """Bytes of one request to a remote storage: at 50 ms each, 256 KB would be 5 MB/s of a file."""
 
 
-def reader_pool(at: Context, path: str, ahead: bool) -> Pool | None:
-    """The threads that read a file ahead, where that was asked for; a remote one has many: waiting needs no CPU."""
-    if not ahead:
-        return None
-    return at.run.remote_readers if is_url(path) else at.run.readers
+def path_of(flow: Any, at: Context) -> str | None:
+    """The path that the one outer element names; None where there is no such element."""
+    for value, _, _ in flow.source.open(at):
+        path: str = value[flow.column].decode(errors="surrogateescape")
+        return path
+    return None
 
 
-def opened(at: Context, source: Any, column: int, kind: str) -> Iterator[tuple[str, Stream]]:
-    """The path that the one outer element names, and the stream of what that file holds."""
-    for value, _, _ in source.open(at):
-        path = value[column].decode(errors="surrogateescape")
-        yield path, at.stream(kind, path, "offset")
+def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, Any]:
+    """What every reader is told. A remote file has many threads that read ahead: waiting needs no CPU."""
+    remote = is_url(path)
+    readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
+    block = REMOTE_BLOCK if remote else BLOCK
+    return {"compression": flow.compression, "block": block, "readers": readers, "start": start_of(state)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,11 @@ class LinesFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        for path, stream in opened(at, self.source, self.column, "lines"):
-            readers = reader_pool(at, path, self.ahead)
-            block = REMOTE_BLOCK if is_url(path) else BLOCK
-            reader = LineReader(path, compression=self.compression, block=block, readers=readers, start=start_of(state))
-            return ReaderIterator(reader, stream, at, state)
-        return Counted(iter(()))
+        path = path_of(self, at)
+        if path is None:
+            return Counted(iter(()))
+        reader = LineReader(path, **how_to_read(self, path, at, state))
+        return ReaderIterator(reader, at.stream("lines", path, "offset"), at, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +86,12 @@ class FixedRecordsFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        for path, stream in opened(at, self.source, self.column, "fixed"):
-            reader = FixedReader(
-                path,
-                record_bytes=self.record,
-                header_bytes=self.header,
-                footer_bytes=self.footer,
-                compression=self.compression,
-                block=REMOTE_BLOCK if is_url(path) else BLOCK,
-                readers=reader_pool(at, path, self.ahead),
-                start=start_of(state),
-            )
-            return ReaderIterator(reader, stream, at, state)
-        return Counted(iter(()))
+        path = path_of(self, at)
+        if path is None:
+            return Counted(iter(()))
+        sizes: dict[str, Any] = {"record_bytes": self.record, "header_bytes": self.header, "footer_bytes": self.footer}
+        reader = FixedReader(path, **sizes, **how_to_read(self, path, at, state))
+        return ReaderIterator(reader, at.stream("fixed", path, "offset"), at, state)
 
 
 class ReaderIterator(Running):

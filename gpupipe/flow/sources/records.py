@@ -9,15 +9,15 @@ from typing import Any
 from ...errors import DataError, LengthError, PlanTypeError
 from ...extract.records.index import RecordIndex, find_index, record_index, version_of
 from ...extract.records.reference import HeaderWalker, Reference, indexed_elements
-from ...extract.records.tfrecord import BLOCK, RecordReader
+from ...extract.records.tfrecord import RecordReader
 from ...extract.storage.files import LOCAL
 from ...extract.storage.patterns import is_url
 from ..access import Access, blocks_of, kept
 from ..element import Element, Hole, Raised, Stream
 from ..run import Context, Run
-from ..state.snapshot import Counted, State, as_number, below, number, start_of
+from ..state.snapshot import Counted, State, as_number, below, number
 from ..step import Running
-from .readers import REMOTE_BLOCK, ReaderIterator, element_of, reader_pool
+from .readers import ReaderIterator, element_of, how_to_read, path_of
 
 __all__ = ["RecordsFlow"]
 
@@ -43,25 +43,15 @@ class RecordsFlow:
     index: str = "memory"
 
     def open(self, at: Context, state: State = None) -> Running:
-        for value, _, _ in self.source.open(at):
-            path = value[self.column].decode(errors="surrogateescape")
-            stream = at.stream("records", path, "offset")
-            remote = is_url(path)
-            if self.references and not self.compression and not remote:
-                return _References(path, stream, self.index, state)
-            readers = reader_pool(at, path, self.ahead)
-            block = REMOTE_BLOCK if remote else BLOCK
-            reader = RecordReader(
-                path,
-                compression=self.compression,
-                readers=readers,
-                block=block,
-                start=start_of(state),
-                first=None if state is None else number(state, "before"),
-                index=self.index,
-            )
-            return ReaderIterator(reader, stream, at, state)
-        return Counted(iter(()))
+        path = path_of(self, at)
+        if path is None:
+            return Counted(iter(()))
+        stream = at.stream("records", path, "offset")
+        if self.references and not self.compression and not is_url(path):
+            return _References(path, stream, self.index, state)
+        first = None if state is None else number(state, "before")
+        reader = RecordReader(path, first=first, index=self.index, **how_to_read(self, path, at, state))
+        return ReaderIterator(reader, stream, at, state)
 
     def access(self, at: Context) -> Access:
         found = records_of(self, at, build=True)
@@ -135,26 +125,26 @@ class Records(Access):
 
 def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
     """The records of a file whose index is there, or is built now."""
-    for value, _, _ in flow.source.open(at):
-        path = value[flow.column].decode(errors="surrogateescape")
-        if is_url(path):
-            if build:
-                # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
-                raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
+    path = path_of(flow, at)
+    if path is None:
+        return None
+    if is_url(path):
+        if build:
+            # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
+            raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
+        return None
+    try:
+        LOCAL.size(path)  # drops what is open of an earlier version of the file
+    except DataError:
+        if not build:
             return None
-        try:
-            LOCAL.size(path)  # drops what is open of an earlier version of the file
-        except DataError:
-            if not build:
-                return None
-        index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
-        if index is None:
-            return None
-        stream = at.stream("records", path, "offset")
-        if index.failure is not None:
-            _uncounted(at.run, index.failure, stream)
-        return Records(flow, path, index, stream)
-    return None
+    index = record_index(path, flow.index) if build else find_index(path, version_of(path), flow.index)
+    if index is None:
+        return None
+    stream = at.stream("records", path, "offset")
+    if index.failure is not None:
+        _uncounted(at.run, index.failure, stream)
+    return Records(flow, path, index, stream)
 
 
 def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..access import Access, Through
-from ..batching.batcher import BatchFormer, Group, RowFormer
+from ..batching.batcher import BatchFormer, RowFormer
 from ..batching.by_index import Batches
-from ..batching.resumable import INLINE, Former, Forming, Point
+from ..batching.inline import Inline
+from ..batching.resumable import Former, Forming
 from ..batching.unbatch import UnstackFormer
 from ..element import Element
 from ..prefetch.channel import Channel, Closed
@@ -28,18 +29,13 @@ class StageFlow(Stage):
     """A stage as a flow."""
 
     def open(self, at: Context, state: State = None) -> Running:
-        threaded = self.program is not None and self.executor is not None
-        forming = Forming(
-            self.source,
-            at,
-            below(state, "former"),
-            lambda source: self._former(source, at),
-            0.0 if threaded else INLINE,
-        )
-        given = 0 if state is None else number(state, "given")
-        items: _Threaded | _Inline = _Threaded(self, at, forming) if threaded else _Inline(self, at, forming)
-        drop(items, given, at)
-        return items
+        def former(source: Iterator[Element]) -> Former:
+            return self._former(source, at)
+
+        if self.program is None or self.executor is None:
+            assembler = Assembler(self, at)
+            return Inline(self.source, at, state, former, lambda group: assembler.deliver(group, None, ()))
+        return _Threaded(self, at, state, Forming(self.source, at, below(state, "former"), former))
 
     def _former(self, source: Iterator[Element], at: Context) -> Former:
         if self.how == "batch":
@@ -53,47 +49,10 @@ class StageFlow(Stage):
         return Batches(self, at) if self.how == "batch" else Through(self, at)
 
 
-class _Inline(Running):
-    """A stage without images: runs where it is asked."""
-
-    def __init__(self, flow: StageFlow, at: Context, forming: Forming) -> None:
-        self._assembler = Assembler(flow, at)
-        self._forming = forming
-        self.source = forming.source
-        self._before: Point | None = None  # the item whose elements are given
-        self._given = 0
-        self._ready: deque[Element] = deque()
-
-    def __next__(self) -> Element:
-        while not self._ready:
-            before = self._forming.point()
-            group = self._forming.next()
-            if group is None:
-                self._before = None
-                raise StopIteration
-            self._before, self._given = before, 0
-            if not isinstance(group, Group):
-                self._before = None
-                return group
-            self._ready.extend(self._assembler.deliver(group, None, ()))
-        self._given += 1
-        element = self._ready.popleft()
-        if not self._ready:
-            self._before = None
-        return element
-
-    def snapshot(self) -> State:
-        """Where the former stands, and how many elements of the last group were given."""
-        if self._before is None:
-            return {"former": self._forming.exact().state(), "given": 0}
-        return {"former": self._before.state(), "given": self._given}
-
-
 class _Threaded(Running):
     """A stage with images: feeder and runner threads, a channel of what is finished."""
 
-    def __init__(self, flow: StageFlow, at: Context, forming: Forming) -> None:
-        assert flow.program is not None and flow.executor is not None
+    def __init__(self, flow: StageFlow, at: Context, state: State, forming: Forming) -> None:
         settings = at.run.settings
         self._items: deque[Element] = deque()
         self._before = self._after = forming.point()
@@ -103,8 +62,11 @@ class _Threaded(Running):
         at.run.holds(self._out, f"{flow.label}({flow.size})")
         self._work = Work(flow, at, forming, self._out)
         self._run = at.run
-        self._run.on_close(self.close)
+        self._run.on_close(self._end)
+        self.source = forming.source
         self._started = False
+        if state is not None:
+            drop(self, number(state, "given"), at)
 
     def __next__(self) -> Element:
         if not self._started:
@@ -131,9 +93,15 @@ class _Threaded(Running):
             return {"former": self._after.state(), "given": 0}
         return {"former": self._before.state(), "given": self._given}
 
-    def close(self, wait: bool = True) -> None:
-        """Stop both threads and wait for them."""
+    def close(self) -> None:
+        """Stop both threads. The feeder closes the input, if it was started."""
+        self._end()
         self._items.clear()
+        if not self._work.started:
+            super().close()
+
+    def _end(self, wait: bool = True) -> None:
+        """Stop both threads and wait for them."""
         self._out.drop()
         self._work.stop(wait)
-        self._run.forget(self.close)
+        self._run.forget(self._end)

@@ -79,15 +79,18 @@ class Work:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def started(self) -> bool:
+        """Whether the feeder was started."""
+        return self._threads[0].ident is not None
+
     def stop(self, wait: bool = True) -> None:
-        """Stop the threads and wait for them; their inputs are closed by whoever ends last."""
+        """Stop the threads and wait for them; the feeder closes their input."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
         if wait:
             join(self._threads)
-            if self._threads[0].ident is None:
-                close(self._source)
 
     # ---- feeder
 
