@@ -54,6 +54,10 @@ ALWAYS = -1
 """Elements delivered: there are never fewer."""
 
 
+ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)
+"""What closes an iterator."""
+
+
 class DatasetIterator(Iterator[Any]):
     """Iterates over a chain; a context manager. Nothing starts before the first `next`.
 
@@ -123,11 +127,8 @@ class DatasetIterator(Iterator[Any]):
         self.close()
 
     def __next__(self) -> Any:
-        if os.getpid() != self._pid:
-            raise ClosedError("this iterator was created before a fork; make a new one in this process")
-        if self._done:
-            self.close()  # it may have been cut short
-            raise self._no_more()
+        if self._done or os.getpid() != self._pid:
+            raise self._refusal()
         run, most, pixels, limits = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get()
         if run is not None and limits is not None and run.is_inside():
             raise _inside()
@@ -156,48 +157,63 @@ class DatasetIterator(Iterator[Any]):
                         MOST_PIXELS.set(pixels)
             finally:
                 LIMITS.set(limits)
-        except StopIteration:
-            self.close()
+        except ENDS as error:
+            self._end(error)
             raise
-        except (DeviceError, TooManyBadError) as error:
-            self._why = f"was ended by a {type(error).__name__}"
-            self.close()
-            raise
-        except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls
-            self._why = "was ended by a RecursionError"
-            self.close()
-            raise PlanError(
-                f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
-                f"{sys.getrecursionlimit()} calls; let one function do what several do"
-            ) from error
         except BaseException as error:
             was = self._broken
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
             elif inside:  # before any call: behind each of them another exception of a handler may strike
                 self._broken, self._look = True, ALWAYS
-                if error is self._told or (isinstance(error, PlanError) and self._items is not None):
-                    self._told = None  # it stands for an element, if only for one that a function made no dataset of
-                    self._mark.passed()
-                    self._broken = was
-                elif self._items is None and isinstance(error, GpupipeError):
-                    self._broken = was
-            if not isinstance(error, Exception):
-                ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
-            if self._done:
-                self.close()
-                if isinstance(error, Exception):  # what closing it has broken off is no error
-                    raise self._no_more() from None
-            elif self._broken:
-                with self._lock:
-                    if not self._busy:
-                        self._break_off()
+            self._failed(error, was, inside and not counted)
             raise
-        if (
-            self._done and not self._progress.ended
-        ):  # closed by another thread meanwhile: what was cut short is not delivered
+        if self._done and not self._progress.ended:  # by another thread: what was cut short is not delivered
             raise self._closed("next()")
         return element
+
+    def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
+        """Deal with an exception on its way out of `next`; most are raised again behind this.
+
+        Args:
+            error: the exception.
+            was: the iterator was broken before.
+            broken: it went through the flow.
+        """
+        if broken and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
+            self._told = None  # it stands for an element, if only for one that a function made no dataset of
+            self._mark.passed()
+            self._broken = was
+        elif broken and self._items is None and isinstance(error, GpupipeError):
+            self._broken = was
+        if not isinstance(error, Exception):
+            ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
+        if self._done:
+            self.close()
+            if isinstance(error, Exception):  # what closing it has broken off is no error
+                raise self._no_more() from None
+        elif self._broken:
+            with self._lock:
+                if not self._busy:
+                    self._break_off()
+
+    def _end(self, error: BaseException) -> None:
+        """Close this iterator: it is at its end, or what its run needs is not there any more."""
+        if not isinstance(error, StopIteration):
+            self._why = f"was ended by a {type(error).__name__}"
+        self.close()
+        if isinstance(error, RecursionError):  # each step asks the one below: Python cannot nest so many calls
+            raise PlanError(
+                f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
+                f"{sys.getrecursionlimit()} calls; let one function do what several do"
+            ) from error
+
+    def _refusal(self) -> StopIteration | ClosedError:
+        """Why a closed iterator gives nothing."""
+        if os.getpid() != self._pid:
+            return ClosedError("this iterator was created before a fork; make a new one in this process")
+        self.close()  # it may have been cut short
+        return self._no_more()
 
     def _no_more(self) -> StopIteration | ClosedError:
         return StopIteration() if self._progress.ended else self._closed("next()")
