@@ -9,26 +9,14 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from ..errors import (
-    BadRecord,
-    ClosedError,
-    DataError,
-    DeviceError,
-    GpupipeError,
-    PlanError,
-    StateError,
-    TooManyBadError,
-)
+from ..errors import ClosedError, DataError, DeviceError, GpupipeError, PlanError, StateError, TooManyBadError
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_for_ever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Stream, own_bytes, stands_in
+from ..flow.element import BatchStream, Stream, own_bytes
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import late_json
 from ..flow.step import close
@@ -42,11 +30,10 @@ from ..spec import Structure
 from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of
 from .replace_errors import StandIns, rows_of
+from .reports import Reports
+from .schedule import Schedule
 from .shutdown import begun, continued, watch
 from .state import NOTED, Chain
-
-if TYPE_CHECKING:
-    from ..optimize.report.memory import MemoryReport
 
 __all__ = ["DatasetIterator"]
 
@@ -58,7 +45,7 @@ ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)
 """What closes an iterator."""
 
 
-class DatasetIterator(Iterator[Any]):
+class DatasetIterator(Reports, Iterator[Any]):
     """Iterates over a chain; a context manager. Nothing starts before the first `next`.
 
     Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next`
@@ -82,13 +69,8 @@ class DatasetIterator(Iterator[Any]):
         self._settings = settings
         self._most_pixels = settings.max_pixels
         self._chain = Chain(plan, settings)
-        self._epochs = epochs
         self._progress = Progress()
-        self._left = epochs(self._progress)  # those that were not begun
-        self._first: int | None = None  # epoch that a state was loaded of
-        self._loaded = False  # a state was loaded, and its epoch is not open yet
-        self._coming: int | None = None  # epoch that was taken from them, and is not entered yet
-        self._entered = False  # an epoch was begun, and is not at its end
+        self._schedule = Schedule(epochs, self._progress)
         self._mark = Mark(None, 0)  # where the flow goes on when it is opened
         self._look = ALWAYS  # so many are delivered when `_ready` has something to do before the next one
         self._learned: dict[int, ElementType] = {}  # types that only first elements told
@@ -109,11 +91,6 @@ class DatasetIterator(Iterator[Any]):
         self._busy = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
-
-    @property
-    def epoch(self) -> int | None:
-        """The number that its random draws depend on; None before the first `next` unless a state was loaded."""
-        return self._progress.epoch
 
     def __iter__(self) -> DatasetIterator:
         return self
@@ -237,7 +214,7 @@ class DatasetIterator(Iterator[Any]):
             element = next(items, None)
             if element is None:
                 close(self._items)
-                self._entered, self._items, self._look = False, None, ALWAYS
+                self._schedule.started, self._items, self._look = False, None, ALWAYS
                 continue
             value = element[0]
             if type(value) is tuple:
@@ -278,54 +255,8 @@ class DatasetIterator(Iterator[Any]):
             self._items = None
         if self._run is not None:
             self._run.close()
-        again = self._progress.epoch is None or self._loaded
-        if again and self._coming is None and not self._entered:  # a generator of numbers that was cut short gives none
-            self._left = self._epochs(self._progress, self._first)
+        self._schedule.repair(self._progress)
         self._broken = False
-
-    @property
-    def left_out(self) -> int:
-        """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
-        return self._progress.left_out if self._run is None else self._run.left_out
-
-    @property
-    def errors(self) -> tuple[BadRecord, ...]:
-        """The bad elements so far, each once: left out, replaced or raised. The last 10,000, oldest first.
-
-        Those of batches that wait to be taken are among them, so behind a restored state some are listed again. Of a
-        batch that is lost as a whole (see `zip` and `ignore_errors`) the first bad row is listed; rows that are dropped
-        with a short last batch are never decoded. `Options.error_manifest` keeps all.
-        """
-        return () if self._run is None else self._run.bad.kept
-
-    @property
-    def valid(self) -> Any:
-        """Which rows of the last batch are what was read in their place: bool[B]; of a single element, a bool.
-
-        False for those that stand in for a bad one under ``on_error="replace"``. A Python function that changes the
-        number of rows takes their places from them: then all are False if one of the batch was. What comes out of a
-        cache in a file, or of a saved dataset, is True.
-
-        Raises:
-            PlanError: nothing was delivered yet.
-        """
-        given, rows = self._given, self._rows
-        if given is None:
-            raise PlanError("iterator.valid speaks of the last element, and there is none yet; call next() first")
-        if isinstance(given, BatchStream) and len(given.streams) == rows:
-            return np.array([not stands_in(row) for row in given.streams], bool)
-        if rows < 0 or not (self._batched or isinstance(given, BatchStream)):
-            return not stands_in(given)
-        return np.full(rows, not stands_in(given))
-
-    def memory_report(self) -> MemoryReport:
-        """What the buffers of the chain hold at this moment, and may hold, by step. Any thread may ask.
-
-        Batches inside an executor, and one that the user holds, are in no buffer.
-        """
-        from ..optimize.report.memory import memory_report
-
-        return memory_report(self._plan, self._settings, self._run or Run(self._settings))
 
     def state_dict(self) -> dict[str, Any]:
         """Where this iterator stands, as JSON: behind the last element that `next` returned.
@@ -360,10 +291,7 @@ class DatasetIterator(Iterator[Any]):
             except GpupipeError:
                 raise
             except BaseException:
-                self._broken, self._look = (
-                    True,
-                    ALWAYS,
-                )  # a snapshot that was cut short may have left half of what it does
+                self._broken, self._look = True, ALWAYS  # a snapshot that was cut short may have left half of it
                 raise
 
     def _check_order(self, method: str) -> None:
@@ -383,7 +311,7 @@ class DatasetIterator(Iterator[Any]):
             self._break_off()
         progress = self._progress
         if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
-            progress.epoch = self._next_epoch()
+            progress.epoch = self._schedule.coming()
         late = 0
         others = self._late
         while others is not None:
@@ -422,44 +350,24 @@ class DatasetIterator(Iterator[Any]):
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
             resume = Resume.checked(self._chain, state)
             progress = resume.progress
-            epoch = progress.epoch
-            if epoch is None:
-                left = self._left
-            elif resume.stand != "end":
-                left = self._epochs(progress, epoch)
-            else:  # the next one follows, if this iterator has more
-                left = self._epochs.after(progress, epoch)
-                following = next(left, None)
-                if following is None:
-                    self._done = progress.ended = True
-                else:
-                    progress.enter(following)
-                    left = chain((following,), left)
-            self._left, self._progress, self._learned = left, progress, resume.types
-            self._plan, self._first, self._coming = resume.plan, epoch, None
+            self._schedule.load(progress, resume.stand == "end")
+            self._done = progress.ended
+            self._progress, self._learned, self._plan = progress, resume.types, resume.plan
             self._mark = Mark(resume.flow, progress.delivered - resume.behind)
-            self._loaded = epoch is not None and resume.stand != "end"
-
-    def _next_epoch(self) -> int | None:
-        """The next epoch, which stays the next one until it is entered; None where there is none."""
-        if self._coming is None:
-            for self._coming in self._left:  # noqa: B020 : what a call of `next` returns could be lost
-                break
-        return self._coming
 
     def _enter(self) -> None:
         """Begin the next epoch, or the one that a state was loaded of."""
-        epoch = self._next_epoch()
+        epoch = self._schedule.coming()
         if epoch is None:
             self._progress.ended = True
             raise StopIteration
-        if not self._loaded:
+        if not self._schedule.loaded:
             self._progress.enter(epoch)
             self._plan = self._chain.plan
             self._mark = Mark(None, self._progress.delivered)
         if self._run is not None:
             self._run.bad.before = self._progress.noted
-        self._loaded, self._coming, self._entered = False, None, True
+        self._schedule.start()
 
     def _running(self, epoch: int) -> Run:
         """The run of this iterator: a new one behind an interrupt, with the bad elements of the one before."""
@@ -475,7 +383,7 @@ class DatasetIterator(Iterator[Any]):
 
     def _open(self) -> None:
         """Start the next epoch, or go on with the present one; StopIteration at the end."""
-        if not self._entered:
+        if not self._schedule.started:
             self._enter()
         elif self._progress.in_epoch:
             self._check_order("next(), to go on behind an interrupt,")
@@ -489,7 +397,7 @@ class DatasetIterator(Iterator[Any]):
         try:
             lowered = lower_in(self._plan, self._settings, at, self._learned)
         except DataError:  # of its elements; any other may be of this machine alone
-            self._entered, self._over = False, True
+            self._schedule.started, self._over = False, True
             raise
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
