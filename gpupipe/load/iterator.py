@@ -150,13 +150,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         return element
 
     def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
-        """Deal with an exception on its way out of `next`; most are raised again behind this.
-
-        Args:
-            error: the exception.
-            was: the iterator was broken before.
-            broken: it went through the flow.
-        """
+        """Deal with an exception on its way out of `next`. `was`: broken before; `broken`: it went through the flow."""
         if broken and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
             self._told = None  # it stands for an element, if only for one that a function made no dataset of
             self._mark.passed()
@@ -312,8 +306,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         progress = self._progress
         if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
             progress.epoch = self._schedule.coming()
-        late = 0
-        others = self._late
+        late, others = 0, self._late
         while others is not None:
             late, others = late + 1, others[1]
         flow, at = self._mark.place
@@ -373,11 +366,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         """The run of this iterator: a new one behind an interrupt, with the bad elements of the one before."""
         run = self._run
         if run is None or run.stopped.is_set():
-            new = begun(self._settings, self._progress) if run is None else continued(run, epoch)
-            if self._ending is not None:
-                self._ending.detach()
-            self._run = run = new
-            self._ending = watch(self, run)
+            self._run = run = begun(self._settings, self._progress) if run is None else continued(run, epoch)
+            self._ending = watch(self, run, self._ending)
         run.epoch = epoch
         return run
 
