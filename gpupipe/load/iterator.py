@@ -9,26 +9,14 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from ..errors import (
-    BadRecord,
-    ClosedError,
-    DataError,
-    DeviceError,
-    GpupipeError,
-    PlanError,
-    StateError,
-    TooManyBadError,
-)
+from ..errors import ClosedError, DataError, DeviceError, GpupipeError, PlanError, StateError, TooManyBadError
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_for_ever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Stream, own_bytes, stands_in
+from ..flow.element import BatchStream, Stream, own_bytes
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import late_json
 from ..flow.step import close
@@ -42,11 +30,10 @@ from ..spec import Structure
 from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of
 from .replace_errors import StandIns, rows_of
+from .reports import Reports
+from .schedule import Schedule
 from .shutdown import begun, continued, watch
 from .state import NOTED, Chain
-
-if TYPE_CHECKING:
-    from ..optimize.report.memory import MemoryReport
 
 __all__ = ["DatasetIterator"]
 
@@ -54,7 +41,11 @@ ALWAYS = -1
 """Elements delivered: there are never fewer."""
 
 
-class DatasetIterator(Iterator[Any]):
+ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)
+"""What closes an iterator."""
+
+
+class DatasetIterator(Reports, Iterator[Any]):
     """Iterates over a chain; a context manager. Nothing starts before the first `next`.
 
     Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next`
@@ -78,13 +69,8 @@ class DatasetIterator(Iterator[Any]):
         self._settings = settings
         self._most_pixels = settings.max_pixels
         self._chain = Chain(plan, settings)
-        self._epochs = epochs
         self._progress = Progress()
-        self._left = epochs(self._progress)  # those that were not begun
-        self._first: int | None = None  # epoch that a state was loaded of
-        self._loaded = False  # a state was loaded, and its epoch is not open yet
-        self._coming: int | None = None  # epoch that was taken from them, and is not entered yet
-        self._entered = False  # an epoch was begun, and is not at its end
+        self._schedule = Schedule(epochs, self._progress)
         self._mark = Mark(None, 0)  # where the flow goes on when it is opened
         self._look = ALWAYS  # so many are delivered when `_ready` has something to do before the next one
         self._learned: dict[int, ElementType] = {}  # types that only first elements told
@@ -106,11 +92,6 @@ class DatasetIterator(Iterator[Any]):
         self._pid = os.getpid()
         self._lock = threading.RLock()
 
-    @property
-    def epoch(self) -> int | None:
-        """The number that its random draws depend on; None before the first `next` unless a state was loaded."""
-        return self._progress.epoch
-
     def __iter__(self) -> DatasetIterator:
         return self
 
@@ -123,11 +104,8 @@ class DatasetIterator(Iterator[Any]):
         self.close()
 
     def __next__(self) -> Any:
-        if os.getpid() != self._pid:
-            raise ClosedError("this iterator was created before a fork; make a new one in this process")
-        if self._done:
-            self.close()  # it may have been cut short
-            raise self._no_more()
+        if self._done or os.getpid() != self._pid:
+            raise self._refusal()
         run, most, pixels, limits = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get()
         if run is not None and limits is not None and run.is_inside():
             raise _inside()
@@ -156,49 +134,58 @@ class DatasetIterator(Iterator[Any]):
                         MOST_PIXELS.set(pixels)
             finally:
                 LIMITS.set(limits)
-        except StopIteration:
-            self.close()
+        except ENDS as error:
+            self._end(error)
             raise
-        except (DeviceError, TooManyBadError) as error:
-            self._why = f"was ended by a {type(error).__name__}"
-            self.close()
-            raise
-        except RecursionError as error:  # each step asks the one below: Python cannot nest so many calls
-            self._why = "was ended by a RecursionError"
-            self.close()
-            raise PlanError(
-                f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
-                f"{sys.getrecursionlimit()} calls; let one function do what several do"
-            ) from error
         except BaseException as error:
             was = self._broken
             if counted:  # it is delivered next time
                 self._late, self._look = (element, self._late), ALWAYS
             elif inside:  # before any call: behind each of them another exception of a handler may strike
                 self._broken, self._look = True, ALWAYS
-                if error is self._told or (isinstance(error, PlanError) and self._items is not None):
-                    self._told = None  # it stands for an element, if only for one that a function made no dataset of
-                    self._mark.passed()
-                    self._broken = was
-                elif self._items is None and isinstance(error, GpupipeError):
-                    self._broken = was
-            if not isinstance(error, Exception):
-                ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
-            if self._done:
-                self.close()
-                if isinstance(error, Exception):  # what closing it has broken off is no error
-                    raise self._no_more() from None
-            elif self._broken:
-                with self._lock:
-                    if not self._busy:
-                        self._break_off()
+            self._failed(error, was, inside and not counted)
             raise
-        if (
-            self._done and not self._progress.ended
-        ):  # closed by another thread meanwhile: what was cut short is not delivered
+        if self._done and not self._progress.ended:  # by another thread: what was cut short is not delivered
             self.close()
             raise self._closed("next()")
         return element
+
+    def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
+        """Deal with an exception on its way out of `next`. `was`: broken before; `broken`: it went through the flow."""
+        if broken and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
+            self._told = None  # it stands for an element, if only for one that a function made no dataset of
+            self._mark.passed()
+            self._broken = was
+        elif broken and self._items is None and isinstance(error, GpupipeError):
+            self._broken = was
+        if not isinstance(error, Exception):
+            ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
+        if self._done:
+            self.close()
+            if isinstance(error, Exception):  # what closing it has broken off is no error
+                raise self._no_more() from None
+        elif self._broken:
+            with self._lock:
+                if not self._busy:
+                    self._break_off()
+
+    def _end(self, error: BaseException) -> None:
+        """Close this iterator: it is at its end, or what its run needs is not there any more."""
+        if not isinstance(error, StopIteration):
+            self._why = f"was ended by a {type(error).__name__}"
+        self.close()
+        if isinstance(error, RecursionError):  # each step asks the one below: Python cannot nest so many calls
+            raise PlanError(
+                f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
+                f"{sys.getrecursionlimit()} calls; let one function do what several do"
+            ) from error
+
+    def _refusal(self) -> StopIteration | ClosedError:
+        """Why a closed iterator gives nothing."""
+        if os.getpid() != self._pid:
+            return ClosedError("this iterator was created before a fork; make a new one in this process")
+        self.close()  # it may have been cut short
+        return self._no_more()
 
     def _no_more(self) -> StopIteration | ClosedError:
         return StopIteration() if self._progress.ended else self._closed("next()")
@@ -222,7 +209,7 @@ class DatasetIterator(Iterator[Any]):
             element = next(items, None)
             if element is None:
                 close(self._items)
-                self._entered, self._items, self._look = False, None, ALWAYS
+                self._schedule.started, self._items, self._look = False, None, ALWAYS
                 continue
             value = element[0]
             if type(value) is tuple:
@@ -263,54 +250,8 @@ class DatasetIterator(Iterator[Any]):
             self._items = None
         if self._run is not None:
             self._run.close()
-        again = self._progress.epoch is None or self._loaded
-        if again and self._coming is None and not self._entered:  # a generator of numbers that was cut short gives none
-            self._left = self._epochs(self._progress, self._first)
+        self._schedule.repair(self._progress)
         self._broken = False
-
-    @property
-    def left_out(self) -> int:
-        """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
-        return self._progress.left_out if self._run is None else self._run.left_out
-
-    @property
-    def errors(self) -> tuple[BadRecord, ...]:
-        """The bad elements so far, each once: left out, replaced or raised. The last 10,000, oldest first.
-
-        Those of batches that wait to be taken are among them, so behind a restored state some are listed again. Of a
-        batch that is lost as a whole (see `zip` and `ignore_errors`) the first bad row is listed; rows that are dropped
-        with a short last batch are never decoded. `Options.error_manifest` keeps all.
-        """
-        return () if self._run is None else self._run.bad.kept
-
-    @property
-    def valid(self) -> Any:
-        """Which rows of the last batch are what was read in their place: bool[B]; of a single element, a bool.
-
-        False for those that stand in for a bad one under ``on_error="replace"``. A Python function that changes the
-        number of rows takes their places from them: then all are False if one of the batch was. What comes out of a
-        cache in a file, or of a saved dataset, is True.
-
-        Raises:
-            PlanError: nothing was delivered yet.
-        """
-        given, rows = self._given, self._rows
-        if given is None:
-            raise PlanError("iterator.valid speaks of the last element, and there is none yet; call next() first")
-        if isinstance(given, BatchStream) and len(given.streams) == rows:
-            return np.array([not stands_in(row) for row in given.streams], bool)
-        if rows < 0 or not (self._batched or isinstance(given, BatchStream)):
-            return not stands_in(given)
-        return np.full(rows, not stands_in(given))
-
-    def memory_report(self) -> MemoryReport:
-        """What the buffers of the chain hold at this moment, and may hold, by step. Any thread may ask.
-
-        Batches inside an executor, and one that the user holds, are in no buffer.
-        """
-        from ..optimize.report.memory import memory_report
-
-        return memory_report(self._plan, self._settings, self._run or Run(self._settings))
 
     def state_dict(self) -> dict[str, Any]:
         """Where this iterator stands, as JSON: behind the last element that `next` returned.
@@ -345,10 +286,7 @@ class DatasetIterator(Iterator[Any]):
             except GpupipeError:
                 raise
             except BaseException:
-                self._broken, self._look = (
-                    True,
-                    ALWAYS,
-                )  # a snapshot that was cut short may have left half of what it does
+                self._broken, self._look = True, ALWAYS  # a snapshot that was cut short may have left half of it
                 raise
 
     def _check_order(self, method: str) -> None:
@@ -368,9 +306,8 @@ class DatasetIterator(Iterator[Any]):
             self._break_off()
         progress = self._progress
         if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
-            progress.epoch = self._next_epoch()
-        late = 0
-        others = self._late
+            progress.epoch = self._schedule.coming()
+        late, others = 0, self._late
         while others is not None:
             late, others = late + 1, others[1]
         flow, at = self._mark.place
@@ -407,60 +344,37 @@ class DatasetIterator(Iterator[Any]):
                 raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
             resume = Resume.checked(self._chain, state)
             progress = resume.progress
-            epoch = progress.epoch
-            if epoch is None:
-                left = self._left
-            elif resume.stand != "end":
-                left = self._epochs(progress, epoch)
-            else:  # the next one follows, if this iterator has more
-                left = self._epochs.after(progress, epoch)
-                following = next(left, None)
-                if following is None:
-                    self._done = progress.ended = True
-                else:
-                    progress.enter(following)
-                    left = chain((following,), left)
-            self._left, self._progress, self._learned = left, progress, resume.types
-            self._plan, self._first, self._coming = resume.plan, epoch, None
+            self._schedule.load(progress, resume.stand == "end")
+            self._done = progress.ended
+            self._progress, self._learned, self._plan = progress, resume.types, resume.plan
             self._mark = Mark(resume.flow, progress.delivered - resume.behind)
-            self._loaded = epoch is not None and resume.stand != "end"
-
-    def _next_epoch(self) -> int | None:
-        """The next epoch, which stays the next one until it is entered; None where there is none."""
-        if self._coming is None:
-            for self._coming in self._left:  # noqa: B020 : what a call of `next` returns could be lost
-                break
-        return self._coming
 
     def _enter(self) -> None:
         """Begin the next epoch, or the one that a state was loaded of."""
-        epoch = self._next_epoch()
+        epoch = self._schedule.coming()
         if epoch is None:
             self._progress.ended = True
             raise StopIteration
-        if not self._loaded:
+        if not self._schedule.loaded:
             self._progress.enter(epoch)
             self._plan = self._chain.plan
             self._mark = Mark(None, self._progress.delivered)
         if self._run is not None:
             self._run.bad.before = self._progress.noted
-        self._loaded, self._coming, self._entered = False, None, True
+        self._schedule.start()
 
     def _running(self, epoch: int) -> Run:
         """The run of this iterator: a new one behind an interrupt, with the bad elements of the one before."""
         run = self._run
         if run is None or run.stopped.is_set():
-            new = begun(self._settings, self._progress) if run is None else continued(run, epoch)
-            if self._ending is not None:
-                self._ending.detach()
-            self._run = run = new
-            self._ending = watch(self, run)
+            self._run = run = begun(self._settings, self._progress) if run is None else continued(run, epoch)
+            self._ending = watch(self, run, self._ending)
         run.epoch = epoch
         return run
 
     def _open(self) -> None:
         """Start the next epoch, or go on with the present one; StopIteration at the end."""
-        if not self._entered:
+        if not self._schedule.started:
             self._enter()
         elif self._progress.in_epoch:
             self._check_order("next(), to go on behind an interrupt,")
@@ -474,7 +388,7 @@ class DatasetIterator(Iterator[Any]):
         try:
             lowered = lower_in(self._plan, self._settings, at, self._learned)
         except DataError:  # of its elements; any other may be of this machine alone
-            self._entered, self._over = False, True
+            self._schedule.started, self._over = False, True
             raise
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()

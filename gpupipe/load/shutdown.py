@@ -58,8 +58,16 @@ def continued(run: Run, epoch: int) -> Run:
     return new
 
 
-def watch(iterator: Abandoned, run: Run) -> weakref.finalize[Any, Any]:
-    """See to it that a run ends, at the latest with its iterator and with the process; the answer takes that back."""
+def watch(iterator: Abandoned, run: Run, before: weakref.finalize[Any, Any] | None) -> weakref.finalize[Any, Any]:
+    """See to it that a run ends, at the latest with its iterator and with the process.
+
+    Args:
+        iterator: whose run it is.
+        run: of the iterator.
+        before: the answer for its run before, which has ended.
+    """
+    if before is not None:
+        before.detach()
     RUNS.add(run)
     _ITERATORS.add(iterator)
     return weakref.finalize(iterator, _collected, run)
