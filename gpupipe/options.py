@@ -86,6 +86,7 @@ class Options:
         seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: `set_seed`'s,
             else 0.
         deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
+            Steps that hold such elements have no `state_dict`, records in a shuffle buffer aside.
         on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves
             it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
             Errors are raised when they are found: of one batch those seen on the host come before those that only a

@@ -82,8 +82,8 @@ class Buffers(Chain):
         Random ops before the cache are drawn once; those behind it differ from epoch to epoch, and in the first pass of
         each epoch draw what they would draw without the cache.
 
-        Elements that come in any order (``deterministic=False``) are kept in a file as they came. In memory they have
-        one random order from the second pass on, which a chain that goes on behind a state finds again.
+        Elements that come in any order (``deterministic=False``) are kept as they came. Over a cache in memory of such
+        elements there is no `state_dict`; one in a file is needed to go on from it.
 
         What it keeps is on the host, also where images are computed on a GPU, whose memory is the model's: put it in
         front of the map that makes the images, where it keeps them encoded.

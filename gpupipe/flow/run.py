@@ -151,10 +151,10 @@ class Run:
         epoch: that is being run, for reports.
         bad: the bad elements so far.
         limits: what ends its reads; each of its threads is told of them (`LIMITS`).
-        any_order: some step gives what is ready first: states hold its choices.
+        any_order: some step gives what is ready first, and the chain has a state nevertheless: nothing is read again.
+        stateless: why the chain has no state, if it has none.
         counting: somebody only asks how many elements there are.
         on_gpu: whether the arrays of a delivered column are, where only the first of them tells.
-        surprise: such a step that only the run has made, where states hold none; they are refused with it.
     """
 
     settings: Settings
@@ -165,7 +165,7 @@ class Run:
     limits: Limits = field(init=False)
     idle: Home = field(default_factory=Home)
     any_order: bool = False
-    surprise: str | None = None
+    stateless: str | None = None
     counting: bool = False
     on_gpu: dict[int, bool] = field(default_factory=dict)
     _lost: set[tuple[int, int]] = field(default_factory=set)

@@ -15,8 +15,16 @@ any other. `Running` gives elements, says where it stands (`snapshot`), and clos
           left = Count.of(state, "left", self.count)
           return Running(self._skipped(inner, left), inner, left=left)
 
-- *A step that holds elements* derives from `Running` and takes them from a `Tape` (`state/checkpoints.py`). Its
-  `snapshot` names what it holds by number, never by content; its constructor gets these elements again.
+- *A step that holds elements* derives from `Running` and takes them from a `CheckpointedInput`
+  (`state/checkpoints.py`)::
+
+      self._input = CheckpointedInput(flow.source, at, below(state))
+      self.source = self._input.inner
+      for element, number in self._input.recovered:       # what it held when the state was taken
+          ...
+
+  Its `snapshot` names what it holds by number, never by content: ``{"source": self._input.holding(numbers)}``. Now and
+  then it calls `checkpoint`: ``if self._input.due(): self._input.checkpoint(oldest_number_it_holds)``.
 - *A step that can do neither* is opened by `replayed` (`state/snapshot.py`), which gives everything once more.
 
 A snapshot is data: None for the start, numbers, text, lists and dicts of them. Nobody is inside `next` while it is

@@ -23,9 +23,10 @@ from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
-from ..plan.arrival import any_order
+from ..plan.arrival import any_order, refusal
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
+from ..serial.structures import Malformed
 from ..spec import Structure
 from .mark import Mark, pass_over
 from .progress import Numbers, Progress, Resume, state_of
@@ -237,7 +238,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         if self._items is None:
             self._open()
         else:
-            self._mark.move(self._items, self._progress.delivered)
+            self._mark.move(self._items, self._progress.delivered, self._rows)
         self._look = self._mark.look
         return self._items
 
@@ -262,20 +263,22 @@ class DatasetIterator(Reports, Iterator[Any]):
         by reading its input, `unique` by seeing the elements again; see `explain()`. Behind an exception that went
         through `next` it says how many elements are to be passed over, too.
 
+        Where elements come in any order (``deterministic=False``), nothing can be made again: a chain has a state if
+        its steps hold nothing of them, or only records in a shuffle buffer, and none behind such an exception.
+
         It says which files there are by their names below the folder of the pattern, in a list by their last
         components, so that they may lie in another folder; a path that Python code or `from_tensors` gives is kept as
         it is. `Options(file_digests=True)` adds digests of what they hold.
 
         Raises:
             ClosedError: the iterator was closed before its end.
-            StateError: a step that has no state.
+            StateError: a step holds elements that came in any order; says which, and the way out.
             DataError: a file that a digest is needed of cannot be read.
         """
         if os.getpid() != self._pid:
             raise ClosedError("this iterator was created before a fork; make a new one in this process")
         if self._run is not None and self._run.is_inside():
             raise _inside("state_dict")
-        self._check_order("state_dict")
         with self._lock:
             if self._busy:
                 raise _inside("state_dict")
@@ -289,16 +292,19 @@ class DatasetIterator(Reports, Iterator[Any]):
                 self._broken, self._look = True, ALWAYS  # a snapshot that was cut short may have left half of it
                 raise
 
-    def _check_order(self, method: str) -> None:
-        """Check that what came first is known where elements came in any order.
+    def _check_order(self, method: str, behind: int = 0) -> None:
+        """Check that there is a state, and that nothing has to be made again where it came in any order.
 
         Raises:
-            StateError: it is not.
+            StateError: there is none.
         """
-        if self._run is not None and self._run.surprise is not None:
+        run = self._run
+        if run is not None and run.stateless is not None:
+            raise StateError(f"{method} needs elements that can be read again: {run.stateless}")
+        if run is not None and run.any_order and behind:
             raise StateError(
-                f"{method} needs to know beforehand that elements come in any order, and {self._run.surprise}; "
-                "use Options(deterministic=False) for the whole chain, or deterministic=True there"
+                f"{method} needs elements that can be read again, got an interrupt behind some that came in any order; "
+                "load a state that was saved between two elements, or use deterministic=True"
             )
 
     def _state(self) -> dict[str, Any]:
@@ -314,6 +320,9 @@ class DatasetIterator(Reports, Iterator[Any]):
         behind = progress.delivered - late - at
         if self._items is not None and not late:
             flow, behind = self._items.snapshot(), 0
+        ended = self._progress.ended or self._over
+        if not ended and (self._items is not None or behind):
+            self._check_order("state_dict", behind)
         progress = replace(progress, delivered=progress.delivered - late)
         if self._run is not None and self.epoch is not None:
             left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
@@ -321,7 +330,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         even = not (self.left_out or self.errors)
         if self._settings.on_error == "replace":
             even = all(record.unit != "file" for record in self.errors)
-        return state_of(self._chain, progress, self._learned, even, self._progress.ended or self._over, flow, behind)
+        return state_of(self._chain, progress, self._learned, even, ended, flow, behind)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
         """Go on where `state_dict` was called. Before the first `next`.
@@ -376,13 +385,12 @@ class DatasetIterator(Reports, Iterator[Any]):
         """Start the next epoch, or go on with the present one; StopIteration at the end."""
         if not self._schedule.started:
             self._enter()
-        elif self._progress.in_epoch:
-            self._check_order("next(), to go on behind an interrupt,")
         epoch = self._progress.epoch
         assert epoch is not None
         run = self._running(epoch)
         LIMITS.set(run.limits)
-        run.any_order = any_order(self._plan, self._settings.deterministic)
+        run.stateless = refusal(self._plan, self._settings)
+        run.any_order = run.stateless is None and any_order(self._plan, self._settings.deterministic) is not None
         self._share = run.bad.counts_good and self._settings.on_error != "replace"
         at = Context(run, epoch)
         try:
@@ -396,18 +404,20 @@ class DatasetIterator(Reports, Iterator[Any]):
         if self._done:  # closed by another thread, while the first element was looked at
             raise self._closed("next()")
         self._over = False
+        if run.any_order or run.stateless is not None:
+            self._mark.stay()
         state, begin = self._mark.place
         behind = self._progress.delivered - begin
+        if behind or state is not None:
+            self._check_order("next(), to go on behind an interrupt,", behind)
         try:
             state = late_json(state)
             if self._settings.on_error == "replace":
                 items: Any = StandIns(lowered.flow, at, self._batched, state)
             else:
                 items = lowered.flow.open(at, state)
-            if run.any_order:  # what was chosen is known from here on
-                self._mark.take(items, begin)
             pass_over(items, behind, run)
-        except (TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
+        except (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
             if state is None or isinstance(error, GpupipeError):
                 raise
             raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}") from error

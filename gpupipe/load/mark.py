@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
-from time import perf_counter
 from typing import Any
 
 from ..errors import DataError, StateError
 from ..flow.run import REPLAYING, Run
+from ..flow.state.checkpoints import interval
 from ..flow.state.snapshot import State
 from ..flow.step import close
 
 __all__ = ["Mark", "pass_over"]
 
-SHARE = 200
-"""Between two states there are so many times the seconds that the last one took: 0.5 % of the time."""
-
-SECONDS = 0.05
-"""Between two states at least: what is made again after an interrupt, where states cost nothing."""
-
-FAST = 1e-4
-"""Elements that take fewer seconds are passed in steps: of these the clock is looked at once in `STEP`."""
-
-STEP = 64
+SELDOM = 4
+"""Between two states there are so many times the elements that are between two checkpoints of a step."""
 
 
 class Mark:
@@ -31,20 +24,17 @@ class Mark:
     Attributes:
         place: the state, and the number of elements delivered by the iterator at that place; one less for each element
             since then that was none to deliver, as a bad one that was left out.
-        look: the number of delivered elements at which `move` is worth calling.
+        look: the number of delivered elements at which `move` takes a new one.
 
     Args:
         state: where the flow begins.
         delivered: elements that the iterator had delivered there.
     """
 
-    __slots__ = ("_cost", "_looked", "_step", "_taken", "look", "place")
+    __slots__ = ("look", "place")
 
     def __init__(self, state: State, delivered: int) -> None:
         self.place: tuple[State, int] = state, delivered
-        self._taken = self._looked = perf_counter()
-        self._cost = 0.0
-        self._step = 1
         self.look = delivered + 1
 
     def passed(self) -> None:
@@ -52,33 +42,27 @@ class Mark:
         state, delivered = self.place
         self.place = state, delivered - 1
 
-    def move(self, items: Any, delivered: int) -> None:
-        """Take a new state if one is due. It costs nothing that can be measured.
+    def stay(self) -> None:
+        """Take no other state."""
+        self.look = sys.maxsize
+
+    def move(self, items: Any, delivered: int, rows: int) -> None:
+        """Take a new state.
 
         Args:
             items: of the flow; nobody is inside.
             delivered: elements of the iterator so far.
+            rows: of such an element, if it is a batch.
         """
-        now = perf_counter()
-        self._step = STEP if now - self._looked < FAST * self._step else 1
-        self._looked = now
-        self.look = delivered + self._step
-        if now - self._taken >= max(SECONDS, SHARE * self._cost):
-            self.take(items, delivered)
-
-    def take(self, items: Any, delivered: int) -> None:
-        """Take a new state."""
-        begun = perf_counter()
         try:
             state = items.snapshot()
         except (StateError, RecursionError):
             # Or the steps nest too deep to be asked. Whoever needs a state is told: this one is then followed by more
             # elements.
-            self._taken = float("inf")
+            self.stay()
             return
         self.place = state, delivered
-        self._taken = perf_counter()
-        self._cost = self._taken - begun
+        self.look = delivered + max(1, SELDOM * interval(state) // max(1, rows))
 
 
 def pass_over(items: Any, count: int, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,8 +11,9 @@ from typing import Any, Literal, Protocol
 from ..errors import StateError
 from ..flow.state.snapshot import State, as_number, damaged, late_json
 from ..plan.node import Element, Node
-from .reshard import begun, one_of, other_step, resharded, sharding
-from .state import Chain, keys_from_json, packed, sealed, types_from_json, types_to_json, unpacked
+from ..serial.structures import Malformed
+from .reshard import begun, one_of, resharded, sharding
+from .state import Chain, packed, sealed, types_from_json, types_to_json, unpacked
 
 __all__ = ["Epochs", "Numbers", "Progress", "Resume", "Stand", "state_of"]
 
@@ -193,21 +195,24 @@ class Resume:
             StateError: it is damaged, or belongs to something else.
         """
         states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
-        moves = [resharded(chain.plan, state) if _moves(chain.plan, state) else None for state in states]
+        moves = [resharded(chain.plan, state) for state in states]
         for state, move in zip(states, moves, strict=True):
-            moving = _moves(chain.plan, state)
-            wrong = other_step(chain.plan, state) if moving and move is None else None
-            chain.check(state, move is not None or wrong is not None)
-            if wrong is not None:
-                raise StateError(wrong)
+            chain.check(state, move is not None)
+            if isinstance(move, str):
+                raise StateError(move)
         if any(state.get("epoch") != states[0].get("epoch") for state in states):
             raise StateError("load_state_dict needs states of one epoch, got several; save them after the same step")
         one_of(given)
-        own = next((n for n, state in enumerate(states) if not _moves(chain.plan, state)), 0)
-        return cls._of(chain, states[own], moves[own])
+        own = moves.index(None) if None in moves else 0
+        try:
+            return cls._of(chain, states[own], moves[own])
+        except (Malformed, TypeError, KeyError, AttributeError, ValueError, zlib.error, RecursionError) as error:
+            if isinstance(error, StateError):
+                raise
+            raise damaged() from error
 
     @classmethod
-    def _of(cls, chain: Chain, state: dict[str, Any], moved: int | None) -> Resume:
+    def _of(cls, chain: Chain, state: dict[str, Any], moved: Any) -> Resume:
         """One state; behind `moved` elements of the whole if it is of other shards."""
         stand: Stand = state.get("stand", "")
         epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
@@ -227,17 +232,9 @@ class Resume:
             delivered=delivered,
             before=delivered - in_epoch,
             left_out=left_out,
-            noted=keys_from_json(state.get("noted")),
+            noted=Counter(state["noted"]),
             begin_at=None if begin is None else as_number(begin, "begin_at"),
             uneven=isinstance(shard, dict) and shard.get("elements") is None,
         )
         plan = chain.plan if progress.begin_at is None else begun(chain.plan, progress.begin_at)
         return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan, behind)
-
-
-def _moves(plan: Node, state: Any) -> bool:
-    """Whether a state is of another number of shards, or of another of them."""
-    found, shard = sharding(plan), state.get("shard") if isinstance(state, dict) else None
-    if found is None or not isinstance(shard, dict):
-        return False
-    return (shard.get("shards"), shard.get("index")) != (found.node.shards, found.node.index)

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import DataError
 from ..flow.element import BatchStream, Element, own_bytes
 from ..flow.run import REPLAYING, Context, Flow
-from ..flow.state.checkpoints import Tape
+from ..flow.state.checkpoints import CheckpointedInput
 from ..flow.state.snapshot import State, below, number
 from ..flow.step import Running
 from ..ragged import Ragged
@@ -37,10 +37,10 @@ class StandIns(Running):
         self._run = at.run
         self._share = at.run.bad.counts_good  # of bad elements: what is delivered is counted
         self._batched = batched
-        self._tape = Tape(flow, at, below(state, "tape"))
-        self._items = self._tape.items
-        self.source = self._tape.inner
-        self._place = self._tape.count  # number of the item from which the elements given since can be made again
+        self._input = CheckpointedInput(flow, at, below(state))
+        self._items = self._input.items
+        self.source = self._input.inner
+        self._place = self._input.count  # number of the item from which the elements given since can be made again
         self._since = 0  # elements given since
         self._policy = at.run.policy()
         self._ready: list[Element] = []  # what follows the first good element's first copy, the next one last
@@ -70,7 +70,7 @@ class StandIns(Running):
 
     def snapshot(self) -> State:
         """Where it stands."""
-        return {"tape": self._tape.state(self._place), "since": self._since}
+        return {"source": self._input.state(self._place), "since": self._since}
 
     def _again(self, count: int) -> None:
         """Make the last elements once more, so that what stands in for a bad one is there."""
@@ -97,11 +97,10 @@ class StandIns(Running):
             given, *others = self._policy.good(element)
             self._ready = [(own_copy(one[0]), *one[1:]) for one in reversed(others)]
         else:
-            tape = self._tape
-            self._place, self._since = tape.count - 1, 0  # from here on is what a state needs
-            if tape.due():
-                tape.mark()
-                tape.forget(self._place)
+            source = self._input
+            self._place, self._since = source.count - 1, 0  # from here on is what a state needs
+            if source.due():
+                source.checkpoint(self._place)
         # a copy, as the user may change what was delivered
         self._policy.last = columns if self._batched else own_copy(columns)
         return given

@@ -17,7 +17,7 @@ from ..plan.node import Node
 from ..plan.order import Shard, Skip
 from ..plan.outline import outline
 
-__all__ = ["Sharding", "begun", "one_of", "other_step", "resharded", "sharding"]
+__all__ = ["Sharding", "begun", "one_of", "resharded", "sharding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +72,31 @@ def begun(plan: Node, first: int) -> Node:
     return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
 
 
-def resharded(plan: Node, state: dict[str, Any]) -> int | None:
-    """How many elements of the whole a state of this chain with other shards has behind it; None for another chain.
+def resharded(plan: Node, state: Any) -> int | str | None:
+    """Where the whole stands, in elements, by a state of this chain in other shards.
 
-    Raises:
-        StateError: it is one of this chain, but cannot be shared out anew.
+    A chain may name the number of shards in one step only, `shard`: what is left is shared out in other steps, too.
+
+    Returns:
+        How many elements of the whole were given; why they cannot be shared out again, in words; None where the state
+        is of these shards, or of another chain.
     """
-    found, given = sharding(plan), state.get("shard")
-    if found is None or not isinstance(given, dict):
-        return None
+    found, given = sharding(plan), state.get("shard") if isinstance(state, dict) else None
     match given:
-        case {"shards": int(shards), "index": int(index), "elements": elements} if 0 <= index < shards:
-            other = _with(found, replace(found.node, shards=shards, index=index))
+        case {"shards": int(shards), "index": int(index), "elements": elements} if found is not None:
+            mine = found.node
         case _:
             return None
-    if [list(step) for step in outline(other).steps] != state.get("steps"):
+    if (shards, index) == (mine.shards, mine.index) or not 0 <= index < shards:
         return None
-    mine = found.node
+    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index))), state.get("steps")
+    if not isinstance(theirs, list) or len(theirs) != len(other.steps):
+        return None
+    for i, (step, was) in enumerate(zip(other.steps, theirs, strict=True)):
+        if list(step) != was:
+            return _other_step(plan, found, i, str(was[0]), step[0], shards)
     if type(elements) is not int or elements < 0:
-        raise StateError(
+        return (
             f"load_state_dict needs a state that says how far all shards were, to go on in shard {mine.index} of "
             f"{mine.shards}, got one of shard {index} of {shards} whose epoch had bad elements: their places are not "
             f'shared out; use on_error="replace", which keeps every count'
@@ -98,34 +104,17 @@ def resharded(plan: Node, state: dict[str, Any]) -> int | None:
     return elements
 
 
-def other_step(plan: Node, state: dict[str, Any]) -> str | None:
-    """What makes a state of other shards one of another chain, in words; None where it is something else.
-
-    A chain may name the number of shards in one step only, `shard`: what is left is shared out in other steps, too.
-    """
-    found, given, theirs = sharding(plan), state.get("shard"), state.get("steps")
-    match given, theirs:
-        case {"shards": int(shards), "index": int(index)}, list() if found is not None and 0 <= index < shards:
-            other = outline(_with(found, replace(found.node, shards=shards, index=index)))
-        case _:
-            return None
-    if len(theirs) != len(other.steps):
-        return None
+def _other_step(plan: Node, found: Sharding, i: int, was: str, text: str, shards: int) -> str:
+    """Which step makes a state of other shards one of another chain."""
     mine = outline(plan)
-    for i, ((text, digest), step) in enumerate(zip(other.steps, theirs, strict=True)):
-        match step:
-            case [str(was), str(theirs_digest)] if (was, theirs_digest) != (text, digest):
-                what = f"step {i + 1} was {was}, where this one has {mine.steps[i][0]} (at {mine.lines[i]})"
-                if was.startswith("take(") and text.startswith("take("):
-                    return (
-                        f"load_state_dict needs a take that does not depend on the number of shards, to go on in "
-                        f"shard {found.node.index} of {found.node.shards} behind one of {shards}: {what}; leave the "
-                        f"take out and write shard({found.node.shards}, {found.node.index}, even='drop')"
-                    )
-                return (
-                    f"load_state_dict needs a state of this chain, in other shards of it at most, got one whose {what}"
-                )
-    return None
+    what = f"step {i + 1} was {was}, where this one has {mine.steps[i][0]} (at {mine.lines[i]})"
+    if not (was.startswith("take(") and text.startswith("take(")):
+        return f"load_state_dict needs a state of this chain, in other shards of it at most, got one whose {what}"
+    return (
+        f"load_state_dict needs a take that does not depend on the number of shards, to go on in shard "
+        f"{found.node.index} of {found.node.shards} behind one of {shards}: {what}; leave the take out and write "
+        f"shard({found.node.shards}, {found.node.index}, even='drop')"
+    )
 
 
 def one_of(states: Any) -> Any:

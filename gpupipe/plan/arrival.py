@@ -1,53 +1,73 @@
-"""arrival: whether elements come in the order of the plan, or as they are ready."""
+"""arrival: which step of a chain gives what is ready first, and whether the chain has a state nevertheless."""
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from ..options import Settings
+from .batches import Batch, PaddedBatch
 from .maps import Interleave, Map
 from .node import Node, walk
+from .order import Prefetch, Shard, Shuffle
 
-__all__ = ["Arrival", "any_order", "arrival"]
-
-
-class Arrival(IntEnum):
-    """How the elements of a chain come."""
-
-    FIXED = 0
-    """In the order of the plan."""
-
-    MIXED = 1
-    """As they are ready. Which elements they are does not depend on it, so their identities can put them in order."""
-
-    FREE = 2
-    """As they are ready, and what they are depends on it: rows of a batch, the first n, running numbers."""
+__all__ = ["any_order", "refusal"]
 
 
-def any_order(root: Node, deterministic: bool) -> bool:
-    """Whether some step of a chain gives what is ready first; see `arrival`."""
-    return arrival(root, deterministic) is not Arrival.FIXED
-
-
-def arrival(root: Node, deterministic: bool) -> Arrival:
-    """How the elements of a chain come.
+def any_order(root: Node, deterministic: bool) -> Node | None:
+    """The step of a chain that gives what is ready first; None where all come in the order of the plan.
 
     Args:
         root: the chain.
-        deterministic: `Options.deterministic`. Where it is False, a dataset that only the run makes may have any step.
+        deterministic: `Options.deterministic`.
     """
-    found: dict[int, Arrival] = {}
     for node in walk(root):
-        below = max((found[id(source)] for source in node.sources), default=Arrival.FIXED)
-        if node.made is not None:
-            below = max(below, arrival(node.made, deterministic))
-        elif node.makes_datasets and not deterministic:
-            below = Arrival.FREE
-        if below is not Arrival.FIXED and not node.facts.one_by_one:
-            below = Arrival.FREE
         if _overtakes(node, deterministic):
-            below = max(below, Arrival.MIXED)
-        found[id(node)] = below
-    return found[id(root)]
+            return node
+        found = None if node.made is None else any_order(node.made, deterministic)
+        if found is not None:
+            return found
+    return None
+
+
+def refusal(root: Node, settings: Settings) -> str | None:
+    """Why a chain has no state, None where it has one.
+
+    A state says where a step stands, not what came first. So what a step holds is read again for it, and that has to
+    come in the same order; but for records, which files have at their offsets.
+    """
+    first, step = any_order(root, settings.deterministic), _holder(root, settings.deterministic)
+    if first is None or (step is None and settings.on_error != "replace"):
+        return None
+    if step is None:
+        return f'on_error="replace" holds the last good element, and {first.describe()} gives what is ready first'
+    return (
+        f"{step.describe()} at {step.line} holds elements of {first.describe()} at {first.line}, which gives what is "
+        "ready first; use deterministic=True there, or another order of the steps"
+    )
+
+
+def _holder(root: Node, deterministic: bool) -> Node | None:
+    """The first step that holds elements of one that gives what is ready first."""
+    mixed: set[int] = set()
+    for node in walk(root):
+        below = any(id(source) in mixed for source in node.sources)
+        if (below and not _passes(node)) or (node.made is not None and any_order(node.made, deterministic)):
+            return node
+        if below or _overtakes(node, deterministic):
+            mixed.add(id(node))
+    return None
+
+
+def _passes(node: Node) -> bool:
+    """Whether a step holds nothing, or records only."""
+    if isinstance(node, Prefetch):
+        below: Node = node
+        while below.facts.holds_nothing and not isinstance(below, (Batch, PaddedBatch)) and below.sources:
+            below = below.sources[0]
+        return isinstance(below, (Batch, PaddedBatch))  # a checkpoint for each is too dear for single elements
+    if isinstance(node, Shuffle):
+        return [spec.dtype for spec in node.source.element.specs] == [bytes]  # else these are no records
+    if isinstance(node, Map) and node.calls:
+        return False
+    return node.facts.holds_nothing and not (isinstance(node, Shard) and node.even is not None)
 
 
 def _overtakes(node: Node, deterministic: bool) -> bool:

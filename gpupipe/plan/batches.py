@@ -43,7 +43,7 @@ class Batch(OfOneSize):
         places: a rewrite chose the rows by their places: a batch with a bad row is left out as a whole.
     """
 
-    facts = Facts(payload="reads", by_index=True, as_long=True, keeps_rows=True)
+    facts = Facts(payload="reads", holds_nothing=True, by_index=True, as_long=True, keeps_rows=True)
 
     places: bool = False
 
@@ -64,7 +64,7 @@ class PaddedBatch(OfOneSize):
         places: as of `Batch`.
     """
 
-    facts = Facts(payload="reads", by_index=True, as_long=True, keeps_rows=True)
+    facts = Facts(payload="reads", holds_nothing=True, by_index=True, as_long=True, keeps_rows=True)
 
     shapes: tuple[tuple[int, ...] | None, ...] | None = None
     values: tuple[Any, ...] | None = None
@@ -81,7 +81,7 @@ class PaddedBatch(OfOneSize):
 class Unbatch(Step):
     """The rows of each element."""
 
-    facts = Facts(payload="reads", one_by_one=True, may_stall=True)
+    facts = Facts(payload="reads", may_stall=True)
 
     def infer(self, *inputs: Element) -> Element:
         # A scalar that only the first element told is an error of that element.

@@ -22,7 +22,7 @@ class Cache(Step):
         store: where they are kept; shared by every rewritten form of this node.
     """
 
-    facts = Facts(payload="reads", one_by_one=True, by_index=True, as_long=True, in_memory=True)
+    facts = Facts(payload="reads", by_index=True, as_long=True, in_memory=True)
 
     store: Any = field(default=None, compare=False)
 
@@ -46,7 +46,7 @@ class FileCache(Cache):
         method: the method that made it, for messages.
     """
 
-    facts = Facts(payload="reads", one_by_one=True, as_long=True)
+    facts = Facts(payload="reads", holds_nothing=True, as_long=True)
     located = ("path",)
 
     path: str = ""

@@ -104,7 +104,7 @@ def relaxed(inputs: Sequence[Element]) -> Element:
 class Concatenate(OneStream):
     """The elements of one input after those of another."""
 
-    facts = Facts(one_by_one=True, by_index=True, as_they_are=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True)
 
     def infer(self, *inputs: Element) -> Element:
         return relaxed(inputs)

@@ -48,7 +48,7 @@ class Map(Step):
         kept: where processes wait between two iterators; shared by every rewritten form of this node.
     """
 
-    facts = Facts(one_by_one=True, by_index=True, as_long=True, keeps_rows=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_long=True, keeps_rows=True)
 
     fn: Callable[..., Any]
     traced: Traced | None = None
@@ -109,7 +109,7 @@ def traced_type(traced: Traced, source: Element) -> Element:
 class Filter(Step):
     """The elements for which a predicate holds."""
 
-    facts = Facts(one_by_one=True, uncounted=True)
+    facts = Facts(holds_nothing=True, uncounted=True)
 
     fn: Callable[..., Any]
     traced: Traced | None = None
@@ -126,7 +126,7 @@ class FlatMap(Step):
         inner: the plan of the function over a `Param`; None where it must be called for each element.
     """
 
-    facts = Facts(one_by_one=True, flattens=True, uncounted=True)
+    facts = Facts(flattens=True, uncounted=True)
 
     fn: Callable[..., Any]
     inner: Node | None = None
@@ -252,7 +252,7 @@ class IgnoreErrors(Step):
         log: log every one that is left out, not only the first ten and then every tenfold.
     """
 
-    facts = Facts(payload="reads", one_by_one=True, as_they_are=True, may_stall=True, uncounted=True)
+    facts = Facts(payload="reads", holds_nothing=True, as_they_are=True, may_stall=True, uncounted=True)
 
     log: bool = False
 

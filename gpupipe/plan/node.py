@@ -77,7 +77,8 @@ class Facts:
         name: the method as the user wrote it, where the class has another name.
         payload: what a step does with the payloads of records: "reads" them, "passes" them on, or "holds" or skips the
             elements, for which references to records are enough.
-        one_by_one: where its input comes in any order, it gives the elements of some order, only mixed.
+        holds_nothing: between two elements it holds none that it has taken, records aside, which files have: so it has
+            a state where its input comes in any order, too.
         by_index: its elements can be had by index if those of its inputs can; the flow has a method `access`.
         as_they_are: it gives elements of its inputs as they are and looks at none of their values, so batches of a GPU
             stay there. A cache does not: it holds what it gives for as long as the dataset lives, and the memory of a
@@ -94,7 +95,7 @@ class Facts:
 
     name: str = ""
     payload: Literal["reads", "passes", "holds"] = "passes"
-    one_by_one: bool = False
+    holds_nothing: bool = False
     by_index: bool = False
     as_they_are: bool = False
     as_long: bool = False

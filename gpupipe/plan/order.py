@@ -41,7 +41,7 @@ def buffer_name(size: int) -> str:
 class Take(Step):
     """The first `count` elements; all of them for a negative count."""
 
-    facts = Facts(by_index=True, as_they_are=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True)
 
     count: int
 
@@ -59,7 +59,7 @@ class Take(Step):
 class Skip(Step):
     """All but the first `count` elements; none for a negative count."""
 
-    facts = Facts(payload="holds", by_index=True, as_they_are=True, as_long=True)
+    facts = Facts(payload="holds", holds_nothing=True, by_index=True, as_they_are=True, as_long=True)
 
     count: int
 
@@ -82,7 +82,7 @@ class Shard(Step):
             up with the first elements; None is uneven.
     """
 
-    facts = Facts(payload="holds", by_index=True, as_they_are=True, as_long=True)
+    facts = Facts(payload="holds", holds_nothing=True, by_index=True, as_they_are=True, as_long=True)
 
     shards: int
     index: int
@@ -119,7 +119,7 @@ class Enumerate(Step):
 class Repeat(Step):
     """The input `count` times over; endlessly for a negative count."""
 
-    facts = Facts(one_by_one=True, by_index=True, as_they_are=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True)
 
     count: int = -1
 
@@ -142,7 +142,7 @@ class Repeat(Step):
 class Shuffle(Step):
     """A uniform choice from a buffer of `size` elements; `WHOLE` holds them all."""
 
-    facts = Facts(payload="holds", one_by_one=True, as_they_are=True, as_long=True)
+    facts = Facts(payload="holds", holds_nothing=True, as_they_are=True, as_long=True)
 
     size: int
     seed: int | None = None
@@ -179,7 +179,7 @@ def shuffle_buffer(size: int, source: Node) -> Buffer:
 class Prefetch(Step):
     """Elements made ahead; -1 lets gpupipe choose how many."""
 
-    facts = Facts(one_by_one=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
 
     size: int = -1
 
@@ -194,7 +194,7 @@ class Prefetch(Step):
 class WithOptions(Step):
     """The same elements, run with other options."""
 
-    facts = Facts(one_by_one=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
+    facts = Facts(holds_nothing=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
 
     options: Options
 

@@ -286,11 +286,11 @@ def process_programs(rng: random.Random) -> Program:
 # Where a chain gives what is ready first, these give the same elements whatever the order is.
 _FREE = {
     "number": (
-        *["overtaking", "overtaking interleave", "prefetch", "cache file", "ignore errors", "traced", "python"],
-        *["filter", "shuffle", "parallel", "concatenate", "flat_map", "python filter", "repeat", "unique"],
-        *["group", "bucket", "batch", "batch"],
+        *["overtaking", "overtaking interleave", "cache file", "ignore errors", "traced", "python", "filter"],
+        *["concatenate", "python filter", "repeat", "batch", "batch", "batch"],
+        *["prefetch", "shuffle", "flat_map", "unique", "group"],  # these hold elements: then there is no state
     ),
-    "batch": ("prefetch", "shuffle", "cache file", "unbatch", "unbatch", "rebatch", "rebatch"),
+    "batch": ("prefetch", "prefetch", "prefetch", "cache file", "unbatch", "rebatch"),
 }
 
 

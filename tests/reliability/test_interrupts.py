@@ -15,7 +15,9 @@ import sys
 import textwrap
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import pytest
 from PIL import Image
 
 import gpupipe as gp
-from gpupipe import Dataset, Options, ops
+from gpupipe import Dataset, Options, StateError, ops
 from gpupipe.extract.records.writer import TFRecordWriter
 from gpupipe.load.iterator import DatasetIterator
 from gpupipe.transform.machine import has_dali
@@ -383,26 +385,35 @@ def test_processes_go_on_too() -> None:
     assert got == whole
 
 
+@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("name", ["map", "interleave"])
-def test_in_any_order_every_element_comes_once(name: str) -> None:
+def test_in_any_order_nothing_comes_behind_an_interrupt(name: str, held: bool) -> None:
     if name == "map":
-        ds = Dataset.range(200).map(slow, num_parallel_calls=3, deterministic=False).shuffle(20)
+        ds = Dataset.range(200).map(slow, num_parallel_calls=3, deterministic=False)
     else:
-        ds = Dataset.range(30).interleave(
-            lambda x: inner(x).prefetch(1), cycle_length=3, num_parallel_calls=3, deterministic=False
-        )
+        ds = Dataset.range(30).interleave(inner, cycle_length=3, num_parallel_calls=3, deterministic=False)
+    ds = ds.shuffle(20) if held else ds
     whole = sorted(key(x) for x in ds.iterator(epoch=3))
-    states: list[tuple[int, Any]] = []
 
-    with Alarm(KeyboardInterrupt, 0.02, seed=3) as alarm:
-        got = interrupted(ds, alarm, 4, lambda items, count: states.append((count, through_json(items.state_dict()))))
-
-    assert states
-    assert sorted(got) == whole
-    for count, state in states:
+    got: list[Any] = []
+    state: Any = None
+    with ds.iterator(epoch=3) as items, Alarm(KeyboardInterrupt, 0.02, seed=3) as alarm:
+        got += [key(x) for x in islice(items, 9)]
+        if not held:
+            state = through_json(items.state_dict())
+        while items._items is not None:  # one that strikes before anything was begun breaks nothing off
+            alarm.set()
+            with contextlib.suppress(KeyboardInterrupt):
+                deque(items, maxlen=0)
+        assert alarm.count and not items._progress.ended
+        with pytest.raises(StateError, match=r"state_dict needs .*that can be read again"):
+            items.state_dict()
+        with pytest.raises(StateError, match=r"next\(\), to go on .*that can be read again"):
+            next(items)
+    if not held:  # what was saved before goes on
         with ds.iterator(epoch=3) as items:
             items.load_state_dict(state)
-            assert sorted([*got[:count], *(key(x) for x in items)]) == whole
+            assert sorted([*got, *(key(x) for x in items)]) == whole
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])

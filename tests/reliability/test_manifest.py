@@ -18,6 +18,7 @@ import gpupipe as gp
 from gpupipe.errors import BadRecord
 from gpupipe.flow.bad import records as module
 from gpupipe.flow.batching import resumable as formed
+from gpupipe.flow.state import checkpoints
 from gpupipe.ops._shared.samples import encoded, picture
 from tests.chains.damage import decoded, events
 from tests.chains.data import Spy, on, parse
@@ -210,7 +211,7 @@ def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
     tmp_path: Path, with_it: bool, on_error: Any, often: bool, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formed, "KNOWN", known)
-    monkeypatch.setattr(formed.Forming, "_due", lambda self: often)  # when it takes a new state of its input
+    monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: often)  # a new state of the input
     kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
     shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
     path = tmp_path / "manifest.jsonl"
@@ -241,7 +242,7 @@ def test_a_state_behind_a_repair_holds_no_listed_record_that_is_still_to_come(
 ) -> None:
     """Without the manifest those are good again."""
     monkeypatch.setattr(formed, "KNOWN", known)
-    monkeypatch.setattr(formed.Forming, "_due", lambda self: True)
+    monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: True)
     kinds = {9: "DQT removed", 20: "DQT removed", 33: "DQT removed"}
     shards = Shards(tmp_path / "good", 56, 1).write().damaged(tmp_path / "data", kinds)
     path = tmp_path / "manifest.jsonl"
@@ -282,7 +283,7 @@ def batches_of(items: Any, count: int | None = None) -> list[list[int]]:
 
 def test_what_a_manifest_left_out_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formed, "KNOWN", 100)
-    monkeypatch.setattr(formed.Forming, "_due", lambda self: True)
+    monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: True)
     shards = Shards(tmp_path / "data", 48, 2).write()
     path = tmp_path / "manifest.jsonl"
     bad = [listed(str(shards.path(n % 2)), shards.offset(n)) for n in (0, 1, 6, 7, 20)]

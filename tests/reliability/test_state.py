@@ -310,7 +310,6 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path) -> None:
         {"delivered": None},
         {"in_epoch": 10_000},
         {"left_out": -1},
-        {"noted": [1, "2"]},
         {"begin_at": 3},
         {"begin_at": "3"},
         {"stand": None},
@@ -552,11 +551,6 @@ def test_a_changed_number_is_noticed() -> None:
     for part, name, value in (("flow", "pass", 2), ("flow", "empty", 3)):
         refused(ds, {**state, part: {**state[part], name: value}}, "damaged")
     refused(ds, {**state, "delivered": 99}, "damaged")
-    forged = sealed({**state, "flow": {**state["flow"], "pass": 77}})
-    with iter(ds) as items:
-        items.load_state_dict(forged)
-        with pytest.raises(StateError, match="3 passes, got one in pass 77"):
-            next(items)
 
 
 @pytest.mark.parametrize("prefetch", [False, True])

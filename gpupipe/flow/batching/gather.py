@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ..element import Element
 from ..run import Context, Flow
-from ..state.checkpoints import Tape
+from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, below, drop, number
 from ..step import Running
 
@@ -30,12 +30,12 @@ class Gathering(Running):
         state: what `snapshot` gave.
 
     Attributes:
-        tape: the input.
+        input: what the elements come from.
     """
 
     def __init__(self, source: Flow, at: Context, state: State) -> None:
-        self.tape = Tape(source, at, below(state, "input"))
-        self.source = self.tape.inner
+        self.input = CheckpointedInput(source, at, below(state))
+        self.source = self.input.inner
         self._errors: deque[int] = deque()  # numbers of the errors that were passed on
         self.items = self.run(at)
         if state is not None:
@@ -51,18 +51,17 @@ class Gathering(Running):
 
     def passed(self) -> None:
         """Note that what was taken last is an error that is passed on."""
-        self._errors.append(self.tape.count - 1)
+        self._errors.append(self.input.count - 1)
 
-    def mark(self) -> None:
-        """Mark a place to begin again, if it is time."""
+    def checkpoint(self) -> None:
+        """Take a checkpoint of the input, if it is time."""
         oldest = self.oldest()
         while self._errors and self._errors[0] < oldest:
             self._errors.popleft()
-        if self.tape.due():
-            self.tape.mark()
-            self.tape.forget(oldest)
+        if self.input.due():
+            self.input.checkpoint(oldest)
 
     def snapshot(self) -> State:
         """Where the input stood before the oldest element that is held, and how many errors were passed on since."""
         oldest = self.oldest()
-        return {"input": self.tape.state(oldest), "errors": sum(place >= oldest for place in self._errors)}
+        return {"source": self.input.state(oldest), "errors": sum(place >= oldest for place in self._errors)}

@@ -13,8 +13,8 @@ from ...errors import DataError, FunctionError
 from ..element import Element, Hole, place_of
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
-from ..state.checkpoints import Ahead
-from ..state.snapshot import State, below, number, replayed_input
+from ..state.checkpoints import CheckpointedInput
+from ..state.snapshot import State, below, number, replayed
 from ..step import Running
 from .stack import batch_of, pad_rows, stack_rows
 from .windows import Datasets
@@ -156,7 +156,7 @@ class GroupFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         if at.run.settings.on_error == "replace":  # as in `WindowFlow`
-            return replayed_input(lambda begin: _Grouped(self, at, begin), at, state)
+            return replayed(lambda: _Grouped(self, at, None), at, state)
         return _Grouped(self, at, state)
 
     @property
@@ -171,29 +171,28 @@ class _Grouped(Running):
     def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._ahead = Ahead(flow.source, at, below(state, "ahead"))
+        self._input = CheckpointedInput(flow.source, at, below(state))
         self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
         self._number = 0 if state is None else number(state, "groups")
-        items = at.run.policy().sifted(self._keyed(self._ahead.tape.items))
-        for element, place in self._ahead.again:
+        items = at.run.policy().sifted(self._keyed(self._input.items))
+        for element, place in self._input.recovered:
             for keyed in self._keyed(iter((element,))):
                 self._add(keyed, place)
-        self.source = self._ahead.tape.inner
+        self.source = self._input.inner
         self.items = self._groups(items)
 
     def snapshot(self) -> State:
         """Where the input stands, which elements wait, and how many groups there were."""
         places = [place for _, rows in self._waiting.values() for _, place in rows]
-        return {"ahead": self._ahead.state(sorted(places)), "groups": self._number}
+        return {"source": self._input.holding(sorted(places)), "groups": self._number}
 
     def _keyed(self, items: Iterator[Element]) -> Iterator[Element]:
         """Elements with their key as a last column; holes where there is none."""
-        groups, tape = self._flow.groups, self._ahead.tape
+        groups, source = self._flow.groups, self._input
         for element in items:
-            if tape.due():
-                tape.mark()
+            if source.due():
                 waiting = (rows[0][1] for _, rows in self._waiting.values() if rows)
-                tape.forget(min(waiting, default=tape.count - 1))
+                source.checkpoint(min(waiting, default=source.count - 1))
             columns, stream, position = element
             if type(columns) is not tuple:
                 yield element
@@ -225,7 +224,7 @@ class _Grouped(Running):
             if type(columns) is not tuple:
                 yield element
                 continue
-            full = self._add(element, self._ahead.tape.count - 1)
+            full = self._add(element, self._input.count - 1)
             if isinstance(full, Hole):
                 yield full, stream, position
             elif full is not None:

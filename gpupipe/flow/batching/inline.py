@@ -11,7 +11,7 @@ from ..run import Context, Flow
 from ..state.snapshot import State, below, drop, number
 from ..step import Running
 from .batcher import Group
-from .resumable import INLINE, Former, Forming, Point
+from .resumable import Former, Forming, Point
 
 __all__ = ["Inline"]
 
@@ -35,7 +35,7 @@ class Inline(Running):
         former: Callable[[Iterator[Element]], Former],
         deliver: Callable[[Group], list[Element]],
     ) -> None:
-        self._forming = Forming(source, at, below(state, "former"), former, INLINE)
+        self._forming = Forming(source, at, below(state), former)
         self.source = self._forming.source
         self._deliver = deliver
         self._before: Point | None = None  # the item whose elements are given
@@ -65,5 +65,5 @@ class Inline(Running):
     def snapshot(self) -> State:
         """Where the former stands, and how many elements of the last group were given."""
         if self._before is None:
-            return {"former": self._forming.exact().state(), "given": 0}
-        return {"former": self._before.state(), "given": self._given}
+            return {"source": self._forming.exact().state(), "given": 0}
+        return {"source": self._before.state(self._given), "given": self._given}

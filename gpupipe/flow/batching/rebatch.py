@@ -12,7 +12,7 @@ from ...errors import DataError
 from ...ragged import stack_arrays
 from ..element import Element, Hole, is_element
 from ..run import Context, Flow
-from ..state.snapshot import State, number, replayed_input
+from ..state.snapshot import State, number, replayed
 from ..step import Running
 from .batcher import batch_of_holes
 from .gather import Gathering
@@ -46,7 +46,7 @@ class RowsFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         if at.run.settings.on_error == "replace":  # as in `WindowFlow`
-            return replayed_input(lambda begin: _Rows(self, at, begin), at, state)
+            return replayed(lambda: _Rows(self, at, None), at, state)
         return _Rows(self, at, state)
 
     def batch(self, rows: list[Element]) -> Element:
@@ -80,17 +80,17 @@ class _Rows(Gathering):
         super().__init__(flow.source, at, state)
 
     def oldest(self) -> int:
-        return self._begin if self._rows else self.tape.count
+        return self._begin if self._rows else self.input.count
 
     def snapshot(self) -> State:
         """The same, and how many batches there were."""
         return {**super().snapshot(), "batches": self._number}
 
     def run(self, at: Context) -> Iterator[Element]:
-        flow, tape = self._flow, self.tape
+        flow, source = self._flow, self.input
         aligned = flow.aligned and at.run.settings.on_error != "replace"
         sizes = flow.sizes
-        for element in tape.items if aligned else at.run.policy().sifted(tape.items):
+        for element in source.items if aligned else at.run.policy().sifted(source.items):
             if at.run.stopped.is_set():
                 return
             if not is_element(element):
@@ -98,11 +98,11 @@ class _Rows(Gathering):
                 yield element
                 continue
             if not self._rows:
-                self._begin = tape.count - 1
+                self._begin = source.count - 1
             self._rows.append(element)
             if len(self._rows) == sizes[self._number % len(sizes)]:
                 yield self._cut()
-                self.mark()
+                self.checkpoint()
         if self._rows and not flow.drop and not at.run.stopped.is_set():
             yield self._cut()
 

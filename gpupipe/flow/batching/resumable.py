@@ -10,26 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from time import perf_counter
 
 from ...errors import DataError, DecodeError
 from ...serial.errors import error_class
 from ..element import Element, Hole, locate
 from ..run import REPLAYING, Context, Flow
-from ..state.checkpoints import SHARE
-from ..state.snapshot import State, below, damaged, first_state, number
+from ..state.checkpoints import Interval
+from ..state.snapshot import Refused, State, below, number
 from ..step import Running
 from .batcher import BatchFormer, Group, RowFormer
 from .unbatch import UnstackFormer
 
-__all__ = ["INLINE", "Former", "Forming", "Point"]
+__all__ = ["Former", "Forming", "Point"]
 
 Former = BatchFormer | RowFormer | UnstackFormer
-
-
-INLINE = 0.05
-"""Seconds between two states of the input where no thread takes them on its way: a state that is asked for is exact
-anyway, but for what lies between the groups of one batch and behind an error."""
 
 
 KNOWN = 10_000
@@ -56,6 +50,7 @@ class Point:
             `last` came since then: without the manifest nobody would leave them out where the items are formed again.
         first: see `known`.
         last: see `known`.
+        mixed: elements come in any order: they cannot be formed again.
     """
 
     base: State
@@ -64,9 +59,19 @@ class Point:
     known: Sequence[tuple[tuple[int, int], DataError]] = ()
     first: int = 0
     last: int = 0
+    mixed: bool = False
 
-    def state(self) -> State:
-        """As a part of a state."""
+    def state(self, given: int = 0) -> State:
+        """As a part of a state.
+
+        Args:
+            given: elements of the next item that were given.
+        """
+        if self.mixed and (self.items or given):
+            return Refused(
+                "state_dict needs elements that can be formed again between those that one group becomes and behind a "
+                "repair, got some that came in any order; ask behind a later batch, or use deterministic=True"
+            )
         bad = [
             [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
             for (key, position), error in sorted(
@@ -84,26 +89,22 @@ class Forming:
         at: where it is opened.
         state: of a `Point`.
         make: makes the former.
-        pause: seconds between two states of the input at least.
 
     Attributes:
         former: makes groups of the input.
         source: the input.
     """
 
-    def __init__(
-        self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], Former], pause: float = 0.0
-    ) -> None:
+    def __init__(self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], Former]) -> None:
         self._base = below(state, "base")
         self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
-        self._base = first_state(self.source, at) or self._base
-        self._bad: Bad = {} if state is None else errors_of(below(state, "bad"))
+        self._bad: Bad = {} if state is None else errors_of(state["bad"])
         self._known = _Known(self.source, self._bad)
         self.former = make(self._known if self._bad or at.run.known else self.source)
         self._items = self._first = 0
-        self._pause = pause
-        self._cost = 0.0
-        self._time = perf_counter()
+        self._count = 0  # elements
+        self._mixed = at.run.any_order
+        self._interval = Interval(always=self._mixed)
         # Under "replace": the state of the input behind the last item, where there was one, and `Point.first` there.
         self._before: tuple[State, int] | None = None
         if state is not None:
@@ -124,7 +125,8 @@ class Forming:
     def point(self) -> Point:
         """The present place."""
         holes = self._known.holes
-        return Point(self._base, self._items, self._bad, holes, self._first, len(holes) - len(self.former.known))
+        last = len(holes) - len(self.former.known)
+        return Point(self._base, self._items, self._bad, holes, self._first, last, self._mixed)
 
     def exact(self) -> Point:
         """The present place, begun at the input's own present place if that is possible."""
@@ -138,6 +140,7 @@ class Forming:
         if item is None:
             return None
         self._items += 1
+        self._count += len(item.rows) if isinstance(item, Group) else 1
         former = self.former
         if former.lags:
             if self._before is not None and isinstance(item, Group) and has_good(item):
@@ -153,13 +156,11 @@ class Forming:
             self._known.holes, self._first = self._known.holes[first:], 0
 
     def _due(self) -> bool:
-        return perf_counter() - self._time >= max(self._pause, SHARE * self._cost)
+        return self._interval.due(self._count)
 
     def _take(self) -> State:
-        begun = perf_counter()
         state = self.source.snapshot()
-        self._time = perf_counter()
-        self._cost = self._time - begun
+        self._interval.taken(self._count, state)
         return state
 
     def back(self, point: Point, bad: Iterable[tuple[Element, DataError]]) -> None:
@@ -197,21 +198,11 @@ class _Known(Iterator[Element]):
 
 
 def errors_of(state: State) -> Bad:
-    """Errors of elements out of a state.
-
-    Raises:
-        StateError: there are none.
-    """
-    if not isinstance(state, list):
-        raise damaged()
-    found: Bad = {}
-    for entry in state:
-        match entry:
-            case [int(key), int(position), str(kind), str(stage), str(reason)]:
-                found[key, position] = error_class(kind, DecodeError)(reason[:LONGEST], stage=stage)
-            case _:
-                raise damaged()
-    return found
+    """Errors of elements out of a state."""
+    return {
+        (key, position): error_class(kind, DecodeError)(reason, stage=stage)
+        for key, position, kind, stage, reason in state
+    }
 
 
 def has_good(group: Group) -> bool:

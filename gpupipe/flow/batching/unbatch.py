@@ -11,7 +11,7 @@ from ...errors import DataError, ShapeError
 from ...random import mix64
 from ..element import BatchStream, Element, Hole, Raised, Stream
 from ..run import Context, Flow, Run
-from ..state.checkpoints import Tape
+from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, below, drop, number
 from ..step import Running
 from .batcher import Group
@@ -115,21 +115,20 @@ class UnbatchFlow:
 class _Unbatched(Running):
     def __init__(self, flow: UnbatchFlow, at: Context, state: State) -> None:
         self._names = flow.names
-        self._tape = Tape(flow.source, at, below(state))
-        self.source = self._tape.inner
+        self._input = CheckpointedInput(flow.source, at, below(state))
+        self.source = self._input.inner
         self._rows: deque[Element] = deque()
         self._given = 0  # of the rows of the last element
         if state is not None:
             drop(self, number(state, "given"), at)
 
     def __next__(self) -> Element:
-        tape = self._tape
+        source = self._input
         while not self._rows:
-            if tape.due():
-                tape.mark()
-                tape.forget(tape.count)
+            if source.due():
+                source.checkpoint(source.count)
             self._given = 0
-            element = next(tape.items)
+            element = next(source.items)
             if type(element[0]) is not tuple:
                 if not isinstance(element[1], BatchStream) or type(element[0]) is Raised:
                     return element
@@ -149,5 +148,5 @@ class _Unbatched(Running):
     def snapshot(self) -> State:
         """Where the input stood before the element in hand, and how many of its rows were given."""
         if not self._rows:
-            return {"source": self._tape.state(), "given": 0}
-        return {"source": self._tape.state(self._tape.count - 1), "given": self._given}
+            return {"source": self._input.state(), "given": 0}
+        return {"source": self._input.state(self._input.count - 1), "given": self._given}

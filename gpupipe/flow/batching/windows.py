@@ -15,7 +15,7 @@ from ...spec import LEAF
 from ..element import Element, Hole, is_element, keep, place_of
 from ..rekey import Rekey
 from ..run import Context, Flow
-from ..state.snapshot import State, number, replayed, replayed_input
+from ..state.snapshot import State, number, replayed
 from ..step import Running
 from .gather import Gathering
 
@@ -93,7 +93,7 @@ class WindowFlow:
     def open(self, at: Context, state: State = None) -> Running:
         # Under "replace" the last good element may be needed, which no state holds.
         if at.run.settings.on_error == "replace":
-            return replayed_input(lambda begin: _Windows(self, at, begin), at, state)
+            return replayed(lambda: _Windows(self, at, None), at, state)
         return _Windows(self, at, state)
 
     def window(self, rows: list[Element], at: Context, number: int) -> Element:
@@ -112,7 +112,7 @@ class _Windows(Gathering):
         super().__init__(flow.source, at, state)
 
     def oldest(self) -> int:
-        return self._held[0][1] if self._held else self.tape.count
+        return self._held[0][1] if self._held else self.input.count
 
     def snapshot(self) -> State:
         """The same, and which window is next."""
@@ -122,12 +122,12 @@ class _Windows(Gathering):
     def run(self, at: Context) -> Iterator[Element]:
         flow, held = self._flow, self._held
         aligned = flow.aligned and at.run.settings.on_error != "replace"
-        items = map(keep, self.tape.items) if aligned else at.run.policy().sifted(self.tape.items)
+        items = map(keep, self.input.items) if aligned else at.run.policy().sifted(self.input.items)
         span = (flow.size - 1) * flow.stride + 1
         more = True
         while more or held:
             while more and self._first + len(held) < self._start + span:
-                self.mark()
+                self.checkpoint()
                 element = None if at.run.stopped.is_set() else next(items, None)
                 if element is None:
                     more = False
@@ -137,7 +137,7 @@ class _Windows(Gathering):
                 elif self._first < self._start and not held:  # between two windows
                     self._first += 1
                 else:
-                    held.append((element, self.tape.count - 1))
+                    held.append((element, self.input.count - 1))
             begin = self._start - self._first
             rows = [element for element, _ in held[begin : begin + span : flow.stride]]
             if not rows or (flow.drop and self._first + len(held) < self._start + span) or at.run.stopped.is_set():

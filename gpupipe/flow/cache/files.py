@@ -25,7 +25,6 @@ from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...log import logger
 from ...options import Settings
-from ...plan.arrival import Arrival
 from ...plan.maps import Map
 from ...plan.node import Element as ElementType
 from ...plan.node import Node, walk
@@ -37,7 +36,6 @@ from ...spec import LEAF
 from ...transform.choose import resolve_device
 from ..element import BatchStream, Element
 from ..run import Context, Run
-from ..state.arrivals import Full
 from ..state.snapshot import Counted, State, drop
 from ..step import Running
 from .memory import cache_key
@@ -81,13 +79,11 @@ class SavedPass:
         store: whose file it is.
         path: of the file.
         element: the type of the elements.
-        fixed: reading the input anew gives them in this order.
     """
 
     store: FileStore
     path: str
     element: ElementType
-    fixed: bool = True
 
     def open(self, at: Context, done: int) -> Running:
         """The elements from a number on, with the keys of a context."""
@@ -98,12 +94,11 @@ class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, done: int) -> None:
         store = kept.store
         super().__init__(read_elements(kept.path, store.compression, at, store.spoil, store.method))
-        self._fixed = kept.fixed
         drop(iter(self), done, at)
 
     def snapshot(self) -> State:
         """How many elements were given."""
-        return {**super().snapshot(), "source": None if self._fixed else Full()}
+        return {**super().snapshot(), "source": None}
 
 
 @dataclass(eq=False)
@@ -215,7 +210,7 @@ class FileStore:
             status = os.stat(path)
             self._bad.add(_file_of(path, status))
 
-    def start(self, run: Run, element: ElementType, arrival: Arrival) -> _File:
+    def start(self, run: Run, element: ElementType) -> _File:
         """Start a pass that writes the file."""
         return _File(self, run, element)
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import MissingFileError, StateError, shown_name
 from ...graph.op import Array
 from ...options import Settings
-from ...plan.arrival import Arrival
 from ..access import Access, access
 from ..element import Element, Raised, keep
 from ..rekey import Rekey
-from ..run import REPLAYING, Context, Flow
+from ..run import Context, Flow
 from ..state.snapshot import State, below, drop, number
 from ..step import Running, close
 from .files import FileStore, SavedPass
@@ -36,15 +34,13 @@ class CacheFlow:
         source: the input; None where the cache is full and the input was not lowered.
         store: where the elements are kept.
         element: the type of the elements.
-        arrival: how the elements of the input come. In memory mixed ones are kept in an order that their identities
-            draw, so that a cache that is filled anew, by a chain that goes on, gives what this one gave. It is a random
-            order: what was shuffled stays so.
+        mixed: the elements of the input come in any order.
     """
 
     source: Flow | None
     store: CacheStore | FileStore
     element: Any
-    arrival: Arrival = Arrival.FIXED
+    mixed: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
         kept = self.kept(at.run.settings)
@@ -65,7 +61,7 @@ class CacheFlow:
                 raise MissingFileError("the file was there a moment ago; start again", file=path, stage=store.method)
             # A later pass over a file that the first has found damaged: most of it is there.
             found = SavedPass(store, path, self.element)
-        return None if found is None else replace(found, fixed=self.arrival is Arrival.FIXED)
+        return found
 
 
 class _Filling(Running):
@@ -77,9 +73,8 @@ class _Filling(Running):
         self._stopped = at.run.stopped
         self._rekey = Rekey(at)
         self._given = 0
-        self._again: Running | None = None  # a cache in memory that was full, and is full again
         place = below(state)
-        self._kept = flow.store.start(at.run, flow.element, flow.arrival) if place is None else None
+        self._kept = flow.store.start(at.run, flow.element) if place is None else None
         self.source = self._inner = flow.source.open(at.neutral(), place)
         if state is not None:
             given = number(state, "n")
@@ -88,35 +83,17 @@ class _Filling(Running):
             self._given = given
 
     def _refill(self, given: int, at: Context) -> None:
-        """Come back to a place in a full cache, and fill it on the way.
-
-        Where elements come mixed, all of them tell which come first; a file that is not here had its own order.
-        """
-        flow, settings = self._flow, at.run.settings
-        if flow.arrival is Arrival.FIXED:
-            drop(self, given, at)
-            return
-        if isinstance(flow.store, FileStore):
+        """Come back to a place in a full cache, and fill it on the way. A file that is not here had its own order."""
+        flow = self._flow
+        if flow.mixed and isinstance(flow.store, FileStore):
             raise StateError(
-                f"load_state_dict needs {shown_name(flow.store.file(settings))}, which {flow.store.method} filled as "
-                "elements were ready, got none: reading the input anew gives another order; copy the file here, or "
-                "begin anew"
+                f"load_state_dict needs {shown_name(flow.store.file(at.run.settings))}, which {flow.store.method} "
+                "filled as elements were ready, got none: reading the input anew gives another order; copy the file "
+                "here, or begin anew"
             )
-        before = REPLAYING.get()
-        try:
-            REPLAYING.set(True)
-            deque(self, maxlen=0)
-        finally:
-            REPLAYING.set(before)
-        filled = flow.kept(settings)
-        if filled is not None:
-            self._again = filled.open(at, given)
-        elif not self._stopped.is_set():
-            raise StateError("load_state_dict needs the data that a cache was filled with, got an input that fails")
+        drop(self, given, at)
 
     def __next__(self) -> Element:
-        if self._again is not None:
-            return next(self._again)
         element = next(self._inner, None)
         kept = self._kept
         if element is None:
@@ -143,10 +120,6 @@ class _Filling(Running):
     def own(self) -> dict[str, State]:
         """How many elements were given: what is kept is not part of a state."""
         return {"n": self._given}
-
-    def snapshot(self) -> State:
-        """Where the input stands; where the cache is full again, the place in it."""
-        return super().snapshot() if self._again is None else self._again.snapshot()
 
     def close(self) -> None:
         """Forget a partial pass."""

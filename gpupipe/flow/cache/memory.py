@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 from operator import length_hint
 from typing import Any
 
 from ...extract.storage.forking import renew_lock
 from ...options import Settings
-from ...plan.arrival import Arrival
-from ...random import mix64
 from ..access import Access, Made
 from ..element import Element
 from ..memory import bytes_of_all
 from ..rekey import Rekey
 from ..run import Context, Run
-from ..state.arrivals import Full
-from ..state.snapshot import Refused, State
+from ..state.snapshot import State
 from ..step import Running
 
 __all__ = ["CacheStore", "Filled", "cache_key"]
@@ -40,12 +37,10 @@ class Filled:
     Attributes:
         elements: with their identities.
         element: their type, for a chain that is built on them.
-        fixed: reading the input anew gives them in this order.
     """
 
     elements: list[Element]
     element: Any
-    fixed: bool = True
 
     def open(self, at: Context, done: int) -> Running:
         """The elements from a number on, with the keys of a context."""
@@ -75,16 +70,15 @@ class CacheStore:
         """The full pass with these settings."""
         return self.filled.get(cache_key(settings))
 
-    def start(self, run: Run, element: Any, arrival: Arrival) -> _Memory:
+    def start(self, run: Run, element: Any) -> _Memory:
         """Start a pass that fills the cache."""
-        return _Memory(self, run, element, arrival)
+        return _Memory(self, run, element)
 
 
 class _Replaying(Running):
     """The elements of a full cache, from a place on."""
 
     def __init__(self, filled: Filled, rekey: Rekey, done: int) -> None:
-        self._fixed = filled.fixed
         self._size = len(filled.elements)
         self._kept = iter(filled.elements)
         next(islice(self._kept, done, done), None)
@@ -92,28 +86,16 @@ class _Replaying(Running):
 
     def snapshot(self) -> State:
         """How many elements were given."""
-        if not self._fixed:
-            return Refused(
-                "state_dict needs what a memory cache holds, which is no part of a state, and reading its input anew "
-                "gives something else: rows of batches or numbers that depend on what was ready first; use "
-                "deterministic=True below it, or cache in a file"
-            )
-        return {"n": self._size - length_hint(self._kept), "source": Full()}
-
-
-def _drawn(element: Element) -> tuple[int, int, int]:
-    _, stream, position = element
-    return mix64(stream.key, position), stream.key, position
+        return {"n": self._size - length_hint(self._kept), "source": None}
 
 
 class _Memory:
     """The elements of a pass that fills the cache in memory."""
 
-    def __init__(self, store: CacheStore, run: Run, element: Any, arrival: Arrival) -> None:
+    def __init__(self, store: CacheStore, run: Run, element: Any) -> None:
         self._store = store
         self._run = run
         self._element = element
-        self._arrival = arrival
         self._kept: list[Element] = []
         self.add = self._kept.append
         run.holds(self, "cache()")
@@ -124,12 +106,7 @@ class _Memory:
 
     def finish(self) -> None:
         """Fill the cache."""
-        fixed = self._arrival is Arrival.FIXED and self._run.surprise is None
-        if self._arrival is Arrival.MIXED:
-            self._kept.sort(key=_drawn)
-            drawn = list(map(_drawn, self._kept))
-            fixed = all(a != b for a, b in pairwise(drawn))  # two of one identity, as overlapping windows have them
-        filled = Filled(self._kept, self._element, fixed)
+        filled = Filled(self._kept, self._element)
         with self._store.lock:
             self._store.filled.setdefault(cache_key(self._run.settings), filled)
 

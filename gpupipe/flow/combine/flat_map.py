@@ -9,8 +9,7 @@ from ..access import Access, in_turn
 from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.arrivals import Begins
-from ..state.checkpoints import Tape, chosen
+from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, below
 from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
@@ -37,28 +36,23 @@ class _FlatMapped(Running):
     def __init__(self, flow: FlatMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._tape = Tape(flow.source, at, below(state, "outer"))
-        self._begins = Begins(at, below(state, "begins"))
+        self._input = CheckpointedInput(flow.source, at, below(state))
         self._opened: Running | None = None
-        if state is not None and below(state, "open"):
-            begin = self._tape.count
-            outer = chosen(self._tape.items, [begin], begin, begin + 1, at).get(begin)
-            if outer is not None:  # else it was stopped
-                self._opened = open_inner(flow.inner, at, outer, below(state, "inner"))
+        for outer, _ in self._input.recovered:
+            self._opened = open_inner(flow.inner, at, outer, state["inner"])
         self.items = self._elements()
 
     def _elements(self) -> Iterator[Element]:
-        tape, at = self._tape, self._at
+        source, at = self._input, self._at
         watch, empty = Watch(self._flow.where), 0
         try:
             while True:
                 opened = self._opened
                 if opened is None:
-                    element = next(tape.items, None)
+                    element = next(source.items, None)
                     if element is None:
                         return
-                    opened = self._opened = open_inner(self._flow.inner, at, element, self._begins.next())
-                    self._begins.opened(opened)
+                    opened = self._opened = open_inner(self._flow.inner, at, element)
                 items = iter(opened)
                 try:
                     empty += 1
@@ -70,25 +64,23 @@ class _FlatMapped(Running):
                 finally:
                     close(opened)
                 self._opened = None
-                if tape.due():
-                    tape.mark()
-                    tape.forget(tape.count)
+                if source.due():
+                    source.checkpoint(source.count)
                 if empty:
                     watch.nothing(empty)
                     if at.run.stopped.is_set():
                         return
         finally:
-            close(tape.inner)
+            close(source.inner)
 
     def snapshot(self) -> State:
         """The place of the outer element in hand, and where its dataset stands."""
         opened = self._opened
-        outer = self._tape.state(None if opened is None else self._tape.count - 1)
-        inner = None if opened is None else opened.snapshot()
-        return {"outer": outer, "open": opened is not None, "inner": inner, "begins": self._begins.snapshot()}
+        outer = () if opened is None else (self._input.count - 1,)
+        return {"source": self._input.holding(outer), "inner": None if opened is None else opened.snapshot()}
 
     def close(self) -> None:
         """Close the dataset at hand and the outer elements."""
         close(self.items)
         close(self._opened)
-        close(self._tape.inner)
+        close(self._input.inner)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import StateError
 from ...graph.op import Array
 from ...plan.index import ENDLESS
 from ...threads import DaemonPool
@@ -18,9 +17,8 @@ from ..access import Access, Parts
 from ..element import Element, Raised
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.arrivals import Begins, Choices
-from ..state.checkpoints import Tape, chosen
-from ..state.snapshot import State, as_number, below, drop, number, parts_of
+from ..state.checkpoints import CheckpointedInput
+from ..state.snapshot import State, below, drop, number
 from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 from .read_ahead import ReadAhead
@@ -64,8 +62,8 @@ class Interleaved(Running):
     def __init__(self, flow: InterleaveFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._context = at
-        self._tape = Tape(flow.source, at, below(state, "outer"))
-        self._outer = self._tape.items
+        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._outer = self._input.items
         self._slots: list[Running | None] = [None] * flow.cycle
         self._items: list[Any] = [None] * flow.cycle  # what to take from: `iter` of the slot
         self._numbers: list[int] = [0] * flow.cycle  # of the outer elements that the slots belong to
@@ -74,10 +72,9 @@ class Interleaved(Running):
         self._more = True
         self._open = 0
         self._watch = Watch(flow.where)
-        self._choices = None if flow.deterministic else Choices(below(state, "choices"))
-        self._begins = Begins(at, below(state, "begins"))
+        self._overtakes = not flow.deterministic
         self._coming: deque[_Coming] = deque()  # outer elements whose turn has not come
-        self._handed = self._tape.count  # outer elements that came before these
+        self._handed = self._input.count  # outer elements that came before these
         self._pool: DaemonPool | None = None
         if state is not None:
             self._resume(state)
@@ -85,42 +82,31 @@ class Interleaved(Running):
     def _resume(self, state: State) -> None:
         """Open what was open. Its outer elements are taken once more."""
         self._at, self._run = number(state, "at") % self._flow.cycle, number(state, "run")
-        begin, slots = self._tape.count, parts_of(state, "slots", self._flow.cycle)
-        wanted = {i: begin + number(slot, "outer") for i, slot in enumerate(slots) if slot is not None}
-        end = begin + number(state, "taken")
-        if any(place >= end for place in wanted.values()):
-            raise StateError("load_state_dict needs a state of this chain, got one whose interleave is ahead of itself")
-        outers = chosen(self._outer, list(wanted.values()), begin, end, self._context)
-        self._more = bool(below(state, "more"))
-        for i, place in wanted.items():
-            if place not in outers:  # stopped
-                return
-            inner, skip = below(slots[i], "inner"), slots[i].get("skip")
-            self._put(i, place, self._opened(outers[place], inner, 0 if skip is None else as_number(skip, "skip")))
-        self._handed = end
+        self._more = bool(state["more"])
+        slots = [(i, slot) for i, slot in enumerate(state["slots"]) if slot is not None]
+        for (i, slot), (outer, place) in zip(slots, self._input.recovered, strict=False):  # fewer if it was stopped
+            self._put(i, place, self._opened(outer, slot))
 
-    def _opened(self, outer: Element, state: State, skip: int = 0) -> Running:
+    def _opened(self, outer: Element, state: State = None) -> Running:
         """The dataset of an outer element; read ahead where that is worth it."""
         flow, at = self._flow, self._context
+        inside, skip = below(state, "input"), 0 if state is None else number(state, "skip")
         if flow.threads and self._pool is not None and getattr(flow.inner.open, "looks", False):
             # To open it may take as long as its first element.
-            return self._made_ahead(lambda: open_inner(flow.inner, at, outer, state), state, skip)
-        slot = open_inner(flow.inner, at, outer, state)
+            return self._made_ahead(_Once(lambda: open_inner(flow.inner, at, outer, inside)), state)
+        slot = open_inner(flow.inner, at, outer, inside)
         if flow.threads and getattr(flow.inner.open, "python", False):
-            return self._made_ahead(lambda: slot, state, skip, slot)
-        if skip:
-            drop(slot, skip, at)
+            return self._made_ahead(_Once(lambda: slot), state, slot)
+        drop(slot, skip, at)
         return slot
 
-    def _made_ahead(
-        self, open_: Callable[[], Running], state: State, skip: int, opened: Running | None = None
-    ) -> ReadAhead:
+    def _made_ahead(self, dataset: _Once, state: State, opened: Running | None = None) -> ReadAhead:
         flow, at = self._flow, self._context
         if self._pool is None:
             self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
             at.run.on_close(self._end)
             at.run.holds(self, "interleave")
-        slot = ReadAhead(open_, at, self._pool, flow.block + 1, state, skip, opened)
+        slot = ReadAhead(dataset, at, self._pool, flow.block + 1, state, opened)
         slot.start()
         return slot
 
@@ -132,22 +118,13 @@ class Interleaved(Running):
 
     def snapshot(self) -> State:
         """The places of the outer elements that are open, where their datasets stand, and whose turn it is."""
-        begin = self._oldest()
-        taken = self._handed - begin
-        slots = [
-            None if slot is None else {"outer": place - begin, **standing(slot)}
-            for slot, place in zip(self._slots, self._numbers, strict=True)
-        ]
-        choices = None if self._choices is None else self._choices.snapshot()
+        places = [place for slot, place in zip(self._slots, self._numbers, strict=True) if slot is not None]
         return {
-            **({} if choices is None else {"choices": choices}),
-            "outer": self._tape.state(begin),
-            "taken": taken,
-            "slots": slots,
+            "source": self._input.holding(places, taken=self._handed),
+            "slots": [None if slot is None else standing(slot) for slot in self._slots],
             "at": self._at,
             "run": self._run,
             "more": self._more,
-            "begins": self._begins.snapshot(),
         }
 
     def _oldest(self) -> int:
@@ -160,8 +137,8 @@ class Interleaved(Running):
         cycle = flow.cycle
         empty = 0
         while self._more or self._open:
-            if self._choices is not None:
-                self._choose(self._choices)
+            if self._overtakes:
+                self._to_a_ready_one()
             at = self._at
             items = self._items[at]
             if items is not None:
@@ -183,9 +160,8 @@ class Interleaved(Running):
                 if self._context.run.stopped.is_set():
                     break
             elif self._more:
-                if self._tape.due():
-                    self._tape.mark()
-                    self._tape.forget(self._oldest())
+                if self._input.due():
+                    self._input.checkpoint(self._oldest())
                 if not self._coming or (self._pool is not None and len(self._coming) <= flow.threads):
                     self._look_ahead()
                 if not self._coming:
@@ -195,7 +171,6 @@ class Interleaved(Running):
                 self._handed = place + 1
                 if slot is None:
                     return outer
-                self._begins.opened(slot)
                 self._put(at, place, slot)
             else:
                 self._advance(cycle)
@@ -214,25 +189,14 @@ class Interleaved(Running):
                 return
             slot = None
             if type(outer[0]) is not Raised:
-                slot = self._opened(outer, self._begins.next(sum(one.slot is not None for one in self._coming)))
-            self._coming.append(_Coming(self._tape.count - 1, outer, slot))
+                slot = self._opened(outer)
+            self._coming.append(_Coming(self._input.count - 1, outer, slot))
             if self._pool is None or len(self._coming) > self._flow.threads or perf_counter() > until:
                 return
 
     def _advance(self, cycle: int) -> None:
         self._run = 0
         self._at = (self._at + 1) % cycle
-
-    def _choose(self, choices: Choices) -> None:
-        """Go to a slot that needs no waiting, or to the one that was taken when this was done before."""
-        choice = choices.following()
-        if choice is None:
-            self._to_a_ready_one()
-        elif choice >= self._flow.cycle:
-            raise StateError("load_state_dict needs a state of this chain, got one of an interleave with more slots")
-        elif choice != self._at:
-            self._at, self._run = choice, 0
-        choices.note(self._at)
 
     def _to_a_ready_one(self) -> None:
         """Go to the first slot, from here on, that needs no waiting. Where none is ready, stay, or wait for any."""
@@ -262,7 +226,7 @@ class Interleaved(Running):
         self._items = [None] * self._flow.cycle
         self._open = 0
         self._more = False
-        close(self._tape.inner)
+        close(self._input.inner)
 
     def held(self) -> tuple[int, int]:
         """Elements that were made ahead, and their bytes."""
@@ -283,6 +247,16 @@ class Interleaved(Running):
         self._context.run.forget(self._end)
 
 
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """The dataset of one outer element, where its state says."""
+
+    opened: Callable[[], Running]
+
+    def open(self, at: Context, state: State = None) -> Running:
+        return self.opened()
+
+
 class _Coming(NamedTuple):
     """An outer element, its number, and its dataset; None where it is an error on its way."""
 
@@ -291,12 +265,9 @@ class _Coming(NamedTuple):
     slot: Running | None
 
 
-def standing(slot: Running) -> dict[str, State]:
+def standing(slot: Running) -> State:
     """Where a slot stands: the state of its dataset, and how many elements were given behind that."""
-    if not isinstance(slot, ReadAhead):
-        return {"inner": slot.snapshot()}
-    state, skip = slot.where()
-    return {"inner": state, "skip": skip}
+    return slot.state() if isinstance(slot, ReadAhead) else {"at": 0, "input": slot.snapshot(), "skip": 0}
 
 
 class Turns:

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import StateError
 from ...graph.op import Array
 from ..access import Access, Picked, access, in_turn
 from ..element import Element, Hole, Raised
 from ..run import Context, Flow
-from ..state.arrivals import Begins
-from ..state.checkpoints import Tape
-from ..state.snapshot import State, below, number, parts_of
+from ..state.checkpoints import CheckpointedInput
+from ..state.snapshot import State, below, number
 from ..step import Running, close
 
 __all__ = ["ConcatenateFlow", "ZipFlow"]
@@ -43,12 +41,7 @@ class _Concatenated(Running):
         self._flow = flow
         self._at = at
         self._number = 0 if state is None else number(state, "input")
-        self._begins = Begins(at, below(state, "begins"))
-        if state is not None and below(state, "open"):
-            if self._number >= len(flow.inputs):
-                raise StateError(
-                    f"load_state_dict needs a state of {len(flow.inputs)} inputs, got one in number {self._number}"
-                )
+        if state is not None and state["open"]:
             self.source = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), below(state))
         self.items = self._in_turn()
 
@@ -58,8 +51,7 @@ class _Concatenated(Running):
             inner = self.source
             if inner is None:
                 at = self._at.in_branch(self._flow.branches[self._number])
-                inner = self.source = inputs[self._number].open(at, self._begins.next())
-                self._begins.opened(inner)
+                inner = self.source = inputs[self._number].open(at)
             try:
                 yield from inner
             finally:
@@ -74,7 +66,6 @@ class _Concatenated(Running):
             "input": self._number,
             "open": self.source is not None,
             "source": source,
-            "begins": self._begins.snapshot(),
         }
 
 
@@ -89,10 +80,10 @@ class ZipFlow:
     number: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        states = [None] * len(self.inputs) if state is None else parts_of(state, "inputs", len(self.inputs))
+        states = [None] * len(self.inputs) if state is None else state["inputs"]
         return _Zipped(
             [
-                Tape(source, at.in_zip(self.number, i), part)
+                CheckpointedInput(source, at.in_zip(self.number, i), part)
                 for i, (source, part) in enumerate(zip(self.inputs, states, strict=True))
             ]
         )
@@ -102,13 +93,13 @@ class ZipFlow:
 
 
 class _Zipped(Running):
-    def __init__(self, tapes: list[Tape]) -> None:
-        self._tapes = tapes
+    def __init__(self, inputs: list[CheckpointedInput]) -> None:
+        self._inputs = inputs
         self._held = 0  # inputs of which the element of an unfinished pair was taken
         self.items = self._pairs()
 
     def _pairs(self) -> Iterator[Element]:
-        first, *others = [tape.items for tape in self._tapes]
+        first, *others = [source.items for source in self._inputs]
         try:
             for element in first:
                 value, stream, position = element
@@ -140,20 +131,22 @@ class _Zipped(Running):
                         self._held = 0
                 yield ((*columns, *identities) if hole is None else hole), stream, position
         finally:
-            for tape in self._tapes:
-                close(tape.inner)
+            for source in self._inputs:
+                close(source.inner)
 
     def snapshot(self) -> State:
         """Where the inputs stand; behind an error in the middle of a pair, those in front of it one element back."""
         return {
-            "inputs": [tape.state(tape.count - 1 if j < self._held else None) for j, tape in enumerate(self._tapes)]
+            "inputs": [
+                source.state(source.count - 1 if j < self._held else None) for j, source in enumerate(self._inputs)
+            ]
         }
 
     def close(self) -> None:
         """Close the inputs."""
         close(self.items)
-        for tape in self._tapes:
-            close(tape.inner)
+        for source in self._inputs:
+            close(source.inner)
 
 
 class _ZippedAccess(Access):

@@ -16,7 +16,7 @@ from ...spec import spec_of
 from ..element import Element, Hole, is_element, locate
 from ..run import Context, Flow
 from ..stall import Watch, Where
-from ..state.snapshot import State, as_number, below, parts_of
+from ..state.snapshot import State, below
 from ..step import Running, close
 from ..words import WordStream
 
@@ -200,7 +200,7 @@ class _Mixed(Running):
         self._inputs: list[Running | None] = []
         self._picked: int | None = None  # an error that travels on from there used up no pick
         self._ended = False
-        parts = [[None]] * len(flow.inputs) if state is None else parts_of(state, "inputs", len(flow.inputs))
+        parts = [[None]] * len(flow.inputs) if state is None else state["inputs"]
         for j, (source, part) in enumerate(zip(flow.inputs, parts, strict=True)):
             if part is None:  # it was empty
                 self._inputs.append(None)
@@ -209,9 +209,8 @@ class _Mixed(Running):
                 self._inputs.append(source.open(at.in_mixture(flow.branches[j]), part[0]))
         self._left = sum(inner is not None for inner in self._inputs)
         if state is not None:
-            picked = below(state, "picked")
-            self._picked = None if picked is None else as_number(picked, "picked") % len(flow.inputs)
-            if below(state, "ended"):
+            self._picked = state["picked"]
+            if state["ended"]:
                 self.close()
         self._watch = Watch(flow.where)
         self._passed_over = 0

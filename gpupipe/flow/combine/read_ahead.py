@@ -8,7 +8,7 @@ by who asks for them, so that what they report counts as reported.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from time import perf_counter
 from typing import Any
@@ -20,10 +20,11 @@ from ..maps.host_program import HostProgram
 from ..maps.peek import PrimedFlow
 from ..maps.python_function import PythonFunction
 from ..memory import bytes_of_all
-from ..prefetch.prefetch import Marks, PrefetchFlow
-from ..run import REPLAYING, Context
+from ..prefetch.prefetch import PrefetchFlow
+from ..run import REPLAYING, Context, Flow
 from ..sources.generator import GeneratorFlow
-from ..state.snapshot import State, drop, first_state
+from ..state.checkpoints import InputAhead
+from ..state.snapshot import State
 from ..step import Running, close
 
 __all__ = ["ReadAhead", "calls_python"]
@@ -40,35 +41,25 @@ class ReadAhead(Running):
     """The elements of an iterator, made ahead.
 
     Args:
-        open_: gives the iterator; a thread calls it.
+        flow: gives the iterator; a thread opens it.
         at: where it is opened.
         pool: its threads.
         least: so many elements are made ahead, however slow they are.
-        skip: elements to be passed over, which were given before.
-        opened: what `open_` gives, if that is open: it is closed, too, where no thread has come to it.
+        state: what `state` gave.
+        opened: what `flow` gives, if that is open: it is closed, too, where no thread has come to it.
     """
 
     runs_ahead = True
 
     def __init__(
-        self,
-        open_: Callable[[], Running],
-        at: Context,
-        pool: DaemonPool,
-        least: int,
-        state: State = None,
-        skip: int = 0,
-        opened: Running | None = None,
+        self, flow: Flow, at: Context, pool: DaemonPool, least: int, state: State, opened: Running | None = None
     ) -> None:
-        self._open = open_
-        self._inner = opened
+        self._input = InputAhead(flow, at, state)
+        self._opened = opened
         self._items: Iterator[Element] | None = None
         self._at = at
         self._pool = pool
         self._least = least
-        self._skip = skip
-        self._marks = Marks({"input": state, "drop": skip})
-        self._count = 0  # elements that were made
         self._ready: deque[Element] = deque()
         self._wake = Room()
         self._queued = self._working = self._ended = self._closed = self._waited_for = False
@@ -89,16 +80,16 @@ class ReadAhead(Running):
             self._queued = False
 
     def ready(self) -> bool:
-        """Whether the next element, or the end, is there without waiting."""
+        """Whether the next element, or the end, is there without waiting; what is made again is made when asked for."""
         self.start()
-        return bool(self._ready) or self._ended or self._error is not None
+        return REPLAYING.get() or bool(self._ready) or self._ended or self._error is not None
 
     def __next__(self) -> Element:
         try:
             element = self._ready.popleft()
         except IndexError:
             element = self._awaited()
-        self._marks.given += 1
+        self._input.given += 1
         if len(self._ready) < self._least and not self._working:
             self.start()
         return element
@@ -140,16 +131,12 @@ class ReadAhead(Running):
         ended, failure = False, None
         try:
             if self._items is None:
-                self._inner = self._open()
-                self._items = iter(self._inner)
-                self._marks.begin(first_state(self._inner, self._at))
-            if self._skip:
-                drop(self._items, self._skip, self._at)
-                self._skip = 0
-            for element in self._items if most else ():
-                self._count += 1
-                if self._marks.due():
-                    self._marks.mark(self._inner, self._count)
+                self._items = self._input.open().items
+            source = self._input.input
+            assert source is not None
+            for element in self._items:
+                if source.due():
+                    source.checkpoint(self._input.given)
                 most -= 1
                 self._ready.append(element)
                 if self._waited_for:
@@ -160,7 +147,7 @@ class ReadAhead(Running):
                 if most <= 0 or slow or count >= _MOST or self._closed:
                     break
             else:
-                ended = most > 0
+                ended = True
         except BaseException as error:
             failure = error
         finally:
@@ -171,25 +158,11 @@ class ReadAhead(Running):
                 over = ended or self._closed
                 self._wake.notify_all()
             if over:
-                close(self._inner)
+                self._input.close()
 
-    def where(self) -> tuple[State, int]:
-        """The state of the iterator at a mark, and how many elements were given behind it."""
-        state = self._marks.state()
-        return state["input"], state["drop"]
-
-    def snapshot(self) -> State:
-        """The state of the iterator, where nothing was given yet."""
-        while self._at.run.any_order and not self._marks.opened:  # what was chosen is known from then on
-            with self._wake:
-                if self._error is not None or self._closed or self._at.run.stopped.is_set():
-                    break
-                if self._queued or self._working:
-                    self._wake.wait(0.001)
-                    continue
-                self._working = True
-            self._make(0)
-        return self.where()[0]
+    def state(self) -> State:
+        """The state behind the elements that were given."""
+        return self._input.state()
 
     def held(self) -> tuple[int, int]:
         """Elements that wait, and their bytes."""
@@ -205,7 +178,8 @@ class ReadAhead(Running):
             mine = not self._working and not self._ended
             self._wake.notify_all()
         if mine:
-            close(self._inner)
+            close(self._opened)
+            self._input.close()
 
 
 def calls_python(flow: Any) -> bool:

@@ -11,11 +11,11 @@ import numpy as np
 from ...errors import DataError
 from ...plan.node import INFINITE
 from ...ragged import Ragged, RaggedSpec
-from ...serial.structures import Malformed, spec_from_json, spec_to_json
+from ...serial.structures import spec_from_json, spec_to_json
 from ...spec import TensorSpec, byte_array, own, spec_of
 from ..element import Element, Raised, Stream, is_element
 from ..run import Context, Flow
-from ..state.snapshot import State, below, damaged, number, replayed_input
+from ..state.snapshot import State, below, number, replayed
 from ..step import Count, Running, close
 
 __all__ = ["AssertCardinalityFlow", "PadToCardinalityFlow", "zero"]
@@ -77,7 +77,7 @@ class PadToCardinalityFlow:
     def open(self, at: Context, state: State = None) -> Running:
         # Under "replace" the last good element may be needed, which no state holds.
         if at.run.settings.on_error == "replace":
-            return replayed_input(lambda begin: _Padded(self, at, begin), at, state)
+            return replayed(lambda: _Padded(self, at, None), at, state)
         return _Padded(self, at, state)
 
 
@@ -91,12 +91,9 @@ class _Padded(Running):
         self._value: Any = None
         if state is not None:
             self._seen, self._fakes = number(state, "seen"), number(state, "fakes")
-            self._told = bool(below(state, "told"))
-            last = below(state, "last")
-            try:
-                self._last = None if last is None else tuple(map(spec_from_json, last))
-            except (Malformed, TypeError) as error:
-                raise damaged() from error
+            self._told = bool(state["told"])
+            last = state["last"]
+            self._last = None if last is None else tuple(map(spec_from_json, last))
         self.items = self._padded(inner, at)
 
     def own(self) -> dict[str, State]:

@@ -12,7 +12,7 @@ from ...threads import DaemonPool
 from ..access import Access, Through
 from ..element import Element, Hole
 from ..run import Context, Flow
-from ..state.checkpoints import Tape
+from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, below
 from ..step import Running, close
 
@@ -42,12 +42,14 @@ class FetchFlow:
 class _Fetching(Running):
     def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
-        self._tape = Tape(flow.source, at, below(state))
-        self._inner = self._tape.items
+        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._inner = self._input.items
         self._run = at.run
-        self._given = self._tape.count
         self._jobs: deque[Future[list[Element]]] = deque()
         self._ready: deque[Element] = deque()
+        self._held = [element for element, _ in self._input.recovered]  # taken, and perhaps given
+        self._again = deque(self._held)
+        self._given = 0  # of these
         self._more = True
 
     def __next__(self) -> Element:
@@ -66,8 +68,9 @@ class _Fetching(Running):
         return self._ready.popleft()
 
     def snapshot(self) -> State:
-        """Where the input was when it gave what was given here last: the payloads behind it are not held."""
-        return {"source": self._tape.state(self._given)}
+        """Where the input stands, and which of its records are fetched ahead: their payloads are not held."""
+        held, count = self._held[self._given :], self._input.count
+        return {"source": self._input.holding(range(count - len(held), count), held, step="what reads the payloads")}
 
     def _ask(self, readers: DaemonPool) -> None:
         while len(self._jobs) < JOBS and (elements := self._some()):
@@ -75,16 +78,22 @@ class _Fetching(Running):
 
     def _some(self) -> list[Element]:
         """The next elements, empty at the end."""
-        if self._tape.due():
-            self._tape.mark()
-            self._tape.forget(self._given)
+        del self._held[: self._given]
+        self._given = 0
+        if self._input.due():
+            self._input.checkpoint(self._input.count - len(self._held))
         elements: list[Element] = []
+        while self._again and len(elements) < AT_ONCE:
+            elements.append(self._again.popleft())
+        if elements:
+            return elements
         while self._more and len(elements) < AT_ONCE:
             element = next(self._inner, None)
             if element is None:
                 self._more = False
             else:
                 elements.append(element)
+        self._held += elements
         return elements
 
     def _fetch(self, elements: list[Element]) -> list[Element]:
@@ -110,4 +119,4 @@ class _Fetching(Running):
         for job in self._jobs:
             job.cancel()
         self._jobs.clear()
-        close(self._tape.inner)
+        close(self._input.inner)

@@ -11,7 +11,7 @@ from ...spec import TensorSpec, spec_of
 from ..access import Access, access
 from ..element import Element
 from ..run import LOOKING, Context, Flow, Looking
-from ..state.snapshot import State, drop, first_state, number
+from ..state.snapshot import Refused, State, drop, number
 from ..step import Running, close
 
 __all__ = ["PrimedFlow"]
@@ -37,7 +37,6 @@ class PrimedFlow:
         self._head: list[Element] = []
         self._opened: list[Running] = []  # the pass that was looked at, until somebody takes it out, who owns it then
         self._inside = False  # whoever looks at it closes it
-        self._first: State = None
         self._looking: Looking | None = None
 
     def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
@@ -67,7 +66,6 @@ class PrimedFlow:
     def _first_good(self, at: Context) -> tuple[TensorSpec, ...] | None:
         rest = self.flow.open(at)
         self._opened.append(rest)
-        self._first = first_state(rest, at)
         at.run.on_close(lambda wait: self._close() if wait and not self._inside else None)
         raises = at.run.settings.on_error == "raise"
         most, since = FAILED if raises else LEFT_OUT, None
@@ -106,11 +104,11 @@ class PrimedFlow:
             self._head = []
             if self._looking is not None:
                 self._looking.tell()
-            return _Primed(head, rest, self._first)
+            return _Primed(head, rest, at)
         self._head = []
         close(rest)
         if isinstance(state, dict) and "looked_at" in state:
-            items = self.flow.open(at, state.get("first"))
+            items = self.flow.open(at)
             drop(items, number(state, "looked_at"), at)
             return items
         return self.flow.open(at, state)
@@ -133,8 +131,8 @@ class PrimedFlow:
 class _Primed(Running):
     """The elements that were looked at, and the rest of their pass."""
 
-    def __init__(self, head: list[Element], rest: Running, first: State) -> None:
-        self._first = first
+    def __init__(self, head: list[Element], rest: Running, at: Context) -> None:
+        self._mixed = at.run.any_order
         self._head = iter(head)
         self._looked_at = len(head)
         super().__init__(chain(self._head, rest))
@@ -144,11 +142,12 @@ class _Primed(Running):
         """Where the rest stands; while there are elements in front of it, how many of them were given."""
         left = length_hint(self._head)
         if not left:
-            self._first = None  # nobody asks for it any more, and it keeps what was chosen since
             return self._rest.snapshot()
         if left == self._looked_at:
-            return self._first
-        return {"looked_at": self._looked_at - left, "first": self._first}
+            return None
+        if self._mixed:
+            return Refused("state_dict cannot say which bad elements came first in any order; ask behind the next one")
+        return {"looked_at": self._looked_at - left}
 
     def close(self) -> None:
         """Close the pass."""

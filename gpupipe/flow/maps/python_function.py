@@ -13,12 +13,12 @@ from ...extract.images.decode import MOST_PIXELS
 from ...graph.eager import ELEMENT, ElementRng
 from ...graph.trace import call_with
 from ...random import hash64, mix64
-from ...serial.structures import Malformed, spec_from_json, spec_to_json
+from ...serial.structures import spec_from_json, spec_to_json
 from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from ..check import conform, failed, same_structure
 from ..element import Element, Hole, own_bytes
 from ..run import Context
-from ..state.snapshot import State, below, damaged
+from ..state.snapshot import State, below
 
 __all__ = ["Calls", "PythonFunction", "SameSpecs"]
 
@@ -179,10 +179,7 @@ class SameSpecs:
         self._lone: Any = None  # the kind of an only leaf that is no array
         first = below(state, "first")
         if first is not None:
-            try:
-                self._first = [spec_from_json(spec) for spec in first]
-            except (Malformed, TypeError) as error:
-                raise damaged() from error
+            self._first = [spec_from_json(spec) for spec in first]
 
     def snapshot(self) -> State:
         """The specs of the first result; None where there was none, or they cannot be written down."""

@@ -14,8 +14,7 @@ from ..check import truth
 from ..element import Element, Hole
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.checkpoints import Ahead
-from ..state.in_flight import InWork
+from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, below
 from ..step import Running
 from .python_function import Calls, PythonFunction, SameSpecs
@@ -103,27 +102,27 @@ class _Pool(Running):
     def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._ahead = Ahead(flow.source, at, state)
-        self._again = deque(self._ahead.again)
+        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._again = deque(self._input.recovered)
         self._workers: WorkerPool | None = None
         self._stopped = at.run.stopped.is_set
         self._check = SameSpecs(flow.function, state)
-        self._work: InWork[Task] = InWork(flow.deterministic, state)
+        self._work: deque[tuple[Task, int]] = deque()  # with the numbers of their elements
         self._more = True
         self._closed = False
 
     def __next__(self) -> Element:
         while True:
             self._fill()
-            if not self._work.tasks:
+            if not self._work:
                 self.close()
                 raise StopIteration
-            candidates = self._work.candidates(self._take, self._stopped)
+            candidates = [self._work[0]] if self._flow.deterministic else list(self._work)
             first = next((one for one in candidates if one[0].done()), None)
             if self._closed or self._stopped():
                 raise StopIteration  # by another thread, perhaps while a function never comes back
             if first is not None:
-                self._work.leave(first)
+                self._work.remove(first)
                 element = first[0].result()
                 self._fill()
                 return self._check(element)
@@ -131,14 +130,17 @@ class _Pool(Running):
                 self._workers.wait([task for task, _ in candidates])
 
     def _fill(self) -> None:
-        while len(self._work.tasks) < 2 * self._flow.calls and not self._stopped() and self._take():
+        while len(self._work) < 2 * self._flow.calls and not self._stopped() and self._take():
             continue
 
     def _take(self) -> bool:
         """One more element into work; False if there is none."""
         if not self._more:
             return False
-        pair = self._again.popleft() if self._again else self._ahead.next(self._work.places)
+        source = self._input
+        if source.due() and not self._again:
+            source.checkpoint(min((place for _, place in self._work), default=source.count))
+        pair = self._again.popleft() if self._again else next(source.pairs, None)
         if pair is None:
             self._more = False
             return False
@@ -150,23 +152,23 @@ class _Pool(Running):
             if self._workers is None:
                 self._workers = self._flow.hire(self._at)
             task = self._workers.submit(element)
-        self._work.tasks.append((task, place))
+        self._work.append((task, place))
         return True
 
     def snapshot(self) -> State:
         """Where the input stands, which elements are in work, and what the first result was."""
-        places = self._work.places + [place for _, place in self._again]
-        return {**self._ahead.state(places), "first": self._check.snapshot(), **self._work.snapshot()}
+        places = [place for _, place in (*self._work, *self._again)]
+        return {"source": self._input.holding(places), "first": self._check.snapshot()}
 
     def close(self) -> None:
         """End the pass."""
         self._closed = True
         self._more = False
         workers, self._workers = self._workers, None
-        self._work.tasks.clear()
+        self._work.clear()
         if workers is not None:
             workers.close()
-        self._ahead.tape.inner.close()
+        self._input.inner.close()
 
 
 class _Threads:

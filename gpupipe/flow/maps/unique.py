@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import DataError
 from ..element import Element, Hole, locate
 from ..run import Context, Flow
-from ..state.snapshot import State, below, replayed_input
+from ..state.snapshot import State, replayed
 from ..step import Running
 
 __all__ = ["UniqueFlow", "identity_of"]
@@ -26,11 +26,11 @@ class UniqueFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         # What was seen may be large: it is gathered again by going through the elements.
-        def items(begin: State) -> Running:
-            inner = self.source.open(at, below(begin))
+        def items() -> Running:
+            inner = self.source.open(at)
             return Running(self._first(inner, at), inner)
 
-        return replayed_input(items, at, state)
+        return replayed(items, at, state)
 
     def _first(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         seen: set[Any] = set()

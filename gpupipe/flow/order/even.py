@@ -16,7 +16,7 @@ from ..access import Access, Chosen, access
 from ..element import Element, Raised
 from ..memory import bytes_of
 from ..run import REPLAYING, Context, Flow
-from ..state.checkpoints import Tape
+from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, below, drop, number
 from ..step import Running, close
 
@@ -58,35 +58,34 @@ class _Dropping(Running):
     """An element is given once the last one of its round is there. An error is not held back."""
 
     def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
-        self._tape = Tape(flow.source, at, below(state, "input"))
+        self._input = CheckpointedInput(flow.source, at, below(state))
         self._index = flow.index
         self._place = 0 if state is None else number(state, "place")  # in the round
         self._errors = 0  # that were given while an element was held back
-        self._begin: int | None = None  # elements of the tape before the one that is held back
-        self.source = self._tape.inner
+        self._begin: int | None = None  # elements of the input before the one that is held back
+        self.source = self._input.inner
         self.items = self._whole_rounds(flow.shards)
         if state is not None:
             drop(self.items, number(state, "errors"), at)
 
     def _whole_rounds(self, shards: int) -> Iterator[Element]:
-        tape, index, place = self._tape, self._index, self._place
+        source, index, place = self._input, self._index, self._place
         held: Element | None = None
-        for element in tape.items:
+        for element in source.items:
             if type(element[0]) is Raised:
                 self._place = place
                 self._errors += held is not None
                 yield element
                 continue
             if place == index:
-                held, self._begin = element, tape.count - 1
+                held, self._begin = element, source.count - 1
             place += 1
             if place < shards:
                 continue
             place = self._place = self._errors = 0
             self._begin = None
-            if tape.due():
-                tape.mark()
-                tape.forget(tape.count)
+            if source.due():
+                source.checkpoint(source.count)
             given, held = held, None
             assert given is not None
             yield given
@@ -94,8 +93,8 @@ class _Dropping(Running):
     def snapshot(self) -> State:
         """Where the input stands and the place in the round; where an element is held back, those in front of it."""
         if self._begin is None:
-            return {"input": self._tape.state(), "place": self._place, "errors": 0}
-        return {"input": self._tape.state(self._begin), "place": self._index, "errors": self._errors}
+            return {"source": self._input.state(), "place": self._place, "errors": 0}
+        return {"source": self._input.state(self._begin), "place": self._index, "errors": self._errors}
 
 
 class _Wrapping(Running):

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from ...errors import StateError
 from ...log import logger
 from ..access import Access, access, passes
 from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.arrivals import Begins
 from ..state.snapshot import State, below, number
 from ..step import Running, close
 
@@ -59,9 +57,6 @@ class Passes(Iterator[Iterator[Element]]):
         self._at = at
         self._done = 0 if state is None else number(state, "pass")
         self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else number(state, "empty"))
-        if 0 <= flow.count < self._done:
-            raise StateError(f"load_state_dict needs a state of {flow.count} passes, got one in pass {self._done}")
-        self._begins = Begins(at, below(state, "begins"))
         self._inner: Running | None = None
         self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
         if self._again:
@@ -76,8 +71,7 @@ class Passes(Iterator[Iterator[Element]]):
             raise StopIteration
         self._empty.count += 1
         at = self._at.in_pass(self._done, self._flow.count)
-        self._inner = self._flow.source.open(at, self._begins.next())
-        self._begins.opened(self._inner)
+        self._inner = self._flow.source.open(at)
         self._done += 1
         return self._noted(self._inner)
 
@@ -92,8 +86,7 @@ class Passes(Iterator[Iterator[Element]]):
     def snapshot(self) -> State:
         """Which pass it is, how many in a row had no element, and where its input stands."""
         inner = None if self._inner is None else self._inner.snapshot()
-        empty = self._empty.count
-        return {"pass": self._done, "empty": empty, "source": inner, "begins": self._begins.snapshot()}
+        return {"pass": self._done, "empty": self._empty.count, "source": inner}
 
     def close(self) -> None:
         """End the pass at hand."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from ...errors import StateError
 from ...plan.order import buffer_name
 from ...random import BatchRng, hash64, mix64
 from ..access import Access, kept, passes
@@ -22,10 +20,9 @@ from ..element import Element, Raised, keep
 from ..memory import bytes_of_all
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
-from ..state.arrivals import Begins
-from ..state.buffer import Held, held_json, is_record
-from ..state.checkpoints import Place, Tape, chosen
-from ..state.snapshot import Late, State, below, integers_json, number, parts_of, these_integers
+from ..state.buffer import is_record
+from ..state.checkpoints import CheckpointedInput
+from ..state.snapshot import State, below, number
 from ..step import Running, close
 from ..words import WordStream
 from .repeat import EmptyPasses
@@ -78,12 +75,12 @@ class Pass:
     """
 
     __slots__ = (
-        "_pruned", "at", "count", "draws", "last", "more", "numbers", "pairs", "passing", "ring", "size", "start",
-        "steady", "stopped", "tape",
+        "_pruned", "_step", "count", "draws", "input", "last", "more", "numbers", "pairs", "passing", "ring", "size",
+        "start", "steady", "stopped",
     )  # fmt: skip
 
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
-        self.at = at
+        self._step = f"shuffle({buffer_name(flow.size)})"
         self.stopped = at.run.stopped.is_set
         self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
@@ -97,31 +94,20 @@ class Pass:
         self.last = False
         self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
         self._pruned = 16
-        self.tape = Tape(flow.source, at, below(state, "input"))
-        self.pairs = self.tape.pairs
+        self.input = CheckpointedInput(flow.source, at, below(state))
+        self.pairs = self.input.pairs
         if state is not None:
             self._resume(state)
 
     def _resume(self, state: State) -> None:
-        """Fill the buffer with what it held: records by their places, others by reading the input once more."""
-        self.draws.resume(below(state, "draws"))
-        self.more = bool(below(state, "more"))
-        held, passing = Held.of(below(state, "held")), these_integers(below(state, "passing"))
-        begin, end = self.tape.count, self.tape.count + number(state, "taken")
-        wanted = [begin + place for place in (*held.others.values(), *passing)]
-        if any(place >= end for place in wanted):
-            raise StateError("load_state_dict needs a state of this chain, got one whose shuffle is ahead of itself")
-        found = chosen(self.tape.items, wanted, begin, end, self.at)
-        if len(found) < len(set(wanted)):  # stopped
-            return
-        others = {place: (keep(found[begin + place]), begin + place) for place in held.others.values()}
-        kept = held.elements(others, self.at)
-        self.ring = [element for element, _ in kept]
-        self.numbers = array("q", [place for _, place in kept])
-        self.passing = [(found[begin + place], begin + place) for place in passing]
-        if len(self.ring) > self.size:
-            raise StateError(f"load_state_dict needs a state of a buffer of {self.size}, got {len(self.ring)} elements")
-        self.count = len(self.ring)
+        """Fill the buffer with what it held."""
+        self.draws.resume(state["draws"])
+        self.more = bool(state["more"])
+        held = self.input.recovered
+        self.count = len(held) - number(state, "passing")
+        self.passing = held[self.count :]
+        self.ring = [keep(element) for element, _ in held[: self.count]]
+        self.numbers = array("q", [place for _, place in held[: self.count]])
         if self.more and self.count == self.size - 1:
             self.ring.append(None)
             self.numbers.append(-1)
@@ -139,19 +125,26 @@ class Pass:
         places = (numbers[start:] + numbers[:start])[:count]
         first = next((element for element in elements if type(element[0]) is tuple), None)
         records = elements if first is not None and is_record(first) else None
-        passing = [place for _, place in self.passing]
-        return _Held(records, places, passing, self.tape.here(not self.more), self.draws.snapshot())
+        if records is not None:
+            records += [element for element, _ in self.passing]
+        places.extend(place for _, place in self.passing)
+        return {
+            "source": self.input.holding(places, records, not self.more, self._step),
+            "passing": len(self.passing),
+            "draws": self.draws.snapshot(),
+            "more": self.more,
+        }
 
-    def mark(self) -> None:
-        """Mark the place in the input, from time to time, so that not everything has to be read again."""
-        tape = self.tape
-        if not self.more or not tape.due():
+    def checkpoint(self) -> None:
+        """Take a checkpoint of the input, from time to time, so that not everything has to be read again."""
+        source = self.input
+        if not self.more or not source.due():
             return
-        tape.mark()
-        if tape.marks > self._pruned:
+        source.checkpoint(0)
+        if source.checkpoints > self._pruned:
             places = self._places()
-            tape.forget(min((place for place in places if place >= 0), default=tape.count))
-            self._pruned = max(16, 2 * tape.marks)
+            source.discard_before(min((place for place in places if place >= 0), default=source.count))
+            self._pruned = max(16, 2 * source.checkpoints)
 
     def _places(self) -> Iterable[int]:
         """The numbers of the elements in the buffer; -1 for empty places, and for records that need none."""
@@ -209,41 +202,14 @@ class Pass:
         return element
 
     def draw(self) -> list[int]:
-        """More words, and perhaps a mark: this is called once in some elements."""
-        self.mark()
+        """More words, and perhaps a checkpoint: this is called once in some elements."""
+        self.checkpoint()
         return self.draws.more()
 
     def end(self) -> None:
         """There is nothing more to fill from."""
         self.more = self.steady = False
-        close(self.tape.inner)
-
-
-@dataclass(frozen=True, slots=True)
-class _Held(Late):
-    """A buffer as it was."""
-
-    records: list[Element] | None
-    places: array[int]
-    passing: list[int]
-    place: Place
-    draws: State
-
-    def json(self) -> State:
-        records: Iterable[Element | None] = repeat(None) if self.records is None else self.records
-        entries = list(zip(records, self.places, strict=False))
-        numbers = [place for element, place in entries if element is None or not is_record(element)]
-        count, more = self.place.count, self.place.now is not None
-        begin = min((*numbers, *self.passing), default=count)
-        source = self.place.state(begin) if more or begin < count else {"at": count, "mark": None, "drop": 0}
-        return {
-            "input": source,
-            "taken": count - begin,
-            "held": held_json(entries, begin),
-            "passing": integers_json([place - begin for place in self.passing]),
-            "draws": self.draws,
-            "more": more,
-        }
+        close(self.input.inner)
 
 
 class Shuffled(Running):
@@ -254,13 +220,12 @@ class Shuffled(Running):
         self._at = at
         self._ahead: Pass | None = None
         self._pass: Pass | None = None
-        self._begins = Begins(at, below(state, "begins"))
         self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 1 if state is None else number(state, "empty"))
         if state is None:
             self._opened = 0
             self._pass = self._next_pass()
         else:
-            now, ahead = parts_of(state, "passes", 2)
+            now, ahead = state["passes"]
             self._opened = number(state, "opened") - (now is not None) - (ahead is not None)
             self._pass = None if now is None else self._next_pass(now)
             self._ahead = None if ahead is None else self._next_pass(ahead)
@@ -271,17 +236,12 @@ class Shuffled(Running):
             return None
         at = self._at.in_pass(self._opened, self._flow.repeat)
         self._opened += 1
-        if state is not None:
-            return Pass(self._flow, at, state)
-        opened = Pass(self._flow, at, self._begins.next())
-        self._begins.opened(opened)
-        return opened
+        return Pass(self._flow, at, state)
 
     def snapshot(self) -> State:
         """The buffers of this pass and of the one that is being filled, and how many in a row had no element."""
         passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
-        begins, empty = self._begins.snapshot(), self._empty.count
-        return {"opened": self._opened, "empty": empty, "passes": passes, "begins": begins}
+        return {"opened": self._opened, "empty": self._empty.count, "passes": passes}
 
     def __next__(self) -> Element:
         now = self._pass
@@ -347,7 +307,7 @@ class Shuffled(Running):
         """Close the inputs."""
         for one in (self._pass, self._ahead):
             if one is not None:
-                close(one.tape.inner)
+                close(one.input.inner)
         self._pass = self._ahead = None
 
 

@@ -16,7 +16,6 @@ from operator import length_hint
 
 import numpy as np
 
-from ...errors import StateError
 from ...plan.order import buffer_name
 from ..element import Element
 from ..run import Context, Flow
@@ -83,13 +82,6 @@ class _Pass:
         self.taken, begin = number(state, "taken"), number(state, "begin")
         self.ring = array("q", [begin + place for place in these_integers(below(state, "places"))])
         self.count = len(self.ring)
-        if self.taken > self.placed.size or any(place >= self.taken for place in self.ring):
-            raise StateError(
-                "load_state_dict needs the data that the state was taken over: the input has fewer elements"
-            )
-        full = self.size - 1 if self.taken < self.placed.size else self.size
-        if self.count > full or (self.taken and self.taken < self.placed.size and self.count < full):
-            raise StateError(f"load_state_dict needs a state of a buffer of {self.size}, got {self.count} elements")
 
     def block(self) -> list[int]:
         """The places that leave next, in their order; none at the end, or once the run is stopped."""

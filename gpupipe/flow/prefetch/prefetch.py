@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from dataclasses import dataclass
-from time import perf_counter, sleep
 from typing import Any
 
 from ...extract.images.decode import MOST_PIXELS
@@ -14,9 +11,9 @@ from ...threads import Thread, join
 from ..access import Access, access
 from ..element import Element
 from ..run import Context, Flow
-from ..state.checkpoints import SHARE
-from ..state.snapshot import State, below, drop, first_state, number
-from ..step import Running, close
+from ..state.checkpoints import InputAhead
+from ..state.snapshot import State, below
+from ..step import Running
 from .channel import Channel, Closed
 
 __all__ = ["PrefetchFlow"]
@@ -42,9 +39,9 @@ class _Prefetching(Running):
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
         at.run.holds(self._channel, f"prefetch({flow.size})")
-        self._marks = Marks(state)
+        self._input = InputAhead(flow.source, at, below(state))
         self._run = at.run
-        self._thread = Thread(_pump, (flow.source, at, self._channel, self._marks, state), name="gpupipe-prefetch")
+        self._thread = Thread(_pump, (self._input, at, self._channel), name="gpupipe-prefetch")
         self._started = False
         at.run.on_close(self._end)
 
@@ -65,16 +62,12 @@ class _Prefetching(Running):
         except Closed:
             self.close()
             raise StopIteration from None
-        self._marks.given += 1
+        self._input.given += 1
         return element
 
     def snapshot(self) -> State:
-        """Where the input stood at the last mark, and how many elements were given since."""
-        if self._run.any_order:  # what was chosen is known from the moment on when the input is open
-            self._start()
-            while not self._marks.opened and self._thread.is_alive():
-                sleep(0.001)
-        return self._marks.state()
+        """Where the input stood behind what was given."""
+        return {"source": self._input.state()}
 
     def close(self) -> None:
         """Stop the thread, which closes the input."""
@@ -88,66 +81,12 @@ class _Prefetching(Running):
         self._run.forget(self._end)
 
 
-class Marks:
-    """States of an input that a thread reads ahead, by how many elements it had given. Two threads work with it."""
-
-    def __init__(self, state: State) -> None:
-        self.opened = False
-        first = (0, below(state, "input"), 0 if state is None else number(state, "drop"))
-        self._marks: deque[tuple[int, State, int]] = deque([first])
-        self.given = 0  # elements taken from the channel; one thread counts, both read
-        self._time = perf_counter()
-        self._cost = 0.0
-        self._lock = threading.Lock()
-
-    def begin(self, state: State) -> None:
-        """The state of the input before its first element, where it says more than the one that was given."""
-        if state is not None:
-            with self._lock:
-                count, _, dropped = self._marks[0]
-                self._marks[0] = count, state, dropped
-        self.opened = True
-
-    def due(self) -> bool:
-        """Whether the reading thread takes another state."""
-        return perf_counter() - self._time > SHARE * self._cost
-
-    def mark(self, inner: Any, count: int) -> None:
-        """Take the state of the input; it has given `count` elements here."""
-        begun = perf_counter()
-        state = inner.snapshot()
-        self._time = perf_counter()
-        self._cost = self._time - begun
-        with self._lock:
-            self._marks.append((count, state, 0))
-            while len(self._marks) > 1 and self._marks[1][0] <= self.given:
-                self._marks.popleft()
-
-    def state(self) -> State:
-        """The state behind the elements that were taken from the channel."""
-        with self._lock:
-            while len(self._marks) > 1 and self._marks[1][0] <= self.given:
-                self._marks.popleft()
-            count, state, dropped = self._marks[0]
-        return {"input": state, "drop": dropped + self.given - count}
-
-
-def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, state: State) -> None:
+def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
     """What the prefetch thread runs. It knows the channel, never the iterator."""
-    inner: Running | None = None
     MOST_PIXELS.set(at.run.settings.max_pixels)
     LIMITS.set(at.run.limits)
-    count = 0
     try:
-        inner = source.open(at, below(state, "input"))
-        marks.begin(first_state(inner, at))
-        items = iter(inner)
-        if state is not None:
-            drop(items, number(state, "drop"), at)
-        for element in items:
-            count += 1
-            if marks.due():
-                marks.mark(inner, count)
+        for element in source.items():
             value = element[0]
             size = 0 if type(value) is not tuple else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
             channel.put(element, size)
@@ -157,7 +96,7 @@ def _pump(source: Flow, at: Context, channel: Channel[Element], marks: Marks, st
     except BaseException as error:
         channel.fail(error)
     finally:
-        close(inner)
+        source.close()
 
 
 def len_of(column: Any) -> int:

@@ -35,7 +35,7 @@ class StageFlow(Stage):
         if self.program is None or self.executor is None:
             assembler = Assembler(self, at)
             return Inline(self.source, at, state, former, lambda group: assembler.deliver(group, None, ()))
-        return _Threaded(self, at, state, Forming(self.source, at, below(state, "former"), former))
+        return _Threaded(self, at, state, Forming(self.source, at, below(state), former))
 
     def _former(self, source: Iterator[Element], at: Context) -> Former:
         if self.how == "batch":
@@ -90,8 +90,8 @@ class _Threaded(Running):
     def snapshot(self) -> State:
         """Where the former stood before what was given last, and how much of it was given."""
         if self._whole and not self._items:
-            return {"former": self._after.state(), "given": 0}
-        return {"former": self._before.state(), "given": self._given}
+            return {"source": self._after.state(), "given": 0}
+        return {"source": self._before.state(self._given), "given": self._given}
 
     def close(self) -> None:
         """Stop both threads. The feeder closes the input, if it was started."""

@@ -12,7 +12,7 @@ from ...errors import DataError, StateError
 from ...extract.records.reference import Reference, reference_at
 from ..element import Element, Stream
 from ..run import Context
-from .snapshot import State, damaged, integers_json, these_integers
+from .snapshot import State, integers_json, these_integers
 
 __all__ = ["Held", "held_json", "is_record"]
 
@@ -84,37 +84,12 @@ class Held:
 
     @classmethod
     def of(cls, state: State) -> Held:
-        """Read it.
-
-        Raises:
-            StateError: it is none.
-        """
-        match state:
-            case {
-                "folder": str(folder),
-                "names": list(names),
-                "keys": keys,
-                "alike": alike,
-                "which": which,
-                "offsets": offsets,
-                "slots": slots,
-                "numbers": numbers,
-            }:
-                integers = map(these_integers, (keys, alike, which, offsets, slots, numbers))
-                keys, alike, which, offsets, slots, numbers = integers
-                if not len(keys) == len(alike) == len(names) or not all(isinstance(name, str) for name in names):
-                    raise damaged()
-                streams = [
-                    Stream(key, folder + name, "offset", same)
-                    for key, same, name in zip(keys, alike, names, strict=True)
-                ]
-                whole = len(which) == len(offsets) and len(slots) == len(numbers) == len(set(slots))
-                size = len(which) + len(slots)
-                if not whole or any(i >= len(streams) for i in which) or any(slot >= size for slot in slots):
-                    raise damaged()
-                return cls(streams, list(zip(which, offsets, strict=True)), dict(zip(slots, numbers, strict=True)))
-            case _:
-                raise damaged()
+        """Read it."""
+        names = ("keys", "alike", "which", "offsets", "slots", "numbers")
+        keys, alike, which, offsets, slots, numbers = (these_integers(state[name]) for name in names)
+        parts = zip(keys, alike, state["names"], strict=True)
+        streams = [Stream(key, state["folder"] + name, "offset", same) for key, same, name in parts]
+        return cls(streams, list(zip(which, offsets, strict=True)), dict(zip(slots, numbers, strict=True)))
 
     def elements(self, others: dict[int, tuple[Element, int]], at: Context) -> list[tuple[Element, int]]:
         """The elements in their order; of each record 12 bytes are read.

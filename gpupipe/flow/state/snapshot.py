@@ -4,13 +4,12 @@ Every flow's iterator answers `snapshot()`, and its flow's `open(at, state)` goe
 holds places, never payloads: how many elements were taken, which byte comes next, which pass it is. It is a tree of
 what JSON knows, and of `Late` leaves that become it when somebody asks for the text.
 
-What a step holds (a shuffle buffer, an open window, elements in work) it gets again from its input, see `tape`.
+What a step holds (a shuffle buffer, an open window, elements in work) it gets again from its input, see `checkpoints`.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,13 +37,10 @@ __all__ = [
     "below",
     "damaged",
     "drop",
-    "first_state",
     "integers_json",
     "late_json",
     "number",
-    "parts_of",
     "replayed",
-    "replayed_input",
     "start_of",
     "these_integers",
 ]
@@ -60,6 +56,10 @@ _first = itemgetter(0)
 
 class Late(ABC):
     """A part of a snapshot that costs more to write down than to take."""
+
+    def cost(self) -> int:
+        """What it costs to take, in parts of a snapshot; see `checkpoints.Interval`."""
+        return 1
 
     @abstractmethod
     def json(self) -> Any:
@@ -88,24 +88,12 @@ def late_json(state: State) -> Any:
 
 
 def below(state: State, name: str = "source") -> State:
-    """The part of a state that belongs to an input.
-
-    Raises:
-        StateError: it has none.
-    """
-    if state is None:
-        return None
-    if not isinstance(state, dict) or name not in state:
-        raise StateError("load_state_dict needs a state of this chain, got one of other steps")
-    return state[name]
+    """The part of a state that belongs to an input; None where there is no state."""
+    return None if state is None else state[name]
 
 
 def number(state: State, name: str) -> int:
-    """A number >= 0 of a state.
-
-    Raises:
-        StateError: there is none.
-    """
+    """A number >= 0 of a state."""
     return as_number(below(state, name), name)
 
 
@@ -123,18 +111,6 @@ def as_number(value: Any, name: str) -> int:
 def start_of(state: State) -> int:
     """The byte offset at which a reader begins: that of the block of a state, else 0."""
     return 0 if state is None else number(state, "block")
-
-
-def parts_of(state: State, name: str, count: int) -> list[State]:
-    """The parts of a state that belong to so many inputs.
-
-    Raises:
-        StateError: there are not as many.
-    """
-    parts: Any = below(state, name)
-    if not isinstance(parts, list) or len(parts) != count:
-        raise StateError(f"load_state_dict needs a state of {count} parts in {name}, got one of other steps")
-    return parts
 
 
 def drop(items: Iterator[Any], count: int, at: Context) -> None:
@@ -186,19 +162,16 @@ class Counted(Running):
         items: the elements.
         inner: what to close.
         done: elements that were given before.
-        begin: the state of the items before the first one, where that says more than nothing.
     """
 
-    def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0, begin: State = None) -> None:
+    def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0) -> None:
         self._numbers = Numbers(items, done)
         super().__init__(self._numbers.items)
-        self._begin = begin
         self._inner = items if inner is None else inner
 
     def snapshot(self) -> State:
         """How many elements were given."""
-        n = self._numbers.count
-        return {"n": n} if self._begin is None else {"n": n, "begin": self._begin}
+        return {"n": self._numbers.count}
 
     def close(self) -> None:
         """Close what is below."""
@@ -225,26 +198,6 @@ class Numbered(Running):
     def snapshot(self) -> State:
         """The next position."""
         return {"n": self.position()}
-
-
-def replayed_input(open_: Callable[[State], Running], at: Context, state: State) -> Running:
-    """The same where the elements are made of others, which may come in any order: then their state is kept too.
-
-    Args:
-        open_: opens the elements, from the begin or behind the state that they had there.
-        at: where.
-        state: where to go on.
-    """
-    inner = open_(state.get("begin") if isinstance(state, dict) else None)
-    items = Counted(inner, begin=first_state(inner, at))
-    if state is not None:
-        drop(iter(items), number(state, "n"), at)
-    return items
-
-
-def first_state(inner: Running, at: Context) -> State:
-    """The state of an input that was just opened: where elements come in any order it tells which came."""
-    return inner.snapshot() if at.run.any_order else None
 
 
 def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Running:
@@ -275,12 +228,7 @@ def these_integers(state: State) -> list[int]:
     """
     match state:
         case [int(width), str(text)] if type(width) is int and 1 <= width <= 8 and len(text) <= MOST:
-            try:
-                data = base64.b64decode(text.encode("ascii"), validate=True)
-            except (binascii.Error, ValueError) as error:
-                raise damaged() from error
-            if len(data) % width:
-                raise damaged()
+            data = base64.b64decode(text, validate=True)
             full = np.zeros((len(data) // width, 8), np.uint8)
             full[:, :width] = np.frombuffer(data, np.uint8).reshape(-1, width)
             numbers: list[int] = full.view("<u8").ravel().tolist()

@@ -180,8 +180,12 @@ class Lowerer:
         """Lower a dataset that a function made while running. Its stages are its own: nobody explains them."""
         ahead = getattr(node, "calls", 0) != 0
         above = Above(self.delivered(node), zipped=self.zipped(node), ahead=ahead, passing=True)
-        if not at.run.any_order and any_order(plan, self.settings.deterministic):
-            at.run.surprise = f"{node.describe()} at {node.line} makes datasets with such a step"
+        first = any_order(plan, self.settings.deterministic)
+        if first is not None:
+            at.run.stateless = (
+                f"{node.describe()} at {node.line} makes datasets with {first.describe()}, which gives what is ready "
+                "first, and only the run knows them; use deterministic=True there"
+            )
         plan, _ = rewrite(plan, disabled_rules(self.settings))
         below = Lowerer(self.settings, Placer(self.settings), self.lowerings, above, asks=True)
         return below.placer.place(answered(below.steps(plan), at), above.delivers, node.name)
