@@ -17,7 +17,7 @@ from ..plan.index import ENDLESS, Order, Select, blocker, why_not
 from ..plan.node import Node
 from ..plan.order import never_ends, refuse_options
 from ..plan.sources import Param
-from ..spec import Compound, DatasetSpec
+from ..spec import Compound, DatasetSpec, TensorSpec
 from .epochs import EpochCounter, Visits
 
 if TYPE_CHECKING:
@@ -115,6 +115,27 @@ class Chain(Compound):
             force=force,
             who=who,
         )
+
+    def _question(self, who: str, fn: Callable[..., Any]) -> Traced | None:
+        """A function of each element as a graph; None where it is ordinary Python."""
+        graph = self._trace(who, fn) if self.plan.element.known and not self.plan.element.batched else None
+        if graph is None:
+            require_no_symbols(who, fn)
+        return graph
+
+    def _predicate(self, who: str, fn: Callable[..., Any]) -> Traced | None:
+        """A function that returns one boolean, as `_question`.
+
+        Raises:
+            PlanError: it returns something else, where that is known.
+        """
+        checked_function(who, fn)
+        arity(who, fn, self.plan.element)
+        graph = self._question(who, fn)
+        if graph is not None and [value.spec for value in graph.outputs] != [TensorSpec((), bool)]:
+            got = ", ".join(str(value.spec) for value in graph.outputs)
+            raise PlanError(f"{who} needs a predicate that returns one boolean, got {got} from {name_of(fn)}")
+        return graph
 
     def _inner(self, who: str, fn: Callable[..., Any]) -> Node | None:
         """The plan of a function that returns datasets; None if it has to be called for each element."""

@@ -21,7 +21,7 @@ from ..arguments import (
     travels,
 )
 from ..errors import PlanError, PlanTypeError
-from ..graph.classify import decide, name_of
+from ..graph.classify import decide
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
 from ..plan.index import Part
@@ -113,21 +113,7 @@ class Elements(Chain):
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is True. One that looks at parsed features runs before decoding."""
-        checked_function("filter", predicate)
-        arity("filter", predicate, self.plan.element)
-        graph = None
-        if self.plan.element.known and not self.plan.element.batched:
-            graph = self._trace("filter", predicate)
-        if graph is not None:
-            (spec, *rest) = [value.spec for value in graph.outputs]
-            if rest or spec.shape != () or spec.dtype != np.dtype(bool):
-                got = ", ".join(str(value.spec) for value in graph.outputs)
-                raise PlanError(
-                    f"filter needs a predicate that returns one boolean, got {got} from {name_of(predicate)}"
-                )
-        else:
-            require_no_symbols("filter", predicate)
-        return self._then(Filter(self.plan, predicate, graph))
+        return self._then(Filter(self.plan, predicate, self._predicate("filter", predicate)))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
         """Make a dataset of each element and put them one after the other."""

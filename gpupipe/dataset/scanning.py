@@ -11,7 +11,7 @@ import numpy as np
 from ..arguments import arity, checked_function, integer, integer_or_none, kept, signature
 from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
 from ..graph.classify import name_of
-from ..graph.trace import Traced, require_no_symbols
+from ..graph.trace import require_no_symbols
 from ..plan.maps import AssertCardinality, IgnoreErrors, PadToCardinality, RejectionResample, Scan, TakeWhile, Unique
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import never_ends
@@ -37,22 +37,7 @@ class Scanning(Chain):
         Raises:
             PlanError: a predicate that returns something else, where that is known.
         """
-        checked_function("take_while", predicate)
-        arity("take_while", predicate, self.plan.element)
-        graph = self._question("take_while", predicate)
-        if graph is not None and [value.spec for value in graph.outputs] != [TensorSpec((), bool)]:
-            got = ", ".join(str(value.spec) for value in graph.outputs)
-            raise PlanError(
-                f"take_while needs a predicate that returns one boolean, got {got} from {name_of(predicate)}"
-            )
-        return self._then(TakeWhile(self.plan, predicate, graph))
-
-    def _question(self, who: str, fn: Callable[..., Any]) -> Traced | None:
-        """A function of each element as a graph; None where it is ordinary Python."""
-        graph = self._trace(who, fn) if self.plan.element.known and not self.plan.element.batched else None
-        if graph is None:
-            require_no_symbols(who, fn)
-        return graph
+        return self._then(TakeWhile(self.plan, predicate, self._predicate("take_while", predicate)))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any], *, spec: Any = None) -> Dataset:
         """Go through the elements with a state: ``scan_func(state, element)`` returns (new state, output).

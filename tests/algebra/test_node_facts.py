@@ -51,6 +51,50 @@ def test_what_a_class_does_not_list_is_not_true() -> None:
     assert not any(getattr(facts, name) for name in Facts.__slots__ if name != "payload")
 
 
+LISTED = {
+    "one_by_one": (
+        "Cache Concatenate FileCache Filter FlatMap IgnoreErrors Interleave Map Prefetch Repeat Shuffle Unbatch"
+        " WithOptions"
+    ),
+    "by_index": (
+        "Batch Cache Concatenate Enumerate Files FromIndexable Map PaddedBatch Param Prefetch Range Repeat Select Shard"
+        " Skip Slices Take Tensors WithOptions Zip"
+    ),
+    "as_they_are": (
+        "AssertCardinality ChooseFrom Concatenate Enumerate IgnoreErrors Prefetch Repeat SampleFrom Select Shard"
+        " Shuffle ShuffleRepeat Skip Take WithOptions Zip"
+    ),
+    "as_long": "Batch Cache Enumerate FileCache Map PaddedBatch Prefetch Shard Shuffle Skip WithOptions",
+    "flattens": "FlatMap Interleave",
+    "in_memory": "Cache Listed Slices Tensors",
+    "keeps_rows": "Batch Map PaddedBatch Prefetch WithOptions",
+    "gathers": "Bucketed GroupByWindow PadToCardinality RaggedBatch Rebatch Window",
+    "uncounted": "Filter FlatMap FromGenerator IgnoreErrors Interleave TakeWhile Unique",
+    "may_stall": "IgnoreErrors Rebatch RejectionResample Unbatch Unique",
+}
+"""The classes of which each fact is true: what loses one is named here."""
+
+
+@pytest.mark.parametrize("fact", sorted({*Facts.__slots__} - {"name", "payload"}))
+def test_a_fact_is_true_of_these_classes(fact: str) -> None:
+    found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and getattr(kind.facts, fact)]
+
+    assert " ".join(sorted(found)) == LISTED[fact]
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ("holds", "Select Shard Shuffle ShuffleRepeat Skip"),
+        ("reads", "Batch Cache FileCache IgnoreErrors PadToCardinality PaddedBatch Scan Unbatch Unique"),
+    ],
+)
+def test_steps_that_need_no_payloads_or_all_of_them(payload: str, expected: str) -> None:
+    found = [kind.__name__ for kind in kinds() if hasattr(kind, "facts") and kind.facts.payload == payload]
+
+    assert " ".join(sorted(found)) == expected
+
+
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(program=programs())
 def test_the_type_of_a_node_is_what_it_infers_from_those_of_its_inputs(program: Program) -> None:

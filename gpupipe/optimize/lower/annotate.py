@@ -65,13 +65,12 @@ def annotate(order: Sequence[Node], above: Above, settings: Settings) -> Marks:
         above: what the plan is made for.
         settings: of the run.
     """
-    marks, root = Marks(), order[-1]
-    for found, holds in (
-        (marks.references, above.references),
-        (marks.zipped, above.zipped),
-        (marks.delivered, above.delivers),
-    ):
-        found.update([id(root)] if holds else [])
+    root = id(order[-1])
+    marks = Marks(
+        references={root} if above.references else set(),
+        zipped={root} if above.zipped else set(),
+        delivered={root} if above.delivers else set(),
+    )
     for node in reversed(order):
         here, below = id(node), [id(source) for source in node.sources]
         users = marks.users.get(here, ())
