@@ -177,9 +177,7 @@ def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
 def keep(element: Element) -> Element:
     """An element that can be held for long: it owns its bytes instead of pinning the block they came in."""
     value, stream, position = element
-    if type(value) is not tuple or not any(type(column) is memoryview for column in value):
-        return element
-    return tuple([bytes(column) if type(column) is memoryview else column for column in value]), stream, position
+    return (own_bytes(value), stream, position) if type(value) is tuple else element
 
 
 def place_of(element: Element) -> tuple[Stream, int]:

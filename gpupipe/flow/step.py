@@ -43,7 +43,7 @@ from typing import Any
 
 from .element import Element
 
-__all__ = ["Count", "Running", "State", "close"]
+__all__ = ["Count", "Running", "State", "Unseen", "close"]
 
 State = Any
 """A snapshot: None (from the start), numbers, text, lists and dicts of them, and `Late` leaves."""
@@ -113,6 +113,14 @@ class Running(Iterator[Element]):
         """End the elements and close the input. Only the thread that takes the elements may close it, see `close`."""
         close(self.items)
         close(self.source)
+
+
+class Unseen(Running):
+    """A step that states do not know: its snapshot is that of its input, so chains with and without it share states."""
+
+    def snapshot(self) -> State:
+        """That of the input."""
+        return None if self.source is None else self.source.snapshot()
 
 
 def close(iterator: Iterator[Any] | None) -> None:

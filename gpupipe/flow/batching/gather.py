@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..element import Element
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, below, drop, number, replayed
 from ..step import Running
 
-__all__ = ["Gathering"]
+__all__ = ["Gathering", "gathered"]
+
+
+def gathered(make: Callable[[State], Running], at: Context, state: State) -> Running:
+    """A step that gathers elements, opened. Under "replace" it may need the last good element, which no state holds."""
+    return replayed(lambda: make(None), at, state) if at.run.settings.on_error == "replace" else make(state)
 
 
 class Gathering(Running):

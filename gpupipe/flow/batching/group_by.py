@@ -14,8 +14,9 @@ from ..element import Element, Hole, place_of
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, number, replayed
+from ..state.snapshot import State, below, number
 from ..step import Running
+from .gather import gathered
 from .stack import batch_of, pad_rows, stack_rows
 from .windows import Datasets
 
@@ -155,9 +156,7 @@ class GroupFlow:
     groups: Groups | Buckets
 
     def open(self, at: Context, state: State = None) -> Running:
-        if at.run.settings.on_error == "replace":  # as in `WindowFlow`
-            return replayed(lambda: _Grouped(self, at, None), at, state)
-        return _Grouped(self, at, state)
+        return gathered(lambda begin: _Grouped(self, at, begin), at, state)
 
     @property
     def who(self) -> str:

@@ -12,10 +12,10 @@ from ...errors import DataError
 from ...ragged import stack_arrays
 from ..element import Element, Hole, is_element
 from ..run import Context, Flow
-from ..state.snapshot import State, number, replayed
+from ..state.snapshot import State, number
 from ..step import Running
 from .batcher import batch_of_holes
-from .gather import Gathering
+from .gather import Gathering, gathered
 from .stack import batch_of, mismatch, one_dtype, stack_rows
 
 __all__ = ["RowsFlow"]
@@ -45,9 +45,7 @@ class RowsFlow:
     aligned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        if at.run.settings.on_error == "replace":  # as in `WindowFlow`
-            return replayed(lambda: _Rows(self, at, None), at, state)
-        return _Rows(self, at, state)
+        return gathered(lambda begin: _Rows(self, at, begin), at, state)
 
     def batch(self, rows: list[Element]) -> Element:
         """A batch of some elements."""

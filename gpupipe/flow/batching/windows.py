@@ -17,7 +17,7 @@ from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, number, replayed
 from ..step import Running
-from .gather import Gathering
+from .gather import Gathering, gathered
 
 __all__ = ["Datasets", "HeldFlow", "WindowFlow"]
 
@@ -91,10 +91,7 @@ class WindowFlow:
     aligned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        # Under "replace" the last good element may be needed, which no state holds.
-        if at.run.settings.on_error == "replace":
-            return replayed(lambda: _Windows(self, at, None), at, state)
-        return _Windows(self, at, state)
+        return gathered(lambda begin: _Windows(self, at, begin), at, state)
 
     def window(self, rows: list[Element], at: Context, number: int) -> Element:
         """The window of some elements."""

@@ -12,7 +12,7 @@ from ..bad.records import KnownBad
 from ..element import BatchStream, Element, Hole, StandIn
 from ..run import Context, Flow
 from ..state.snapshot import State
-from ..step import Running
+from ..step import Running, Unseen
 
 __all__ = ["KnownBadFlow"]
 
@@ -29,18 +29,10 @@ class KnownBadFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
-        return _Checked(_checked(inner, at.run.known), inner)
+        return Unseen(_checked(inner, at.run.known), inner)
 
     def access(self, at: Context) -> Access:
         return Through(self, at)
-
-
-class _Checked(Running):
-    """Elements as they pass; nothing is counted here."""
-
-    def snapshot(self) -> State:
-        """The state of the input."""
-        return None if self.source is None else self.source.snapshot()
 
 
 def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:

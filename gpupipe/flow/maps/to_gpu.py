@@ -11,7 +11,7 @@ from ...transform.array import goes_to_gpu, on_gpu, to_host
 from ..element import Element
 from ..run import Context, Flow
 from ..state.snapshot import State
-from ..step import Running
+from ..step import Running, Unseen
 
 __all__ = ["OneKindFlow", "PutFlow"]
 
@@ -34,7 +34,7 @@ class PutFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
-        return _Put(
+        return Unseen(
             map(partial(_moved, self._mover(at)), inner), inner
         )  # no generator, which an error from below would end
 
@@ -67,9 +67,3 @@ def _moved(move: Callable[[int, Any], Any], element: Element) -> Element:
     if type(value) is not tuple:
         return element
     return tuple(move(i, leaf) for i, leaf in enumerate(value)), stream, position
-
-
-class _Put(Running):
-    def snapshot(self) -> State:
-        """The state of the input."""
-        return None if self.source is None else self.source.snapshot()

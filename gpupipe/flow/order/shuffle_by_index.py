@@ -17,6 +17,7 @@ from operator import length_hint
 import numpy as np
 
 from ...plan.order import buffer_name
+from ..access import access
 from ..element import Element
 from ..run import Context, Flow
 from ..sources.arrays import FilesFlow, Placed, RangeFlow, SlicesFlow
@@ -66,7 +67,7 @@ class _Pass:
 
     def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
         self.at = at
-        self.placed: Placed = flow.source.placed(at)  # type: ignore[attr-defined]
+        self.placed: Placed = access(flow.source, at)  # type: ignore[assignment]
         self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         self.ring = array("q")

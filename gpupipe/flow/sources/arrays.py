@@ -62,8 +62,7 @@ class RangeFlow:
         scalars = chain.from_iterable(self._block(self.numbers[start : start + _BLOCK]) for start in starts)
         return Numbered(zip(scalars), stream, done)
 
-    def placed(self, at: Context) -> Placed:
-        """The numbers by place."""
+    def access(self, at: Context) -> Placed:
         numbers, kind = self.numbers, self.dtype.type
         stream = at.stream("range", "range")
         fits = self._fits(numbers)
@@ -96,9 +95,6 @@ class RangeFlow:
         whole = all(-(2**63) <= n < 2**63 for n in (numbers.start, numbers.stop, numbers.step))
         return whole and all(low <= end <= high for end in (*numbers[:1], *numbers[-1:]))
 
-    def access(self, at: Context) -> Access:
-        return self.placed(at)
-
 
 @dataclass(frozen=True, slots=True)
 class SlicesFlow:
@@ -119,17 +115,16 @@ class SlicesFlow:
         stream = at.stream("slices", "from_tensor_slices")
         if self.whole:
             return replayed(lambda: iter([(self.leaves, stream, 0)]), at, state)
-        placed = self.placed(at) if self.names is not None else None
-        if placed is not None:
-            return listed(placed, state)
+        if self.names is not None:
+            return listed(self._placed(at), state)
         rows = zip(*self.leaves, strict=True)
         done = 0 if state is None else number(state, "n")
         return Numbered(islice(rows, done, None) if done else rows, stream, done)
 
-    def placed(self, at: Context) -> Placed | None:
-        """The slices by place; None where there is one element."""
-        if self.whole:
-            return None
+    def access(self, at: Context) -> Access:
+        return kept(list(self.open(at))) if self.whole else self._placed(at)
+
+    def _placed(self, at: Context) -> Placed:
         leaves, names = self.leaves, self.names
 
         def rows(places: list[int]) -> Iterator[tuple[Any, ...]]:
@@ -144,10 +139,6 @@ class SlicesFlow:
             return zip(rows(places), named_streams(at, names, places, shown), repeat(0))
 
         return Placed(len(names), named)
-
-    def access(self, at: Context) -> Access:
-        placed = self.placed(at)
-        return kept(list(self.open(at))) if placed is None else placed
 
 
 def chosen(leaves: Sequence[Any], places: list[int]) -> list[Iterable[Any]]:
@@ -195,10 +186,9 @@ class FilesFlow:
     names: Names
 
     def open(self, at: Context, state: State = None) -> Running:
-        return listed(self.placed(at), state)
+        return listed(self.access(at), state)
 
-    def placed(self, at: Context) -> Placed:
-        """The file names by place."""
+    def access(self, at: Context) -> Placed:
         paths, names = self.paths, self.names
 
         def make(places: list[int]) -> Iterator[Element]:
@@ -207,9 +197,6 @@ class FilesFlow:
             return zip(columns, named_streams(at, names, places, shown), repeat(0))
 
         return Placed(len(paths), make)
-
-    def access(self, at: Context) -> Access:
-        return self.placed(at)
 
 
 @dataclass(frozen=True, slots=True)
