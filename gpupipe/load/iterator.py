@@ -41,8 +41,7 @@ ALWAYS = -1
 """Elements delivered: there are never fewer."""
 
 
-ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)
-"""What closes an iterator."""
+ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)  # what closes an iterator
 
 
 class DatasetIterator(Reports, Iterator[Any]):
@@ -272,7 +271,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             DataError: a file that a digest is needed of cannot be read.
         """
         if os.getpid() != self._pid:
-            raise ClosedError("this iterator was created before a fork; make a new one in this process")
+            raise self._refusal()
         if self._run is not None and self._run.is_inside():
             raise _inside("state_dict")
         self._check_order("state_dict")

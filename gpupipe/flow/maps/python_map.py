@@ -104,6 +104,7 @@ class _Pool(Running):
         self._flow = flow
         self._at = at
         self._ahead = Ahead(flow.source, at, state)
+        self.source = self._ahead.tape.inner
         self._again = deque(self._ahead.again)
         self._workers: WorkerPool | None = None
         self._stopped = at.run.stopped.is_set
@@ -127,8 +128,8 @@ class _Pool(Running):
                 element = first[0].result()
                 self._fill()
                 return self._check(element)
-            if self._workers is not None:
-                self._workers.wait([task for task, _ in candidates])
+            if self._workers is None or not self._workers.wait([task for task, _ in candidates]):
+                raise StopIteration
 
     def _fill(self) -> None:
         while len(self._work.tasks) < 2 * self._flow.calls and not self._stopped() and self._take():
@@ -166,7 +167,7 @@ class _Pool(Running):
         self._work.tasks.clear()
         if workers is not None:
             workers.close()
-        self._ahead.tape.inner.close()
+        super().close()
 
 
 class _Threads:
