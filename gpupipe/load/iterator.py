@@ -145,8 +145,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._failed(error, was, inside and not counted)
             raise
         if self._done and not self._progress.ended:  # by another thread: what was cut short is not delivered
-            self.close()
-            raise self._closed("next()")
+            raise self._refusal()
         return element
 
     def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
@@ -180,7 +179,6 @@ class DatasetIterator(Reports, Iterator[Any]):
             ) from error
 
     def _refusal(self) -> StopIteration | ClosedError:
-        """Why a closed iterator gives nothing."""
         if os.getpid() != self._pid:
             return ClosedError("this iterator was created before a fork; make a new one in this process")
         self.close()  # it may have been cut short
