@@ -42,8 +42,7 @@ ALWAYS = -1
 """Elements delivered: there are never fewer."""
 
 
-ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)
-"""What closes an iterator."""
+ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)  # what closes an iterator
 
 
 class DatasetIterator(Reports, Iterator[Any]):
@@ -147,8 +146,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._failed(error, was, inside and not counted)
             raise
         if self._done and not self._progress.ended:  # by another thread: what was cut short is not delivered
-            self.close()
-            raise self._closed("next()")
+            raise self._refusal()
         return element
 
     def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
@@ -182,7 +180,6 @@ class DatasetIterator(Reports, Iterator[Any]):
             ) from error
 
     def _refusal(self) -> StopIteration | ClosedError:
-        """Why a closed iterator gives nothing."""
         if os.getpid() != self._pid:
             return ClosedError("this iterator was created before a fork; make a new one in this process")
         self.close()  # it may have been cut short
@@ -276,7 +273,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             DataError: a file that a digest is needed of cannot be read.
         """
         if os.getpid() != self._pid:
-            raise ClosedError("this iterator was created before a fork; make a new one in this process")
+            raise self._refusal()
         if self._run is not None and self._run.is_inside():
             raise _inside("state_dict")
         with self._lock:

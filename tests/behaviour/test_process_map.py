@@ -262,6 +262,12 @@ def test_two_branches_with_one_function_have_workers_of_their_own() -> None:
     assert list(gp.Dataset.zip(one, one)) == [(i, i) for i in range(4)]
 
 
+def test_workers_that_are_no_more_end_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool.Workers, "wait", lambda workers, lease: False)
+
+    assert list(gp.Dataset.range(5).map(functions.echo, 1, workers="process")) == []
+
+
 def test_closing_ends_a_function_that_never_comes_back() -> None:
     items = iter(gp.Dataset.range(4).map(functions.process_of, 1, workers="process").repeat())
     pid = int(next(items)[1])

@@ -126,8 +126,8 @@ class _Pool(Running):
                 element = first[0].result()
                 self._fill()
                 return self._check(element)
-            if self._workers is not None:
-                self._workers.wait([task for task, _ in candidates])
+            if self._workers is None or not self._workers.wait([task for task, _ in candidates]):
+                raise StopIteration
 
     def _fill(self) -> None:
         while len(self._work) < 2 * self._flow.calls and not self._stopped() and self._take():

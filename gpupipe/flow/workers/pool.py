@@ -120,15 +120,14 @@ class Workers:
         key = id(f.fn), f.structure, f.result, f.rng, f.site, count
         found: Workers | None = home.take(key)
         if found is None:
-            job = Job(f.fn, f.structure, f.who, f.result, f.rng, f.site, run.settings)
-            found = cls(job, key, count, line, home)
+            found = cls(Job(replace(f, seen=[]), run.settings), key, count, line, home)
         lease = Lease(found, function, at)
         found.lend(lease, run)
         return lease
 
     def __init__(self, job: Job, key: Any, count: int, line: str, home: Home) -> None:
         self._job = job
-        self._line = line
+        self._who = f"{job.function.who}(workers='process') at {line}"
         self._key = key
         self._home = ref(home)  # which ends those that wait there with the step, or the run
         self._context = get_context("spawn")
@@ -158,7 +157,7 @@ class Workers:
             with self._lock:
                 self._lease = lease
                 run.on_close(lease.close)
-                run.holds(self, f"{self._job.who}(workers='process')")
+                run.holds(self, f"{self._job.function.who}(workers='process')")
                 if run.settings != self._job.settings:
                     self._job = replace(self._job, settings=run.settings)
                     news = message(Kind.SETTINGS, text=pickle.dumps(run.settings))
@@ -199,14 +198,13 @@ class Workers:
         Raises:
             GpupipeError: this process is itself one that is just being started, or may have no children.
         """
-        who = f"{self._job.who}(workers='process') at {self._line}"
-        process = current_process()
+        who, process = self._who, current_process()
         if getattr(process, "_inheriting", False):
             raise GpupipeError(f"{who} was reached while a worker imported the main module; {GUARD}")
         if process.daemon:
             raise GpupipeError(f"{who} cannot start processes in a daemonic process ({process.name}); use threads")
         ours, theirs = self._context.Pipe()
-        name = f"gpupipe-{self._job.who}-{len(self._workers)}"
+        name = f"gpupipe-{self._job.function.who}-{len(self._workers)}"
         # Daemonic: where the interpreter ends before the run does, multiprocessing ends them, instead of waiting.
         made = self._context.Process(target=serve, args=(theirs, self._job), name=name, daemon=True)
         try:
@@ -278,7 +276,7 @@ class Workers:
             reserve(made, wanted)
         except OSError as error:
             raise GpupipeError(
-                f"{self._job.who}(workers='process') at {self._line} needs {wanted:,} bytes of shared memory, and "
+                f"{self._who} needs {wanted:,} bytes of shared memory, and "
                 f"there is no room ({error}); use fewer processes, or give the container more (docker run --shm-size)"
             ) from error
         return made
@@ -379,7 +377,7 @@ class Workers:
         if not worker.ready:
             self.close()
             raise GpupipeError(
-                f"{self._job.who}(workers='process') at {self._line}: a worker process {how} before it was ready "
+                f"{self._who}: a worker process {how} before it was ready "
                 f"(what it says stands in the error output); {GUARD}"
             )
         if held and held[0] is not None:

@@ -12,7 +12,6 @@ import pickle
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -22,7 +21,7 @@ from typing import Any
 from ...errors import ENDING, DataError, FunctionError
 from ...options import Settings
 from ...serial.errors import remote_to_json
-from ...spec import Structure, TensorSpec
+from ...spec import Structure
 from ..element import Element, Hole, Stream
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
@@ -36,26 +35,12 @@ class Job:
     """What a worker is started with; the function travels as multiprocessing carries functions: by its name.
 
     Attributes:
-        fn: the user's function.
-        structure: of its argument.
-        who: the method, for messages.
-        result: structure and specs that a result must have; None takes what comes.
-        rng: hand in a generator.
-        site: tells this function's numbers from those of another step.
+        function: as every executor runs it, so that all give the same results.
         settings: of the run.
     """
 
-    fn: Callable[..., Any]
-    structure: Structure
-    who: str
-    result: tuple[Structure, tuple[TensorSpec, ...]] | None
-    rng: bool
-    site: str
+    function: PythonFunction
     settings: Settings
-
-    def function(self) -> PythonFunction:
-        """The function as every executor runs it, so that all give the same results."""
-        return PythonFunction(self.fn, self.structure, self.who, self.result, self.rng, self.site)
 
 
 def serve(pipe: Connection, job: Job) -> None:
@@ -90,7 +75,7 @@ def error_text(error: DataError) -> bytes:
 class _Worker:
     def __init__(self, pipe: Connection, job: Job) -> None:
         self._pipe = pipe
-        self._function = job.function()
+        self._function = job.function
         self._context_run = Run(job.settings)
         self._segments: dict[int, SharedMemory] = {}
         self._waiting: deque[bytes] = deque()
