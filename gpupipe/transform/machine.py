@@ -57,13 +57,8 @@ def has_dali() -> bool:
 
 def dali_cuda() -> int | None:
     """The major version of CUDA that the installed DALI was built for; None where its distribution does not say."""
-    for major in (13, 12):
-        try:
-            importlib.metadata.distribution(f"nvidia-dali-cuda{major}0")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return major
-    return None
+    found = _distribution("nvidia-dali-cuda{}0")
+    return None if found is None else found[0]
 
 
 def card_and_versions(device_id: int | None) -> str:
@@ -72,15 +67,20 @@ def card_and_versions(device_id: int | None) -> str:
     Args:
         device_id: ordinal among the GPUs that CUDA shows this process; None for the CPU.
     """
-    versions = []
-    for text, name in (("DALI", "nvidia-dali-cuda{}0"), ("nvImageCodec", "nvidia-nvimgcodec-cu{}")):
-        for major in (13, 12):
-            try:
-                versions.append(f"{text} {importlib.metadata.version(name.format(major))}")
-                break
-            except importlib.metadata.PackageNotFoundError:
-                continue
+    named = (("DALI", "nvidia-dali-cuda{}0"), ("nvImageCodec", "nvidia-nvimgcodec-cu{}"))
+    found = ((text, _distribution(name)) for text, name in named)
+    versions = [f"{text} {one[1]}" for text, one in found if one is not None]
     return ", ".join([*(() if device_id is None else _card(device_id)), *versions])
+
+
+def _distribution(name: str) -> tuple[int, str] | None:
+    """The major version of CUDA in the name of an installed distribution, and its own version."""
+    for major in (13, 12):
+        try:
+            return major, importlib.metadata.version(name.format(major))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def _card(device_id: int) -> list[str]:

@@ -14,7 +14,7 @@ from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records import tfrecord
 from gpupipe.extract.records.tfrecord import RecordReader
 from gpupipe.extract.records.walk import Bad, Good, walk_headers
-from gpupipe.extract.storage.files import Listing, LocalStorage
+from gpupipe.extract.storage.files import LocalStorage
 from tests.fuzz.bounds import lowered
 from tests.fuzz.framing import cut_slowly, find_slowly
 from tests.fuzz.sealing import sealed
@@ -34,9 +34,6 @@ class Memory:
         self.data = data
         self.passing = passing
         self.broken = len(data) if broken is None else broken  # nothing behind this can be read
-
-    def list(self, pattern: Any) -> Listing:
-        return [(str(pattern), str(pattern))]
 
     def size(self, name: str) -> tuple[int, str]:
         return len(self.data), "tag"

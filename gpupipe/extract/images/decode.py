@@ -153,7 +153,8 @@ def _turbo() -> Callable[..., Array] | None:
         from simplejpeg import decode_jpeg
     except ImportError:
         return None
-    return decode_jpeg  # type: ignore[no-any-return]
+    decoder: Callable[..., Array] = decode_jpeg
+    return decoder
 
 
 def _pillow(data: Encoded, header: ImageHeader, channels: int) -> Array:

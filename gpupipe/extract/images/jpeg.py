@@ -159,8 +159,8 @@ def _scans(data: Encoded) -> Iterator[tuple[int, int]]:
     if not segments or segments[-1][0] != _SCAN:
         return
     _, start, at = segments[-1]
-    whole = bytes(data)
     yield start, at
+    whole = bytes(data)
     while (found := _MARKER_IN_SCAN.search(whole, at)) is not None:
         at = found.end()
         marker = whole[at - 1]
@@ -186,8 +186,8 @@ def check_end(data: Encoded) -> None:
     n = len(data)
     if n > 3 and data[n - 2] == 0xFF and data[n - 1] == _END:
         return
-    segments = jpeg_segments(data)
-    if not segments or segments[-1][0] != _SCAN or bytes(data[segments[-1][2] :]).find(b"\xff\xd9") < 0:
+    scan = next(_scans(data), None)
+    if scan is None or bytes(data[scan[1] :]).find(b"\xff\xd9") < 0:
         raise DecodeError(f"truncated JPEG: {n} bytes without the end marker ff d9")
 
 
@@ -243,10 +243,7 @@ def first_marker_in_scan(data: Encoded, channels: int) -> int | None:
 
     None if there is none, or if this is no JPEG of one scan of all channels.
     """
-    segments = jpeg_segments(data)
-    if not segments or segments[-1][0] != _SCAN:
-        return None
-    _, start, at = segments[-1]
+    start, at = next(_scans(data), (0, 0))
     if at <= start or at > len(data) or data[start] != channels:
         return None
     scan = bytes(data[at:])

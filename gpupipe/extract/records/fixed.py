@@ -81,7 +81,7 @@ class _Fixed:
         reader = self._reader
         if self._wrong is not None and not self._done:
             self._done = True
-            return [(reader.first_offset, self._wrong)]
+            return [(reader.start, self._wrong)]
         while not out and not self._done:
             if self._base < self._alone:
                 self._one_by_one(out)

@@ -87,11 +87,6 @@ class BlockReader(ABC):
             DataError: it is missing, or no file.
         """
 
-    @property
-    def first_offset(self) -> int:
-        """Where the first item is expected: the place of an error to open the file."""
-        return self.start
-
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
             yield from block
@@ -119,7 +114,7 @@ class BlockReader(ABC):
         try:
             source = self.source()
         except DataError as error:
-            yield [(self.first_offset, error.kept().hiding())]
+            yield [(self.start, error.kept().hiding())]
             return
         ahead: Future[list[Any]] | None = None
         try:

@@ -184,14 +184,7 @@ class HeaderWalker:
         self._where = where
 
     def __iter__(self) -> Iterator[tuple[int, Reference | DataError]]:
-        version = self._version()
-        known = find_index(self.path, version, self._where)
-        if known is None:
-            yield from self._walked(version)
-        else:
-            first = known.number(self.start) if self.start else 0
-            for (item,), _, offset in indexed_elements(known, self.path, None, first):
-                yield offset, item
+        return ((offset, item) for (item,), _, offset in self.rows(None))
 
     def rows(self, stream: _T) -> Iterator[tuple[tuple[Reference | DataError], _T, int]]:
         """Iterate over ((Reference,), stream, offset): elements, made 4096 at a time where an index is there.

@@ -18,14 +18,11 @@ from typing import Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.patterns import expand, is_url
+from gpupipe.extract.storage.patterns import is_url
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
 
-__all__ = ["LOCAL", "Listing", "LocalStorage", "Storage", "read_up_to", "storage_of"]
-
-Listing = list[tuple[str, str]]
-
+__all__ = ["LOCAL", "LocalStorage", "Storage", "read_up_to", "storage_of"]
 
 _REMEMBERED = 65_536  # tags of files whose descriptor is closed; bounded, since a folder may hold 10 M images
 
@@ -36,10 +33,6 @@ class Storage(Protocol):
     @property
     def random_reads(self) -> bool:
         """Whether a read at a random offset costs about as much as a sequential one."""
-        ...
-
-    def list(self, pattern: str | os.PathLike[str]) -> Listing:
-        """List (name, stable name) of all files that match, sorted bytewise."""
         ...
 
     def size(self, name: str) -> tuple[int, str]:
@@ -91,10 +84,6 @@ class LocalStorage:
         self._open: OrderedDict[str, _Descriptor] = OrderedDict()
         self._tags: OrderedDict[str, str] = OrderedDict()
         renew_lock(self)
-
-    def list(self, pattern: str | os.PathLike[str]) -> Listing:
-        """List (path, stable name) of all files that match; see `expand`."""
-        return expand(pattern)
 
     def size(self, name: str) -> tuple[int, str]:
         """Give the size in bytes and a tag of size, modification time and inode.

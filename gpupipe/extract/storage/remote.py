@@ -61,10 +61,6 @@ class RemoteStorage:
         self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
         renew_lock(self)
 
-    def list(self, pattern: Any) -> list[tuple[str, str]]:
-        """List (URL, stable name) of all files that match."""
-        return expand_url(str(pattern))
-
     def size(self, name: str) -> tuple[int, str]:
         """Ask for the size in bytes and a tag of size, and of what the storage says about versions and times.
 
