@@ -318,9 +318,9 @@ def _device(who: str, value: Any) -> Any:
 
 def _rules(who: str, value: Any) -> tuple[str, ...]:
     given = isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) == 1
-    rules = tuple(value) if given else value
+    rules: tuple[Any, ...] = tuple(value) if given else ()
     if not given or not all(isinstance(rule, str) for rule in rules):
-        raise PlanTypeError(f"{who} needs a tuple of rule names, got {brief(rules)}")
+        raise PlanTypeError(f"{who} needs a tuple of rule names, got {brief(rules if given else value)}")
     return rules
 
 

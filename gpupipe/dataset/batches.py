@@ -231,20 +231,8 @@ class Batches(Chain):
                 shapes = checked_shapes(padded_shapes, element)
                 values = checked_values(padding_values, element)
         given = None if element.known or no_padding else (padded_shapes, padding_values)
-        return self._then(
-            Bucketed(
-                self.plan,
-                element_length_func,
-                boundaries,
-                sizes,
-                shapes,
-                values,
-                given,
-                bool(pad_to_bucket_boundary),
-                not no_padding,
-                bool(drop_remainder),
-            )
-        )
+        flags = bool(pad_to_bucket_boundary), not no_padding, bool(drop_remainder)
+        return self._then(Bucketed(self.plan, element_length_func, boundaries, sizes, shapes, values, given, *flags))
 
     def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
         """Check a function of an element that has to return one integer, as far as it can be known by now."""

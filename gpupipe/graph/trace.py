@@ -90,11 +90,11 @@ def trace(
         _raise_mistakes(failure, active, kind, who)
     traced = None
     if failure is None and first.result is not None and not active.refusals:
+        if kind == "expression" and any(map(_too_large, flatten(first.result)[0])):
+            return None
         try:
             traced = finish(first.result, active, batched)
         except PlanError as error:
-            if kind == "expression" and any(map(_too_large, flatten(first.result)[0])):
-                return None
             raise type(error)(f"{error}, at {_defined(fn)}") from error.__cause__
         if traced is not None and active.shown and (kind == "expression" or reaches(traced.outputs, _is_text)):
             active.refusals.append(refused("the text", active.shown))
@@ -106,10 +106,7 @@ def trace(
             f"{who} needs a function that returns an element, got None from {name_of(fn)}, at {_defined(fn)}"
         )
     if traced is None and kind == "ops":
-        logger.warning(
-            "%s runs as ordinary Python: it returns a list, or a constant beside batches, which is no part of a graph",
-            name_of(fn),
-        )
+        logger.warning("%s runs as ordinary Python: %s", name_of(fn), _NO_GRAPH)
     if traced is not None and kind == "ops" and call.twice:
         _require_steady(first, attempt, functools.partial(_graphs_differ, traced, batched), who, fn)
     return traced
@@ -139,6 +136,7 @@ def _tell_why_not(fn: Callable[..., Any], first: _Attempt, kind: str, force: boo
         logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
 
 
+_NO_GRAPH = "it returns a list, or a constant beside batches, which is no part of a graph"
 _WAYS = "use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
 
 

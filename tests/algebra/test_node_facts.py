@@ -52,8 +52,8 @@ def test_what_a_class_does_not_list_is_not_true() -> None:
 
 
 LISTED = {
-    "one_by_one": (
-        "Cache Concatenate FileCache Filter FlatMap IgnoreErrors Interleave Map Prefetch Repeat Shuffle Unbatch"
+    "holds_nothing": (
+        "Batch Concatenate FileCache Filter IgnoreErrors Map PaddedBatch Prefetch Repeat Shard Shuffle Skip Take"
         " WithOptions"
     ),
     "by_index": (

@@ -75,7 +75,7 @@ def walk_headers(
         framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
         length = 0
         while at < size:
-            base, place = at, 0
+            base = at
             try:
                 data = read(at, min(BLOCK if length <= SMALL and at >= alone else HEADER, size - at))
             except DataError as error:
@@ -86,38 +86,52 @@ def walk_headers(
             if len(data) < HEADER:
                 yield Bad(at, framer.truncated(at, len(data), HEADER))
                 return
-            last, limit = len(data) - HEADER, size - base
-            offsets: list[int] = []
-            damaged = beyond = False
-            while place <= last:
-                length, stored = _header(data, place)
-                if mask(crc32c(data[place : place + 8])) != stored:
-                    damaged = True
-                    break
-                end = place + OVERHEAD + length
-                if end > limit:
-                    beyond = True
-                    break
-                offsets.append(base + place)
-                place = end
+            offsets, place, length, wrong = _whole_records(data, base, size - base)
             at = base + place
             framer.index += len(offsets)
             if offsets:
                 yield Good(offsets, at)
-            if damaged:
+            if wrong == "damaged":
                 head = data[place : place + HEADER]
                 found, unread = None, 0
                 if at or not sniff(head):  # of another format nothing is worth a search
                     found, unread = seek_header(read, at, at + 1, size)
                 yield Bad(at, framer.damaged(at, head, None if found is None else found - at, unread))
                 at, length = size if found is None else found, 0
-            elif beyond:
+            elif wrong == "beyond":
                 yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
                 return
     except DataError as error:
         if size >= 0:  # the record's place, not that of the range that was read
             error.offset = at
         yield Bad(at, error.at(path, at, "read").kept().hiding(), passing=True)
+
+
+def _whole_records(data: bytes, base: int, limit: int) -> tuple[list[int], int, int, str]:
+    """The records whose headers lie in a block.
+
+    Args:
+        data: the block, which begins with a header.
+        base: its offset in the file.
+        limit: bytes from there to the end of the file.
+
+    Returns:
+        Their offsets, where in the block the next one begins, the length in the last header, and what is wrong with
+        that: "damaged", "beyond" the end of the file, or "".
+    """
+    offsets: list[int] = []
+    place = length = 0
+    last = len(data) - HEADER
+    while place <= last:
+        length, stored = _header(data, place)
+        if mask(crc32c(data[place : place + 8])) != stored:
+            return offsets, place, length, "damaged"
+        end = place + OVERHEAD + length
+        if end > limit:
+            return offsets, place, length, "beyond"
+        offsets.append(base + place)
+        place = end
+    return offsets, place, length, ""
 
 
 def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:

@@ -274,6 +274,10 @@ class Shuffled(Running):
                 return leaving
         elif now is not None and now.last and now.count:
             return now.pop()
+        return self._filled()
+
+    def _filled(self) -> Element:
+        """The next element, after the buffer was filled as far as it can be."""
         while (now := self._pass) is not None:
             if now.more and now.count < now.size:
                 now.fill(now.size)
