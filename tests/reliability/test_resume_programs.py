@@ -27,7 +27,7 @@ import gpupipe as gp
 from gpupipe.flow import access, words
 from gpupipe.flow.batching import resumable
 from gpupipe.flow.maps import fetch, scan
-from gpupipe.flow.sources import arrays, numbers, readers, records
+from gpupipe.flow.sources import arrays, numbers, readers
 from gpupipe.flow.state import checkpoints
 from gpupipe.optimize.place import placer as place
 from tests.reliability.resume import plain, through_json
@@ -59,7 +59,6 @@ _SMALL = (
     (words, "_AT_ONCE", 3),
     (words, "_BLOCKS", 2),
     (arrays, "_BLOCK", 4),
-    (records, "BLOCK", 256),
     (readers, "BLOCK", 64),
     (words, "BLOCK", 4),
     (numbers, "BLOCK", 4),

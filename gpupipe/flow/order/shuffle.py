@@ -7,7 +7,6 @@ depend on (seed, epoch, place in the chain) and on how many elements left before
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,7 +103,7 @@ class Pass:
         self.draws.resume(state["draws"])
         self.more = bool(state["more"])
         held = self.input.recovered
-        self.count = len(held) - number(state, "passing")
+        self.count = max(len(held) - number(state, "passing"), 0)  # there are none if the run is stopped
         self.passing = held[self.count :]
         self.ring = [keep(element) for element, _ in held[: self.count]]
         self.numbers = array("q", [place for _, place in held[: self.count]])
@@ -142,13 +141,10 @@ class Pass:
             return
         source.checkpoint(0)
         if source.checkpoints > self._pruned:
-            places = self._places()
-            source.discard_before(min((place for place in places if place >= 0), default=source.count))
+            # None is an empty place, and -1 a record, which needs no number.
+            held = (place for element, place in zip(self.ring, self.numbers, strict=True) if element is not None)
+            source.discard_before(min((place for place in held if place >= 0), default=source.count))
             self._pruned = max(16, 2 * source.checkpoints)
-
-    def _places(self) -> Iterable[int]:
-        """The numbers of the elements in the buffer; -1 for empty places, and for records that need none."""
-        return (-1 if element is None else number for element, number in zip(self.ring, self.numbers, strict=True))
 
     def fill(self, limit: int) -> None:
         """Take at most `limit` elements from the input, as many as there is room for."""

@@ -5,8 +5,7 @@ At most 16 bytes an element: integers of as many bytes as the largest of them ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from ...errors import DataError, StateError
 from ...extract.records.reference import Reference, reference_at
@@ -14,7 +13,7 @@ from ..element import Element, Stream
 from ..run import Context
 from .snapshot import State, integers_json, these_integers
 
-__all__ = ["Held", "held_json", "is_record"]
+__all__ = ["held_elements", "held_json", "is_record"]
 
 
 def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> State:
@@ -68,53 +67,41 @@ def is_record(element: Element) -> bool:
     return bool(value[0].offset == position and value[0].path == stream.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What such a text says.
+def held_elements(
+    state: State, recover: Callable[[list[int]], dict[int, Element]], begin: int, at: Context
+) -> list[tuple[Element, int]]:
+    """The elements that such a text names, in their order, with their numbers; -1 for a record. None if it is stopped.
 
-    Attributes:
-        streams: of the records.
-        records: the number of a stream and an offset, each.
-        others: slot and number in the input of the elements that are no records.
+    Of each record 12 bytes are read.
+
+    Args:
+        state: the text.
+        recover: gives the elements with some numbers.
+        begin: the number that they are counted from.
+        at: where the step is opened.
+
+    Raises:
+        StateError: a record is not there any more.
     """
-
-    streams: list[Stream]
-    records: list[tuple[int, int]]
-    others: dict[int, int]
-
-    @classmethod
-    def of(cls, state: State) -> Held:
-        """Read it."""
-        names = ("keys", "alike", "which", "offsets", "slots", "numbers")
-        keys, alike, which, offsets, slots, numbers = (these_integers(state[name]) for name in names)
-        parts = zip(keys, alike, state["names"], strict=True)
-        streams = [Stream(key, state["folder"] + name, "offset", same) for key, same, name in parts]
-        return cls(streams, list(zip(which, offsets, strict=True)), dict(zip(slots, numbers, strict=True)))
-
-    def elements(self, others: dict[int, tuple[Element, int]], at: Context) -> list[tuple[Element, int]]:
-        """The elements in their order; of each record 12 bytes are read.
-
-        Args:
-            others: by number, those that are no records.
-            at: ends early if its run is stopped.
-
-        Raises:
-            StateError: a record is not there any more.
-        """
-        found: list[tuple[Element, int]] = []
-        records = iter(self.records)
-        for slot in range(len(self.records) + len(self.others)):
-            number = self.others.get(slot)
-            if number is not None:
-                found.append(others[number])
-                continue
-            if at.run.stopped.is_set():
-                break
-            which, offset = next(records)
-            stream = self.streams[which]
-            try:
-                reference = reference_at(stream.name, offset)
-            except DataError as error:
-                raise StateError(f"load_state_dict needs the files as they were: {error}") from error
-            found.append((((reference,), stream, offset), -1))  # a record needs no number
-        return found
+    names = ("keys", "alike", "which", "offsets", "slots", "numbers")
+    keys, alike, which, offsets, slots, numbers = (these_integers(state[name]) for name in names)
+    parts = zip(keys, alike, state["names"], strict=True)
+    streams = [Stream(key, state["folder"] + name, "offset", same) for key, same, name in parts]
+    others = {slot: begin + number for slot, number in zip(slots, numbers, strict=True)}
+    again = recover(list(others.values()))
+    records = zip(which, offsets, strict=True)
+    found: list[tuple[Element, int]] = []
+    for slot in range(len(which) + len(others)):
+        if at.run.stopped.is_set():
+            return []
+        number = others.get(slot)
+        if number is not None:
+            found.append((again[number], number))
+            continue
+        stream_number, offset = next(records)
+        stream = streams[stream_number]
+        try:
+            found.append((((reference_at(stream.name, offset),), stream, offset), -1))
+        except DataError as error:
+            raise StateError(f"load_state_dict needs the files as they were: {error}") from error
+    return found

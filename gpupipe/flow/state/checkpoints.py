@@ -18,7 +18,7 @@ from ...errors import StateError
 from ..element import Element
 from ..run import REPLAYING, Context, Flow
 from ..step import close
-from .buffer import Held, held_json, is_record
+from .buffer import held_elements, held_json, is_record
 from .snapshot import Late, Numbered, Numbers, State, below, drop, number
 
 __all__ = ["CheckpointedInput", "InputAhead", "Interval", "interval"]
@@ -107,19 +107,12 @@ class CheckpointedInput:
             try:
                 drop(self.items, number(state, "skip"), at)
                 if "held" in state:
-                    self.recovered = self._recover(Held.of(state["held"]), number(state, "taken"))
+                    begin = self.count
+                    end = begin + number(state, "taken")
+                    self.recovered = held_elements(state["held"], lambda some: self.recover(some, end), begin, at)
             except BaseException:
                 close(self.inner)
                 raise
-
-    def _recover(self, held: Held, taken: int) -> list[tuple[Element, int]]:
-        """The elements that a step held: records from their files, others out of the next `taken` elements."""
-        begin = self.count
-        found = self.recover([begin + place for place in held.others.values()], begin + taken)
-        if self._at.run.stopped.is_set():
-            return []
-        others = {place: (found[begin + place], begin + place) for place in held.others.values()}
-        return held.elements(others, self._at)
 
     def recover(self, numbers: Sequence[int], end: int) -> dict[int, Element]:
         """The elements with some numbers among those that come next, up to number `end`, which are all taken."""
