@@ -52,12 +52,18 @@ _DEEPEST = 32  # ragged dimensions
 _u8 = struct.Struct("<B")
 
 
+_u16 = struct.Struct("<H")
+
+
 _u64 = struct.Struct("<Q")
+
+
+_bytes = struct.Struct("<BQ")
 
 
 def add_columns(columns: Sequence[Any], out: list[Any], wide: bool = False) -> None:
     """Append the bytes of the columns of an element to `out`; see `add_column`."""
-    out.append(struct.pack("<H", len(columns)))
+    out.append(_u16.pack(len(columns)))
     for column in columns:
         add_column(column, out, wide)
 
@@ -74,29 +80,28 @@ def add_column(column: Any, out: list[Any], wide: bool = False) -> None:
         PlanTypeError: the leaf cannot be written.
     """
     if isinstance(column, (bytes, memoryview)):
-        out += (bytes((_BYTES,)), _u64.pack(len(column)), column)
+        out += (_bytes.pack(_BYTES, len(column)), column)
     elif isinstance(column, Ragged):
         out.append(bytes((_RAGGED,)))
         add_column(column.values, out, wide)
         add_column(column.row_splits, out)
     elif isinstance(column, np.ndarray) and column.dtype == object:
         items = [bytes(item) for item in column.flat]
-        out += (bytes((_OBJECTS,)), _dims(column.shape))
-        out.append(np.array([len(item) for item in items], "<u8").tobytes())
-        out.append(b"".join(items))
+        sizes = np.array([len(item) for item in items], "<u8").tobytes()
+        out += (bytes((_OBJECTS,)) + _dims(column.shape), sizes, b"".join(items))
     elif isinstance(column, (np.ndarray, np.generic)):
-        code = _CODES.get(column.dtype.newbyteorder("<"))
+        code = _CODES.get(column.dtype)
+        if code is None:
+            column = column.astype(column.dtype.newbyteorder("<"))
+            code = _CODES.get(column.dtype)
         if code is None or (code >= len(_DTYPES) and not wide):
             raise PlanTypeError(f"{_WHO} need booleans and numbers of at most 64 bits, got {column.dtype}")
-        # Shape first: a contiguous copy of a scalar has a dimension.
-        shape = column.shape
-        array = np.ascontiguousarray(column, _WIDE[code])
         if isinstance(column, np.generic):
-            out += (bytes((_SCALAR, code)), array.tobytes())
+            out.append(bytes((_SCALAR, code)) + column.tobytes())
         else:
-            out += (bytes((_ARRAY, code)), _dims(shape))
-            if array.nbytes:
-                out.append(array.reshape(-1).view(np.uint8).data)
+            out.append(bytes((_ARRAY, code)) + _dims(column.shape))
+            if column.nbytes:
+                out.append(np.ascontiguousarray(column).data.cast("B"))
     else:
         raise PlanTypeError(f"{_WHO} need arrays, numbers and bytes, got {type(column).__name__}")
 
@@ -151,15 +156,14 @@ class Cursor:
         number: int = _u64.unpack(self.take(8))[0]
         return number
 
-    def numbers(self, count: int, code: str) -> tuple[int, ...]:
-        """The next `count` numbers of a `struct` code."""
-        size = struct.calcsize(f"<{code}")
-        return struct.unpack(f"<{count}{code}", self.take(count * size))
+    def numbers(self, count: int) -> tuple[int, ...]:
+        """The next `count` numbers of 8 bytes."""
+        return struct.unpack(f"<{count}Q", self.take(8 * count))
 
 
 def read_columns(cursor: Cursor) -> tuple[Any, ...]:
     """Read the columns of an element; see `read_column`."""
-    (count,) = cursor.numbers(1, "H")
+    (count,) = _u16.unpack(cursor.take(2))
     return tuple([read_column(cursor) for _ in range(count)])
 
 
@@ -187,7 +191,7 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
         shape, count = _shape(cursor)
         if count * 8 > cursor.left:
             raise Malformed(f"{count} byte strings do not fit {cursor.left} bytes")
-        items = byte_array([bytes(cursor.take(n)) for n in cursor.numbers(count, "Q")])
+        items = byte_array([bytes(cursor.take(n)) for n in cursor.numbers(count)])
         try:
             return items.reshape(shape)
         except (ValueError, OverflowError) as error:
@@ -205,7 +209,7 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
 
 def _numbers(data: memoryview, dtype: np.dtype[Any]) -> Any:
     numbers = np.frombuffer(data, dtype)
-    if dtype == np.bool_ and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy reckons with whatever is there
+    if dtype is _DTYPES[0] and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy reckons with whatever is there
         raise Malformed("a truth value is neither 0 nor 1")
     return numbers
 
@@ -222,5 +226,5 @@ def _shape(cursor: Cursor) -> tuple[tuple[int, ...], int]:
     rank = cursor.u8()
     if rank > _MOST_RANK:
         raise Malformed(f"an array of {rank} dimensions")
-    shape = cursor.numbers(rank, "Q")
+    shape = cursor.numbers(rank)
     return shape, math.prod(shape)

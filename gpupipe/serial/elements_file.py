@@ -429,6 +429,6 @@ def _identity(cursor: Cursor, stream_of: Callable[[int], Any]) -> tuple[Any, int
         position, n = struct.unpack("<QI", cursor.take(12))
         if n == 0 or n * 16 > cursor.left:
             raise Malformed(f"a batch of {n} rows")
-        keys, places = cursor.numbers(n, "Q"), cursor.numbers(n, "Q")
+        keys, places = cursor.numbers(n), cursor.numbers(n)
         return [(stream_of(key), place) for key, place in zip(keys, places, strict=True)], position
     raise Malformed(f"no identity begins with {kind}")

@@ -65,11 +65,12 @@ def pack(columns: Sequence[Any]) -> tuple[list[Any], int]:
 
 def write(pieces: Sequence[Any], segment: SharedMemory) -> None:
     """Write packed columns at the start of a segment that has room for them."""
-    at = 0
-    assert segment.buf is not None
+    at, buffer = 0, segment.buf
+    assert buffer is not None
     for piece in pieces:
-        segment.buf[at : at + len(piece)] = piece
-        at += len(piece)
+        end = at + len(piece)
+        buffer[at:end] = piece
+        at = end
 
 
 def read(segment: SharedMemory, size: int) -> tuple[Any, ...]:
