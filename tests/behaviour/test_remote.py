@@ -209,7 +209,7 @@ def test_threads_read_ahead_only_where_that_was_asked_for(
 
     monkeypatch.setattr(RemoteStorage, "read", noted)
     monkeypatch.setattr(DaemonPool, "submit", begun)
-    monkeypatch.setattr("gpupipe.flow.sources.records.REMOTE_BLOCK", 256)
+    monkeypatch.setattr("gpupipe.flow.sources.readers.REMOTE_BLOCK", 256)
     names = [f"memory://d/s-{i}.tfrecord" for i in range(2)]
 
     assert list(TFRecordDataset(names)) == [*chain.from_iterable(made)]

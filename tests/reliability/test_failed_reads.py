@@ -26,7 +26,6 @@ from gpupipe.extract.storage import retry
 from gpupipe.extract.storage import waiting as waits
 from gpupipe.extract.storage.files import LOCAL
 from gpupipe.flow.sources import readers as flow_readers
-from gpupipe.flow.sources import records as flow_records
 from tests.reliability.faulty import Disk, Faulty, every
 from tests.reliability.resume import through_json
 
@@ -43,7 +42,6 @@ pytestmark = pytest.mark.usefixtures("afresh")
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small requests: some hundred, not sixteen."""
     monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 64 << 10)
-    monkeypatch.setattr(flow_records, "REMOTE_BLOCK", 64 << 10)
 
 
 def payload(file: int, i: int) -> bytes:
@@ -200,7 +198,7 @@ def test_what_a_network_changed_is_asked_for_once_more(
     if kind == "records":
         names = written(tmp_path, kind)
     else:  # a change that zlib notices before anything was made of the bytes
-        monkeypatch.setattr(flow_records, "REMOTE_BLOCK", 1 << 20)
+        monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 1 << 20)
         names = ["x"]
         tfrecords(tmp_path / "plain", 0)
         (tmp_path / "x").write_bytes(gzip.compress((tmp_path / "plain").read_bytes(), 9))

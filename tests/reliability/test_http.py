@@ -14,7 +14,6 @@ import pytest
 from gpupipe import Dataset, PlanError
 from gpupipe.extract.storage import retry
 from gpupipe.flow.sources import readers as flow_readers
-from gpupipe.flow.sources import records as flow_records
 from tests.reliability.faulty import Faulty, every
 from tests.reliability.test_failed_reads import ALL, EACH, POLICIES, SIZE, chain, taken, tfrecords
 
@@ -32,7 +31,6 @@ pytestmark = [pytest.mark.usefixtures("afresh"), pytest.mark.parametrize("scheme
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small requests: some ten a file."""
     monkeypatch.setattr(flow_readers, "REMOTE_BLOCK", 32 << 10)
-    monkeypatch.setattr(flow_records, "REMOTE_BLOCK", 32 << 10)
 
 
 @pytest.fixture

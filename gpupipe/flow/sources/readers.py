@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import DataError
 from ...extract.records.fixed import FixedReader
 from ...extract.records.lines import LineReader
-from ...extract.records.reading import BLOCK, BlockReader
+from ...extract.records.reading import BlockReader
 from ...extract.storage.patterns import is_url
 from ..element import Element, Stream, hole_of
 from ..run import Context
@@ -35,8 +35,8 @@ def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, An
     """What every reader is told. A remote file has many threads that read ahead: waiting needs no CPU."""
     remote = is_url(path)
     readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
-    block = REMOTE_BLOCK if remote else BLOCK
-    return {"compression": flow.compression, "block": block, "readers": readers, "start": start_of(state)}
+    block = {"block": REMOTE_BLOCK} if remote else {}  # else as much as the reader of the format finds best
+    return {"compression": flow.compression, "readers": readers, "start": start_of(state), **block}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Decoders of GPUs have given black, unfinished and exchanged images without an error (NVIDIA/nvImageCodec#50,
 pytorch/torchcodec#1634). DALI hands out no buffer before it decodes into it, so no mark can be put there first. Instead
 every row has to agree with marks that its file has already: the size in its header, and the mean of its first 8x8
-pixels, which a host reads without decoding (`extract/first_block.py`). The graph gives those pixels and 64 others, on a
+pixels, which a host reads without decoding (`first_block.py`). The graph gives those pixels and 64 others, on a
 grid over the image, so the rows of the grid also show what was left black. Of a row that does not agree the host
 decodes the image, and only where those samples differ from it the row is called wrong: an image that is black is no
 false alarm, nor is one that another law of gray makes differ.
