@@ -303,6 +303,6 @@ def _tiff(channels: int) -> bytes:
 
 def test_a_tiff_of_many_channels_is_not_called_damaged() -> None:
     with pytest.raises(
-        gp.DataError, match=r"^decode_image: a TIFF of gray, .* got one of 6 channels .*ops\.py_function"
+        gp.DataError, match=r"^decode_image: a TIFF that Pillow reads .* or of another kind; .*ops\.py_function"
     ):
         ops.decode_image(_tiff(6))

@@ -59,7 +59,7 @@ _SMALL = (
     (words, "_AT_ONCE", 3),
     (words, "_BLOCKS", 2),
     (arrays, "_BLOCK", 4),
-    (readers, "BLOCK", 64),
+    (readers, "LOCAL_BLOCK", 64),
     (words, "BLOCK", 4),
     (numbers, "BLOCK", 4),
     (scan, "LARGEST", 4),

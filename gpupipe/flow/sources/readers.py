@@ -22,6 +22,9 @@ __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how
 REMOTE_BLOCK = 4 << 20
 """Bytes of one request to a remote storage: at 50 ms each, 256 KB would be 5 MB/s of a file."""
 
+LOCAL_BLOCK: int | None = None
+"""Bytes of one read from a local file; None for what the reader of its format finds best."""
+
 
 def path_of(flow: Any, at: Context) -> str | None:
     """The path that the one outer element names; None where there is no such element."""
@@ -35,7 +38,8 @@ def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, An
     """What every reader is told. A remote file has many threads that read ahead: waiting needs no CPU."""
     remote = is_url(path)
     readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
-    block = {"block": REMOTE_BLOCK} if remote else {}  # else as much as the reader of the format finds best
+    size = REMOTE_BLOCK if remote else LOCAL_BLOCK
+    block = {} if size is None else {"block": size}
     return {"compression": flow.compression, "readers": readers, "start": start_of(state), **block}
 
 
