@@ -26,11 +26,10 @@ from ..options import Settings
 from ..plan.arrival import any_order, refusal
 from ..plan.node import Element as ElementType
 from ..plan.node import Node, walk
-from ..serial.structures import Malformed
 from ..spec import Structure
-from .mark import Mark, pass_over
+from .mark import Mark
 from .progress import Numbers, Progress, Resume, state_of
-from .replace_errors import StandIns, rows_of
+from .replace_errors import opened, rows_of
 from .reports import Reports
 from .schedule import Schedule
 from .shutdown import begun, continued, watch
@@ -407,18 +406,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         behind = self._progress.delivered - begin
         if behind or state is not None:
             self._check_order("next(), to go on behind an interrupt,", behind)
-        try:
-            state = late_json(state)
-            if self._settings.on_error == "replace":
-                items: Any = StandIns(lowered.flow, at, self._batched, state)
-            else:
-                items = lowered.flow.open(at, state)
-            pass_over(items, behind, run)
-        except (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
-            if state is None or isinstance(error, GpupipeError):
-                raise
-            raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}") from error
-        self._items = items
+        self._items = opened(lowered.flow, at, late_json(state), behind, self._batched)
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice, and from any thread.

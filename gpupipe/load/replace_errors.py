@@ -10,17 +10,43 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, GpupipeError, StateError
 from ..flow.element import BatchStream, Element, own_bytes
 from ..flow.run import REPLAYING, Context, Flow
 from ..flow.state.checkpoints import CheckpointedInput
 from ..flow.state.snapshot import State, below, number
 from ..flow.step import Running
 from ..ragged import Ragged
+from ..serial.structures import Malformed
 from ..spec import Compound
 from ..transform.array import copied
+from .mark import pass_over
 
-__all__ = ["StandIns", "rows_of"]
+__all__ = ["opened", "rows_of"]
+
+
+def opened(flow: Flow, at: Context, state: State, behind: int, batched: bool) -> Running:
+    """The elements of a chain after a state, and after so many more that were delivered since.
+
+    Args:
+        flow: the whole chain.
+        at: where it is opened.
+        state: what `snapshot` gave, as JSON has it; it may come from a file that is not what it was.
+        behind: how many elements to make again and forget.
+        batched: its elements are batches.
+
+    Raises:
+        StateError: it is not a state of this chain, or the input ends before it.
+    """
+    try:
+        replaces = at.run.settings.on_error == "replace"
+        items = StandIns(flow, at, batched, state) if replaces else flow.open(at, state)
+        pass_over(items, behind, at.run)
+    except (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
+        if state is None or isinstance(error, GpupipeError):
+            raise
+        raise StateError(f"load_state_dict needs a state as state_dict made it, got one with {error}") from error
+    return items
 
 
 class StandIns(Running):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ..options import Settings
-from .batches import Batch, PaddedBatch
 from .maps import Interleave, Map
 from .node import Node, walk
-from .order import Prefetch, Shard, Shuffle
 
 __all__ = ["any_order", "refusal"]
 
@@ -49,25 +47,11 @@ def _holder(root: Node, deterministic: bool) -> Node | None:
     mixed: set[int] = set()
     for node in walk(root):
         below = any(id(source) in mixed for source in node.sources)
-        if (below and not _passes(node)) or (node.made is not None and any_order(node.made, deterministic)):
+        if (below and node.holds_elements) or (node.made is not None and any_order(node.made, deterministic)):
             return node
         if below or _overtakes(node, deterministic):
             mixed.add(id(node))
     return None
-
-
-def _passes(node: Node) -> bool:
-    """Whether a step holds nothing, or records only."""
-    if isinstance(node, Prefetch):
-        below: Node = node
-        while below.facts.holds_nothing and not isinstance(below, (Batch, PaddedBatch)) and below.sources:
-            below = below.sources[0]
-        return isinstance(below, (Batch, PaddedBatch))  # a checkpoint for each is too dear for single elements
-    if isinstance(node, Shuffle):
-        return [spec.dtype for spec in node.source.element.specs] == [bytes]  # else these are no records
-    if isinstance(node, Map) and node.calls:
-        return False
-    return node.facts.holds_nothing and not (isinstance(node, Shard) and node.even is not None)
 
 
 def _overtakes(node: Node, deterministic: bool) -> bool:

@@ -81,6 +81,10 @@ class Map(Step):
         return "reads" if self.traced is None else "passes"
 
     @property
+    def holds_elements(self) -> bool:
+        return self.calls != 0
+
+    @property
     def outputs(self) -> tuple[Value, ...]:
         return () if self.traced is None else self.traced.outputs
 

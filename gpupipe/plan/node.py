@@ -224,6 +224,11 @@ class Node:
         return self.facts.payload
 
     @property
+    def holds_elements(self) -> bool:
+        """Whether it holds elements between two that it gives, other than records; see `Facts.holds_nothing`."""
+        return not self.facts.holds_nothing
+
+    @property
     def by_index(self) -> bool:
         """Whether its elements can be had by index if those of its inputs can."""
         return self.facts.by_index

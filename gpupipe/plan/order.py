@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..errors import PlanError
 from ..options import Options, Settings
 from ..spec import LEAF, Structure, TensorSpec
+from .batches import Batch, PaddedBatch
 from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, walk
 from .sources import Files
 
@@ -88,6 +89,10 @@ class Shard(Step):
     index: int
     even: str | None = None
 
+    @property
+    def holds_elements(self) -> bool:
+        return self.even is not None
+
     def _cardinality(self) -> int:
         n = self.source.cardinality
         if n < 0 or self.even is None:
@@ -153,6 +158,10 @@ class Shuffle(Step):
         return f"shuffle({buffer_name(self.size)}, seed={self.seed}{same})"
 
     @property
+    def holds_elements(self) -> bool:
+        return [spec.dtype for spec in self.source.element.specs] != [bytes]  # else they are records
+
+    @property
     def by_index(self) -> bool:
         return isinstance(self.source, Files)  # names are listed, so their order is soon found
 
@@ -188,6 +197,13 @@ class Prefetch(Step):
 
     def buffer(self, settings: Settings) -> Buffer:
         return Buffer(f"prefetch({self.size})", 2 if self.size < 0 else self.size)
+
+    @property
+    def holds_elements(self) -> bool:
+        below: Node = self
+        while below.facts.holds_nothing and not isinstance(below, (Batch, PaddedBatch)) and below.sources:
+            below = below.sources[0]
+        return not isinstance(below, (Batch, PaddedBatch))  # a checkpoint for each is too dear for single elements
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from ...errors import GpupipeError, PlanError
@@ -22,7 +23,17 @@ from ...transform.program import Program
 from ..pending import AHEAD, Pending
 from ..rules.graph_rules import optimize_values
 from .batchwise import array_calls, behind, executed
-from .split_host import columns_read, input_of, loose, needed_for_size, needed_on_host, passes, prepare, replaced
+from .split_host import (
+    Prepared,
+    columns_read,
+    input_of,
+    loose,
+    needed_for_size,
+    needed_on_host,
+    passes,
+    prepare,
+    replaced,
+)
 from .stage_report import StageNote
 from .to_host import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 
@@ -186,33 +197,28 @@ class Placer:
         `reader` is what needs the results on the host, and its line, if that is no step of the chain.
         """
         prepared = prepare(pending.values)
-        images = executed(prepared.values)
         # Images that are computed but not delivered need no output; those delivered need one each.
-        program = Program(images) if images else None
-        flow = self.fetched(pending, prepared.host_values)
+        program = Program(images) if (images := executed(prepared.values)) else None
         how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
-        host = HostProgram(prepared.columns, self.settings.max_pixels)
-        if how != "unstack" and not passes(prepared.columns, pending.columns):
-            flow = HostFlow(flow, host)
+        flow, host = self._in_front(pending, prepared)
         choice = self.choice() if program else None
         size, drop = pending.batch or (MICRO_BATCH, False)
-        label = "batch" if pending.batch else label
-        make, to_device, trouble, threads, counted = None, None, "", 0, ""
-        stays = deliver and how != "rows" and choice is not None and choice.device_id is not None
+        make, steps = None, pending.steps
+        on_gpu = choice is not None and choice.device_id is not None
+        stays = deliver and how != "rows" and on_gpu
         if program is not None and choice is not None:
             trouble = self._refused(choice, program)
-            threads, counted = threads_of(choice, self.settings)
-            make = _Maker(choice, threads, self.settings.decoding, self.settings.verify > 0)
-            to_device = self.hand_over() if stays else None
-        names = (
-            pending.element.structure.leaf_names()
-            if pending.element.structure and not kept
-            else [""] * len(prepared.values)
-        )
+            note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
+            make, note = self._maker(choice, note)
+            self.notes.append(note if stays or not on_gpu else self._copied(note, deliver, reader))
+            steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
+        elif arrays := array_calls(prepared.values):
+            steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
+        known = None if kept else pending.element.structure
         stage: Flow = StageFlow(
             source=flow,
             outputs=prepared.values,
-            names=tuple(names),
+            names=tuple(known.leaf_names() if known else [""] * len(prepared.values)),
             how=how,
             size=size,
             drop=drop,
@@ -221,32 +227,38 @@ class Placer:
             executor=make,
             headers=prepared.headers,
             ready=pending.ready or AHEAD,
-            label=label,
-            to_device=to_device,
-            to_host=choice is not None and choice.device_id is not None and not stays,
+            label="batch" if pending.batch else label,
+            to_device=self.hand_over() if stays else None,
+            to_host=on_gpu and not stays,
             program=program,
             host=host if how == "unstack" else None,
         )
-        steps = pending.steps
-        if program is not None and choice is not None:
-            note = StageNote.of(choice, program, how, size, pending.ready or AHEAD, prepared.values, stays)
-            if counted:
-                note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
-            if choice.device_id is not None and not stays:
-                node = self.at
-                of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
-                note = note.copied_to_host(*(reader or of_node), None if reader else node)
-            self.notes.append(note)
-            steps = (*steps, f"stage {len(self.notes)}: {choice.label}{trouble}")
-        elif arrays := array_calls(prepared.values):
-            steps = (*steps, f"array code on the host: {', '.join(call.op.name for call in arrays)}")
-        element = pending.element
-        for step in pending.above:
-            stage = step(stage)
+        stage = reduce(lambda flow, step: step(flow), pending.above, stage)
+        there = frozenset(range(len(prepared.values))) if stays and not kept else _stay(pending)
         if kept:
-            return Pending(stage, len(prepared.values), prepared.values, element, on_gpu=_stay(pending), steps=steps)
-        on_gpu = frozenset(range(len(prepared.values))) if stays else _stay(pending)
-        return replace(Pending.columns_of(stage, element, steps), on_gpu=on_gpu)
+            return Pending(stage, len(prepared.values), prepared.values, pending.element, on_gpu=there, steps=steps)
+        return replace(Pending.columns_of(stage, pending.element, steps), on_gpu=there)
+
+    def _in_front(self, pending: Pending, prepared: Prepared) -> tuple[Flow, HostProgram]:
+        """The flow of what a stage takes, and its host work; that is done before it unless rows are taken apart."""
+        flow = self.fetched(pending, prepared.host_values)
+        host = HostProgram(prepared.columns, self.settings.max_pixels)
+        if pending.unstack or passes(prepared.columns, pending.columns):
+            return flow, host
+        return HostFlow(flow, host), host
+
+    def _maker(self, choice: Choice, note: StageNote) -> tuple[_Maker, StageNote]:
+        """What makes the executors of a stage, and its note with how many threads they have, if that was counted."""
+        threads, counted = threads_of(choice, self.settings)
+        if counted:
+            note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
+        return _Maker(choice, threads, self.settings.decoding, self.settings.verify > 0), note
+
+    def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:
+        """The note of a stage whose results are read on the host: by what, and where."""
+        node = self.at
+        of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
+        return note.copied_to_host(*(reader or of_node), None if reader else node)
 
 
 @dataclass(frozen=True)
