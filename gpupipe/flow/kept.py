@@ -30,16 +30,18 @@ class Home:
     Those that wait end with it: nobody who may need them holds it any more.
     """
 
-    __slots__ = ("__weakref__", "_idle", "_lock", "_open")
+    __slots__ = ("__weakref__", "_ending", "_idle", "_lock", "_open")
 
     def __init__(self) -> None:
-        self._idle: dict[Any, list[Ends]] = {}
         self._open = True
-        self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that is just here
+        self._renew()
         HOMES.add(self)
 
-    def __del__(self) -> None:
-        self.close()
+    def _renew(self) -> None:
+        """Have no workers. Those to come outlive this object until they are ended, in whatever order a cycle goes."""
+        self._idle: dict[Any, list[Ends]] = {}
+        self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that is just here
+        self._ending = weakref.finalize(self, _end, self._idle, self._lock)
 
     def __reduce__(self) -> tuple[type[Home], tuple[()]]:
         return Home, ()  # the workers of a copy are its own
@@ -66,11 +68,7 @@ class Home:
 
     def empty(self, wait: bool = True) -> None:
         """End all that wait."""
-        with self._lock:
-            waiting = [workers for some in self._idle.values() for workers in some]
-            self._idle.clear()
-        for workers in waiting:
-            workers.close(wait)
+        _end(self._idle, self._lock, wait)
 
     def close(self, wait: bool = True) -> None:
         """End all that wait, and those that come later."""
@@ -80,7 +78,17 @@ class Home:
     def abandon(self) -> None:
         """In a forked child: they are the parent's."""
         keep_for_ever(self._idle, self._lock)
-        self._idle, self._lock = {}, threading.RLock()
+        self._ending.detach()
+        self._renew()
+
+
+def _end(idle: dict[Any, list[Ends]], lock: threading.RLock, wait: bool = True) -> None:
+    """End the workers that wait in a home."""
+    with lock:
+        waiting = [workers for some in idle.values() for workers in some]
+        idle.clear()
+    for workers in waiting:
+        workers.close(wait)
 
 
 HOMES: weakref.WeakSet[Home] = weakref.WeakSet()

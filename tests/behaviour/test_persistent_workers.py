@@ -84,6 +84,25 @@ def test_no_segment_is_left_of_those_that_wait(monkeypatch: pytest.MonkeyPatch) 
             SharedMemory(name)
 
 
+def test_they_end_whole_whatever_the_garbage_collector_takes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe that is destroyed before its workers are ended would be closed twice, as a number that others may have."""
+    wrong: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", wrong.append)
+    ds = Range(8).map(functions.process_of, 2, workers="process")
+    gc.collect(0)  # so the dataset stands behind its pipes in the list that is gone through below
+    gc.disable()
+    try:
+        pids = pids_of(ds)
+        ring = [ds]
+        ring.append(ring)  # type: ignore[arg-type]
+        del ds, ring
+        gc.collect()
+    finally:
+        gc.enable()
+    assert wrong == []
+    assert all(map(_gone, pids))
+
+
 def test_each_iterator_has_its_own_where_that_is_asked_for() -> None:
     ds = Range(8).map(functions.process_of, 2, workers="process").with_options(gp.Options(persistent_workers=False))
     with iter(ds) as items:
