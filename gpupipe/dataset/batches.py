@@ -91,7 +91,7 @@ class Batches(Chain):
         """
         _need_rows("rebatch", self.plan.element)
         several = isinstance(batch_size, (list, tuple, np.ndarray)) and np.ndim(batch_size) == 1
-        given: Sequence[Any] = batch_size if several else [batch_size]  # type: ignore[assignment]
+        given: Any = batch_size if several else [batch_size]
         sizes = tuple(rows_of_a_batch("rebatch", size) for size in given)
         if not sizes:
             raise PlanError("rebatch needs at least one batch size, got an empty list")
