@@ -18,7 +18,7 @@ from .graph.classify import name_of
 from .graph.values import CONST_LIMIT
 from .integers import is_integer, plain
 from .options import AUTOTUNE
-from .plan.node import Element
+from .plan.node import ElementType
 from .spec import TensorSpec, flatten, is_dataclass_type, own, read_only
 
 
@@ -149,7 +149,7 @@ def travels(who: str, fn: Callable[..., Any]) -> None:
         ) from error
 
 
-def arity(who: str, fn: Callable[..., Any], element: Element, extra: int = 0) -> None:
+def arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int = 0) -> None:
     """Check the number of arguments where both sides are known, on the user's line."""
     if element.structure is None:
         return
@@ -167,13 +167,13 @@ def arity(who: str, fn: Callable[..., Any], element: Element, extra: int = 0) ->
         ) from error
 
 
-def signature(who: str, given: Any) -> Element:
+def signature(who: str, given: Any) -> ElementType:
     """A structure of TensorSpec as the type of an element."""
     leaves, structure = flatten(given)
     for leaf in leaves:
         if not isinstance(leaf, TensorSpec):
             raise PlanTypeError(f"{who} needs a structure of TensorSpec, got {type(leaf).__name__}")
-    return Element(structure, tuple(leaves))
+    return ElementType(structure, tuple(leaves))
 
 
 def place_of_index(who: str, index: Any) -> str:
@@ -202,7 +202,7 @@ def shapes_like(shapes: Any, structure: Any) -> list[Any]:
     return out
 
 
-def same_structure(a: Element, b: Element) -> bool:
+def same_structure(a: ElementType, b: ElementType) -> bool:
     """Whether two elements are nested alike; the keys of a dict may stand in another order."""
     if a.structure == b.structure:
         return True
@@ -210,7 +210,7 @@ def same_structure(a: Element, b: Element) -> bool:
     return x is not None and y is not None and x.kind is dict and y.kind is dict and set(x.keys) == set(y.keys)
 
 
-def reordered(a: Element, b: Element) -> tuple[TensorSpec, ...]:
+def reordered(a: ElementType, b: ElementType) -> tuple[TensorSpec, ...]:
     """The specs of dict `b` in the key order of dict `a`."""
     if a.structure == b.structure or a.structure is None:
         return b.specs
@@ -218,7 +218,7 @@ def reordered(a: Element, b: Element) -> tuple[TensorSpec, ...]:
     return tuple(flatten({key: nested[key] for key in a.structure.keys})[0])
 
 
-def in_the_order_of(element: Element) -> Callable[[Mapping[Any, Any]], dict[Any, Any]]:
+def in_the_order_of(element: ElementType) -> Callable[[Mapping[Any, Any]], dict[Any, Any]]:
     """A function that puts the keys of a dict in the order of this element's."""
     assert element.structure is not None
     keys = element.structure.keys

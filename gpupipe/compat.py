@@ -301,7 +301,7 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     return tuple([_typed(func, value, dtype) for value, dtype in zip(results, Tout, strict=True)])
 
 
-py_function.__gpupipe_python__ = True  # type: ignore[attr-defined]  # see `classify.decide`
+py_function.__gpupipe_python__ = True  # type: ignore[attr-defined]  # see `classify.classify`
 
 
 def _typed(func: Callable[..., Any], value: Any, dtype: Any) -> Any:

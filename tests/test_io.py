@@ -10,7 +10,7 @@ import pytest
 
 from gpupipe import io
 from gpupipe.errors import DirectoryError, MissingFileError, ParseError, PlanError, PlanTypeError, SpecError
-from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.trace import Traced, trace
 from gpupipe.graph.values import Apply, Item
 from gpupipe.spec import TensorSpec, flatten
@@ -46,7 +46,7 @@ def traced(features: dict[str, Any], fn: Any = io.parse_single_example, batched:
 def run(graph: Traced, records: list[Any]) -> Any:
     """What a graph over records gives, one list per leaf."""
     keys = np.arange(len(records), dtype=np.uint64)
-    values = BatchValues(len(records), lambda i: records, lambda i: keys, seed=0, epoch=0)
+    values = HostValues(len(records), lambda i: records, lambda i: keys, seed=0, epoch=0)
     return graph.structure.unflatten([list(values.rows(value)) for value in graph.outputs])
 
 

@@ -110,7 +110,7 @@ class Chain(Compound):
             element.structure,
             element.rows(),
             batched=element.batched,
-            counts=self.plan.counts,
+            random_calls=self.plan.random_calls,
             depth=0 if outer is None else outer.depth + 1,
             force=force,
             who=who,
@@ -147,9 +147,9 @@ class Chain(Compound):
             return None
         outer = active_trace()
         depth = 0 if outer is None else outer.depth + 1
-        param = Param(element, depth, self.plan.counts)
-        counts = self.plan.counts
-        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, counts, _differ, who)
+        param = Param(element, depth, self.plan.random_calls)
+        random_calls = self.plan.random_calls
+        result, failed = trace_inner(fn, element.structure, element.specs, param, depth, random_calls, _differ, who)
         if isinstance(result, Chain):
             refuse_options(who, result.plan)
             result.refuse_epoch(who)

@@ -13,7 +13,7 @@ from ..errors import PlanError, PlanTypeError, TraceError
 from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
 from ..plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
-from ..plan.node import Element
+from ..plan.node import ElementType
 from ..plan.padding import padded_shapes as checked_shapes
 from ..plan.padding import padding_values as checked_values
 from ..plan.windows import GroupByWindow, Window
@@ -253,12 +253,12 @@ class Batches(Chain):
             raise PlanTypeError(f"{who} needs a {name} that returns one integer, got {got} from {name_of(fn)}")
 
 
-def _arguments(count: int) -> Element:
+def _arguments(count: int) -> ElementType:
     """The type of an element that a function gets as `count` arguments."""
-    return Element(Structure(tuple, (), (LEAF,) * count, count), (TensorSpec(None, None),) * count)
+    return ElementType(Structure(tuple, (), (LEAF,) * count, count), (TensorSpec(None, None),) * count)
 
 
-def _need_arrays(who: str, element: Element) -> None:
+def _need_arrays(who: str, element: ElementType) -> None:
     """Refuse leaves that cannot be padded."""
     for spec in element.specs:
         if type(spec) is not TensorSpec:
@@ -266,7 +266,7 @@ def _need_arrays(who: str, element: Element) -> None:
             raise PlanTypeError(f"{who} needs arrays, numbers or bytes, got a {spec}{hint}")
 
 
-def _need_rows(who: str, element: Element) -> None:
+def _need_rows(who: str, element: ElementType) -> None:
     """Refuse elements that are no batches."""
     for spec in element.specs:
         if spec.shape == ():

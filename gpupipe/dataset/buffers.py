@@ -147,9 +147,9 @@ class Buffers(Chain):
         if any(isinstance(node, Param) for node in walk(self.plan)):  # as in `cache`
             raise PlanError(f"{who} needs a chain of its own, got one that depends on a traced element")
         from .. import __version__
-        from ..flow.cache.files import FileStore
+        from ..flow.cache.files import FileCacheStore
 
-        store = FileStore(os.path.abspath(path), self.plan, __version__, who, folder, compression)
+        store = FileCacheStore(os.path.abspath(path), self.plan, __version__, who, folder, compression)
         return self._then(FileCache(self.plan, store, path, who))
 
     def save(

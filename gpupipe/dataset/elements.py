@@ -21,7 +21,7 @@ from ..arguments import (
     travels,
 )
 from ..errors import PlanError, PlanTypeError
-from ..graph.classify import decide
+from ..graph.classify import classify
 from ..graph.trace import require_no_symbols
 from ..options import AUTOTUNE
 from ..plan.index import Part
@@ -100,7 +100,7 @@ class Elements(Chain):
             if element.known and element.structure is not None:
                 graph = self._trace("map", map_func, force=traced)
             else:
-                pending = bool(traced) or decide(map_func) != "python"
+                pending = bool(traced) or classify(map_func) != "python"
         if graph is None:
             require_no_symbols("map", map_func)
         result = None if spec is None else signature("map", spec)
@@ -247,9 +247,9 @@ class Elements(Chain):
             if mine.structure != other.structure:
                 dataset = dataset.map(in_the_order_of(mine))
         first, second = self.plan, dataset.plan
-        if isinstance(first, Concatenate) and second.number < first.number:
+        if isinstance(first, Concatenate) and second.branch < first.branch:
             # `ds = ds.concatenate(d)` in a loop is one node; its number, and so that of every zip behind it, stays.
-            joined = Concatenate((*first.inputs, second), number=first.number)
+            joined = Concatenate((*first.inputs, second), branch=first.branch)
         else:
             joined = Concatenate((first, second))
         return self._joined("concatenate", joined, (self, dataset))

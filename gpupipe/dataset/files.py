@@ -16,7 +16,7 @@ from ..extract.storage.patterns import is_url, stable_names
 from ..graph.symbols import Symbol
 from ..options import AUTOTUNE
 from ..plan.maps import FlatMap, Interleave
-from ..plan.node import Element, Node
+from ..plan.node import ElementType, Node
 from ..plan.sources import Files, FixedRecords, Lines, Param, Records
 from ..spec import LEAF, TensorSpec
 from .core import Dataset
@@ -40,7 +40,7 @@ class _FileDataset(Dataset):
         spec = source.element_spec
         if not isinstance(spec, TensorSpec) or spec.dtype not in (bytes, None) or spec.shape not in ((), None):
             raise PlanTypeError(f"{who} needs a dataset of single file names, got {spec}")
-        one = inner(Param(Element(LEAF, (TensorSpec((), bytes),)), 0, source.plan.counts), 0)
+        one = inner(Param(ElementType(LEAF, (TensorSpec((), bytes),)), 0, source.plan.random_calls), 0)
         plan: Node
         if num_parallel_reads is None:
             plan = FlatMap(source.plan, type(self), one)

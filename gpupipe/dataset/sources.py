@@ -25,7 +25,7 @@ from ..graph.trace import require_no_symbols
 from ..integers import is_integer, plain
 from ..plan.cache import SavedFiles
 from ..plan.joins import Zip
-from ..plan.node import Element, Node
+from ..plan.node import ElementType, Node
 from ..plan.order import Shuffle
 from ..plan.sources import Files, FromGenerator, FromIndexable, Range, Slices, Tensors
 from ..spec import TensorSpec, as_leaf, flatten
@@ -92,11 +92,11 @@ class Sources(Chain):
         if output_types is None and output_shapes is not None:
             raise PlanTypeError("from_generator needs output_types with output_shapes")
         require_no_symbols("from_generator", (generator, args))
-        element = Element(None, ())
+        element = ElementType(None, ())
         if output_types is not None:
             dtypes, structure = flatten(output_types)
             shapes = [None] * len(dtypes) if output_shapes is None else shapes_like(output_shapes, structure)
-            element = Element(structure, tuple(TensorSpec(s, d) for s, d in zip(shapes, dtypes, strict=True)))
+            element = ElementType(structure, tuple(TensorSpec(s, d) for s, d in zip(shapes, dtypes, strict=True)))
         elif output_signature is not None:
             element = signature("from_generator", output_signature)
         return new(FromGenerator(generator, tuple(args or ()), element))
@@ -124,7 +124,7 @@ class Sources(Chain):
             raise PlanTypeError(
                 f"from_indexable needs an object that has a length, got {kind.__name__}: {error}"
             ) from error
-        element = Element(None, ()) if spec is None else signature("from_indexable", spec)
+        element = ElementType(None, ()) if spec is None else signature("from_indexable", spec)
         calls = parallel_calls("from_indexable", num_parallel_calls)
         return new(FromIndexable(items, items.__getitem__, count, element, calls))
 

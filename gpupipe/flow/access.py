@@ -25,16 +25,16 @@ from .state.snapshot import Counted, State
 from .step import Running, close
 
 __all__ = [
-    "Access",
-    "Chosen",
-    "Made",
-    "Parts",
+    "FromFunction",
+    "Joined",
     "Picked",
+    "RandomAccess",
+    "Remapped",
     "Through",
     "access",
     "blocks_of",
-    "in_turn",
-    "kept",
+    "from_list",
+    "joined",
     "passes",
     "strided",
 ]
@@ -43,7 +43,7 @@ AT_ONCE = 4096
 """Places that are worked out at a time."""
 
 
-class Access:
+class RandomAccess:
     """The elements of a flow, opened in one context, by their places.
 
     Attributes:
@@ -68,13 +68,13 @@ class Access:
         return (self.one(place) for block in blocks for place in block.tolist())
 
 
-def access(flow: Flow, at: Context) -> Access:
+def access(flow: Flow, at: Context) -> RandomAccess:
     """The elements of a flow in a context by their places; headers of files without an index are read.
 
     Raises:
         GpupipeError: the flow has no places; `plan.index.blocker` says so of its plan.
     """
-    opened: Callable[[Context], Access] | None = getattr(flow, "access", None)
+    opened: Callable[[Context], RandomAccess] | None = getattr(flow, "access", None)
     if opened is None:
         raise GpupipeError(f"{type(flow).__name__} gives no elements by place; please report it")
     return opened(at)
@@ -86,7 +86,7 @@ def blocks_of(start: int, stop: int, step: int = 1) -> Iterator[Array]:
         yield np.arange(first, min(first + AT_ONCE * step, stop), step)
 
 
-class Made(Access):
+class FromFunction(RandomAccess):
     """Elements that a function makes of their places."""
 
     def __init__(self, size: int, make: Callable[[int], Element]) -> None:
@@ -100,15 +100,15 @@ class Made(Access):
         return map(self._make, chain.from_iterable(block.tolist() for block in blocks))
 
 
-def kept(elements: Sequence[Element]) -> Access:
+def from_list(elements: Sequence[Element]) -> RandomAccess:
     """Elements that are there."""
-    return Made(len(elements), elements.__getitem__)
+    return FromFunction(len(elements), elements.__getitem__)
 
 
-class Chosen(Access):
+class Remapped(RandomAccess):
     """Some of the places of another flow."""
 
-    def __init__(self, source: Access, size: int, where: Callable[[Array], Array]) -> None:
+    def __init__(self, source: RandomAccess, size: int, where: Callable[[Array], Array]) -> None:
         self._source = source
         self._where = where
         self.size = size
@@ -117,14 +117,14 @@ class Chosen(Access):
         return self._source.pick(map(self._where, blocks))
 
 
-def strided(source: Access, start: int, step: int) -> Access:
+def strided(source: RandomAccess, start: int, step: int) -> RandomAccess:
     """Every `step`-th element from `start` on."""
     n = source.size
     size = n if n == ENDLESS else max(0, -(-(n - start) // step))
-    return Chosen(source, size, lambda places: start + places * step)
+    return Remapped(source, size, lambda places: start + places * step)
 
 
-class Parts(Access):
+class Joined(RandomAccess):
     """Elements of several flows.
 
     Args:
@@ -133,11 +133,13 @@ class Parts(Access):
         part: gives a part by its number; asked once.
     """
 
-    def __init__(self, size: int, where: Callable[[Array], tuple[Array, Array]], part: Callable[[int], Access]) -> None:
+    def __init__(
+        self, size: int, where: Callable[[Array], tuple[Array, Array]], part: Callable[[int], RandomAccess]
+    ) -> None:
         self.size = size
         self._where = where
         self._part = part
-        self._parts: dict[int, Access] = {}
+        self._parts: dict[int, RandomAccess] = {}
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         for block in blocks:
@@ -159,7 +161,7 @@ class Parts(Access):
                     close(one)
 
 
-def in_turn(parts: Sequence[Access]) -> Access:
+def joined(parts: Sequence[RandomAccess]) -> RandomAccess:
     """One part after the other."""
     ends = np.cumsum([0, *(min(part.size, ENDLESS >> 20) for part in parts)])
     size = ENDLESS if any(part.size == ENDLESS for part in parts) else int(ends[-1])
@@ -168,24 +170,24 @@ def in_turn(parts: Sequence[Access]) -> Access:
         numbers = np.searchsorted(ends, places, side="right") - 1
         return numbers, places - ends[numbers]
 
-    return Parts(size, where, parts.__getitem__)
+    return Joined(size, where, parts.__getitem__)
 
 
-def passes(numbered: Callable[[int], Access], count: int) -> Access:
+def passes(numbered: Callable[[int], RandomAccess], count: int) -> RandomAccess:
     """The passes of a repeat, by their number there; a negative count has no end."""
     first = numbered(0)
     n = first.size
     if n == ENDLESS or count == 1:
-        return first if count else kept([])
+        return first if count else from_list([])
     size = 0 if n == 0 or count == 0 else ENDLESS if count < 0 else min(n * count, ENDLESS)
-    return Parts(size, lambda places: (places // n, places % n), lambda j: numbered(j) if j else first)
+    return Joined(size, lambda places: (places // n, places % n), lambda j: numbered(j) if j else first)
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
     """Chosen elements as a flow: what a step runs over in place of its input."""
 
-    source: Access
+    source: RandomAccess
     blocks: Iterator[Array]
 
     def open(self, at: Context, state: State = None) -> Running:
@@ -194,7 +196,7 @@ class Picked:
         return Counted(self.source.pick(self.blocks))
 
 
-class Through(Access):
+class Through(RandomAccess):
     """A step that makes one element of each."""
 
     def __init__(self, flow: Any, at: Context) -> None:

@@ -16,16 +16,16 @@ __all__ = [
     "Element",
     "Hole",
     "Raised",
-    "StandIn",
+    "Replacement",
     "Stream",
     "element_keys",
     "hole_of",
+    "identity_of",
     "is_element",
+    "is_replacement",
     "keep",
     "locate",
-    "place_of",
     "replaced",
-    "stands_in",
 ]
 
 
@@ -83,7 +83,7 @@ class BatchStream(Stream):
         return list(zip(self.streams, self.positions, strict=True))
 
 
-class StandIn(Stream):
+class Replacement(Stream):
     """The stream of a row that `on_error="replace"` gave the contents of another: the identity is the bad row's."""
 
     __slots__ = ()
@@ -97,12 +97,12 @@ def replaced(columns: Any, hole: Element) -> Element:
 def _standing_in(stream: Stream) -> Stream:
     if isinstance(stream, BatchStream):
         return BatchStream([(_standing_in(row), position) for row, position in stream.rows])
-    return StandIn(stream.key, stream.name, stream.unit, stream.alike)
+    return Replacement(stream.key, stream.name, stream.unit, stream.alike)
 
 
-def stands_in(stream: Stream) -> bool:
+def is_replacement(stream: Stream) -> bool:
     """Whether an element, or a row of a batch, is not what was read in its place."""
-    return any(map(stands_in, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is StandIn
+    return any(map(is_replacement, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is Replacement
 
 
 class Failure:
@@ -180,7 +180,7 @@ def keep(element: Element) -> Element:
     return (own_bytes(value), stream, position) if type(value) is tuple else element
 
 
-def place_of(element: Element) -> tuple[Stream, int]:
+def identity_of(element: Element) -> tuple[Stream, int]:
     """The identity of what begins with this element: its own, without the rows of a batch."""
     _, stream, position = element
     if isinstance(stream, BatchStream):

@@ -14,7 +14,7 @@ REFERENCE = 250
 class Buffer(Protocol):
     """What a run asks for the memory it holds."""
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Elements, and their bytes. May be asked by any thread at any time."""
         ...
 

@@ -23,7 +23,7 @@ from .element import BatchStream, Element, Raised, Stream
 from .kept import Home
 from .step import Running, State
 
-__all__ = ["LOOKING", "REPLAYING", "Context", "Flow", "Looking", "Run"]
+__all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Flow", "PeekedErrors", "Run"]
 
 REMOTE_READERS = 16
 """As many as the default interleave has files open."""
@@ -225,18 +225,18 @@ class Run:
             if not self.stopped.is_set():  # `close` forgets those that have done all of it
                 self._closers.pop(closer, None)
 
-    def holds(self, buffer: Any, step: str) -> None:
+    def track_buffer(self, buffer: Any, step: str) -> None:
         """Note something that holds elements (see `flow.memory.Buffer`) and the step it belongs to, for reports."""
         with self._lock:
             self._buffers[buffer] = step
 
-    def held(self) -> dict[str, tuple[int, int]]:
+    def buffer_usage(self) -> dict[str, tuple[int, int]]:
         """Elements and bytes in every live buffer now, by step."""
         with self._lock:
             buffers = list(self._buffers.items())
         found: dict[str, tuple[int, int]] = {}
         for buffer, step in buffers:
-            before, now = found.get(step, (0, 0)), buffer.held()
+            before, now = found.get(step, (0, 0)), buffer.buffer_usage()
             found[step] = before[0] + now[0], before[1] + now[1]
         return found
 
@@ -305,9 +305,9 @@ class Run:
         if hole.noted or self.stopped.is_set():  # what a run that ends breaks off is not bad
             return 0
         hole.noted = True
-        if REPLAYING.get():
+        if SILENT_REPLAY.get():
             return 0
-        looking = LOOKING.get()
+        looking = PEEKING.get()
         if looking is not None and looking.keeps(element, verb):
             return 0
         return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
@@ -375,7 +375,7 @@ def _say_once(error: DataError) -> None:
         logger.warning("left out of the count: %s", error)
 
 
-class Looking:
+class PeekedErrors:
     """What is bad among elements that are looked at before their pass is asked for.
 
     Another pass may be asked for instead, which meets them, too: they are noted when this one is handed out.
@@ -411,7 +411,7 @@ class Looking:
                 self._run.leave_out(element, verb)
 
 
-LOOKING: ContextVar[Looking | None] = ContextVar("gpupipe_looking", default=None)
+PEEKING: ContextVar[PeekedErrors | None] = ContextVar("gpupipe_looking", default=None)
 """Where the elements that are asked for now are only looked at: who keeps the bad ones."""
 
 
@@ -432,7 +432,7 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
     return BadRecord(file, offset, unit, key, error.stage, error.reason[:REASON], action, epoch)
 
 
-REPLAYING: ContextVar[bool] = ContextVar("gpupipe_replaying", default=False)
+SILENT_REPLAY: ContextVar[bool] = ContextVar("gpupipe_replaying", default=False)
 """Elements are made again that were delivered before: what they report was reported.
 
 Whoever sets it, or another variable for a while, reads what stands there first, sets it inside of the `try`, and

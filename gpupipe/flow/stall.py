@@ -9,7 +9,7 @@ from time import monotonic
 from ..log import logger
 from .element import Element
 from .run import Context, Flow
-from .state.snapshot import State, below
+from .state.snapshot import State, part
 from .step import Running
 
 __all__ = ["SECONDS", "SOMEWHERE", "GivenFlow", "TakenFlow", "Watch", "Watched", "Where"]
@@ -105,7 +105,7 @@ class TakenFlow:
     watched: Watched
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return Running(self._taken(inner, at), inner)
 
     def _taken(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
@@ -127,7 +127,7 @@ class GivenFlow:
     watched: Watched
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return Running(self._given(inner), inner)
 
     def _given(self, inner: Iterator[Element]) -> Iterator[Element]:

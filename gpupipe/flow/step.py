@@ -46,7 +46,7 @@ from .element import Element
 __all__ = ["Count", "Running", "State", "Unseen", "close"]
 
 State = Any
-"""A snapshot: None (from the start), numbers, text, lists and dicts of them, and `Late` leaves."""
+"""A snapshot: None (from the start), numbers, text, lists and dicts of them, and `Deferred` leaves."""
 
 
 class Count:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..random import BatchRng, hash64, mix64
 from .run import Context
-from .state.snapshot import State, number
+from .state.snapshot import State, int_part
 
 __all__ = ["BLOCK", "WordStream"]
 
@@ -53,7 +53,7 @@ class WordStream:
 
     def resume(self, state: State) -> None:
         """Go on after that many words."""
-        blocks, left = number(state, "blocks"), number(state, "left")
+        blocks, left = int_part(state, "blocks"), int_part(state, "left")
         if blocks:
             self._at = max(blocks - _BLOCKS, 0) if blocks > 1 else 0
             self._words = self.draw()[::-1].tolist()[:left]

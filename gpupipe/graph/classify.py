@@ -29,7 +29,7 @@ from .op import Op
 __all__ = [
     "LARGEST",
     "call_site",
-    "decide",
+    "classify",
     "generator_states",
     "generators",
     "mistake_of",
@@ -67,7 +67,7 @@ LARGEST = 2000
 """Instructions that tracing an expression takes, those of each call of a helper: some hundred operators."""
 
 
-def decide(fn: Callable[..., Any]) -> str:
+def classify(fn: Callable[..., Any]) -> str:
     """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
     if _calls_python(fn, set(), 0):
         return "python"

@@ -28,10 +28,10 @@ class ElementRng:
         site: the step that the function belongs to, hashed.
         stream: key of the element's stream.
         position: of the element in it.
-        counts: how many calls there were so far for this element, by the name of the op.
+        random_calls: how many calls there were so far for this element, by the name of the op.
     """
 
-    __slots__ = ("counts", "epoch", "position", "seed", "site", "stream")
+    __slots__ = ("epoch", "position", "random_calls", "seed", "site", "stream")
 
     def __init__(self, seed: int, epoch: int, site: int) -> None:
         self.seed = seed
@@ -39,14 +39,14 @@ class ElementRng:
         self.site = site
         self.stream = 0
         self.position = 0
-        self.counts: dict[str, int] = {}
+        self.random_calls: dict[str, int] = {}
 
     def at(self, stream: int, position: int) -> ElementRng:
         """Go on to the next element."""
         self.stream = stream
         self.position = position
-        if self.counts:
-            self.counts = {}
+        if self.random_calls:
+            self.random_calls = {}
         return self
 
     @property
@@ -137,8 +137,8 @@ def eager_rng(name: str, seed: int | None) -> BatchRng:
     """Numbers for one eager call: of the element at hand inside a Python map; of `seed`; else fresh entropy."""
     at = ELEMENT.get()
     if at is not None:
-        count = at.counts.get(name, 0)
-        at.counts[name] = count + 1
+        count = at.random_calls.get(name, 0)
+        at.random_calls[name] = count + 1
         site = f"{name}@{seed}/eager" if seed is not None else f"{name}#{count}/eager"
         return BatchRng(at.seed, at.epoch, np.array([at.key], np.uint64), hash64(site))
     entropy = (

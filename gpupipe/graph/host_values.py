@@ -20,7 +20,7 @@ from ..spec import TensorSpec
 from .op import Array
 from .values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 
-__all__ = ["BatchValues", "boundary", "header_size", "is_batchwise", "is_image"]
+__all__ = ["HostValues", "boundary", "header_size", "is_batchwise", "is_image"]
 
 _CHOSEN = hash64("verify")
 
@@ -110,7 +110,7 @@ def _column_of(rows: Sequence[Any]) -> Array:
         return column
 
 
-class BatchValues:
+class HostValues:
     """The host values of one batch, each computed once, when it is asked for.
 
     Args:

@@ -42,7 +42,7 @@ class Trace:
     """What is known while one function is being traced.
 
     Attributes:
-        counts: random calls so far, by op.
+        random_calls: random calls so far, by op.
         depth: nesting depth in `flat_map` and `interleave`.
         param: the outer element of those, in the plan of their function.
         calls: how many ops were called.
@@ -52,7 +52,7 @@ class Trace:
         refusals: what was asked for that a symbol does not have.
     """
 
-    counts: dict[str, int]
+    random_calls: dict[str, int]
     depth: int = 0
     param: Any = None
     calls: int = 0
@@ -69,8 +69,8 @@ class Trace:
 
     def number(self, name: str) -> int:
         """How many calls of op `name` came before this one in the chain."""
-        count = self.counts.get(name, 0)
-        self.counts[name] = count + 1
+        count = self.random_calls.get(name, 0)
+        self.random_calls[name] = count + 1
         return count
 
 

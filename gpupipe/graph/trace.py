@@ -22,7 +22,7 @@ from ..brief import fields_in_brief
 from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from ..log import logger
 from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
-from .classify import LARGEST, decide, generator_states, generators, mistake_of, name_of, site_of, user_site
+from .classify import LARGEST, classify, generator_states, generators, mistake_of, name_of, site_of, user_site
 from .difference import Difference, difference
 from .symbols import ACTIVE, TEXT, Symbol, Trace, named, refuse, refused
 from .values import CONST_LIMIT, Const, Input, Value
@@ -37,12 +37,12 @@ class Traced:
     Attributes:
         outputs: one value per leaf of the result, over `Input(i)`, leaf i of the element.
         structure: the nesting of the result.
-        counts: how many random calls of each op the chain has, this function included.
+        random_calls: how many random calls of each op the chain has, this function included.
     """
 
     outputs: tuple[Value, ...]
     structure: Structure
-    counts: tuple[tuple[str, int], ...]
+    random_calls: tuple[tuple[str, int], ...]
 
     __repr__ = fields_in_brief
 
@@ -53,7 +53,7 @@ def trace(
     specs: Sequence[TensorSpec],
     *,
     batched: bool = False,
-    counts: Sequence[tuple[str, int]] = (),
+    random_calls: Sequence[tuple[str, int]] = (),
     depth: int = 0,
     force: bool | None = None,
     who: str = "map",
@@ -65,7 +65,7 @@ def trace(
         structure: of the element.
         specs: of its leaves; of one row where `batched`.
         batched: whether the element is a batch.
-        counts: random calls before this one.
+        random_calls: random calls before this one.
         depth: nesting depth in `flat_map` and `interleave`.
         force: True raises where the function cannot be traced.
         who: the method, for messages.
@@ -76,13 +76,13 @@ def trace(
         PlanError: it names something that gpupipe does not have.
         PlanTypeError: it calls a function of gpupipe with arguments that this does not take.
     """
-    kind = "ops" if force else decide(fn)
+    kind = "ops" if force else classify(fn)
     if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
         return None
     call = _Caller(fn, structure, specs, batched)
 
     def attempt() -> _Attempt:
-        return call(Trace(dict(counts), depth, most=LARGEST if kind == "expression" else None))
+        return call(Trace(dict(random_calls), depth, most=LARGEST if kind == "expression" else None))
 
     first = attempt()
     active, failure = first.active, first.failure
@@ -197,7 +197,7 @@ class _Caller:
         made = self._call(active)
         if not isinstance(made.failure, KeyError):
             return made
-        again = self._call(Trace(dict(active.counts), active.depth, active.param, named=True, most=active.most))
+        again = self._call(Trace(dict(active.random_calls), active.depth, active.param, named=True, most=active.most))
         return again if isinstance(again.failure, PlanKeyError) else made  # else it was a dict of the user's own
 
     def _call(self, active: Trace) -> _Attempt:
@@ -317,7 +317,7 @@ def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
             return None  # a constant has no batch dimension: as ordinary Python it is one value for the batch
         else:
             outputs.append(Const(as_leaf(leaf)))
-    return Traced(tuple(outputs), structure, tuple(sorted(active.counts.items())))
+    return Traced(tuple(outputs), structure, tuple(sorted(active.random_calls.items())))
 
 
 def trace_inner(
@@ -326,7 +326,7 @@ def trace_inner(
     specs: Sequence[TensorSpec],
     param: Any,
     depth: int,
-    counts: Sequence[tuple[str, int]],
+    random_calls: Sequence[tuple[str, int]],
     compare: Callable[[Any, Any], Difference | None],
     who: str = "interleave",
 ) -> tuple[Any, bool]:
@@ -338,7 +338,7 @@ def trace_inner(
         specs: of its leaves.
         param: what stands for the outer element in the plan of the function.
         depth: nesting depth in `flat_map` and `interleave`.
-        counts: random calls before this one.
+        random_calls: random calls before this one.
         compare: in what two results differ.
         who: the method, for messages.
 
@@ -351,7 +351,7 @@ def trace_inner(
     call = _Caller(fn, structure, specs)
 
     def attempt() -> _Attempt:
-        return call(Trace(dict(counts), depth, param))
+        return call(Trace(dict(random_calls), depth, param))
 
     first = attempt()
     active, failure = first.active, first.failure

@@ -18,14 +18,13 @@ from ..extract.storage.forking import keep_for_ever
 from ..extract.storage.waiting import LIMITS
 from ..flow.element import BatchStream, Stream, own_bytes
 from ..flow.run import Context, Run
-from ..flow.state.snapshot import late_json
+from ..flow.state.snapshot import to_json
 from ..flow.step import close
 from ..graph.eager import ELEMENT
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.arrival import any_order, refusal
-from ..plan.node import Element as ElementType
-from ..plan.node import Node, walk
+from ..plan.node import ElementType, Node, walk
 from ..spec import Structure
 from .mark import Mark
 from .progress import Numbers, Progress, Resume, state_of
@@ -33,7 +32,7 @@ from .replace_errors import opened, rows_of
 from .reports import Reports
 from .schedule import Schedule
 from .shutdown import begun, continued, watch
-from .state import NOTED, Chain
+from .state import NOTED, StateHeader
 
 __all__ = ["DatasetIterator"]
 
@@ -67,7 +66,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._plan = plan
         self._settings = settings
         self._most_pixels = settings.max_pixels
-        self._chain = Chain(plan, settings)
+        self._chain = StateHeader(plan, settings)
         self._progress = Progress()
         self._schedule = Schedule(epochs, self._progress)
         self._mark = Mark(None, 0)  # where the flow goes on when it is opened
@@ -406,7 +405,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         behind = self._progress.delivered - begin
         if behind or state is not None:
             self._check_order("next(), to go on behind an interrupt,", behind)
-        self._items = opened(lowered.flow, at, late_json(state), behind, self._batched)
+        self._items = opened(lowered.flow, at, to_json(state), behind, self._batched)
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice, and from any thread.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import DataError, StateError
-from ..flow.run import REPLAYING, Run
+from ..flow.run import SILENT_REPLAY, Run
 from ..flow.state.checkpoints import interval
 from ..flow.state.snapshot import State
 from ..flow.step import close
@@ -76,9 +76,9 @@ def pass_over(items: Any, count: int, run: Run) -> None:
     Raises:
         StateError: there are not as many.
     """
-    good, before = run.bad.good, REPLAYING.get()
+    good, before = run.bad.good, SILENT_REPLAY.get()
     try:
-        REPLAYING.set(True)
+        SILENT_REPLAY.set(True)
         for left in range(count, 0, -1):
             with suppress(DataError):  # it was raised before
                 if next(items, None) is None and not run.stopped.is_set():
@@ -91,4 +91,4 @@ def pass_over(items: Any, count: int, run: Run) -> None:
         raise
     finally:
         run.bad.good = good
-        REPLAYING.set(before)
+        SILENT_REPLAY.set(before)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..errors import StateError
-from ..flow.state.snapshot import State, as_number, damaged, late_json
-from ..plan.node import Element, Node
+from ..flow.state.snapshot import State, as_int, damaged, to_json
+from ..plan.node import ElementType, Node
 from ..serial.structures import Malformed
 from .reshard import begun, one_of, resharded, sharding
-from .state import Chain, packed, sealed, types_from_json, types_to_json, unpacked
+from .state import StateHeader, packed, sealed, types_from_json, types_to_json, unpacked
 
 __all__ = ["Epochs", "Numbers", "Progress", "Resume", "Stand", "state_of"]
 
@@ -125,9 +125,9 @@ class Progress:
 
 
 def state_of(
-    chain: Chain,
+    chain: StateHeader,
     progress: Progress,
-    types: dict[int, Element],
+    types: dict[int, ElementType],
     even: bool,
     ended: bool,
     flow: State,
@@ -158,7 +158,7 @@ def state_of(
         "shard": progress.shard_of(chain.plan, even),
     }
     if stand == "inside":
-        state["flow"] = packed(chain.numbered(late_json(flow)))
+        state["flow"] = packed(chain.numbered(to_json(flow)))
         state["behind"] = behind
     return sealed(state)
 
@@ -178,13 +178,13 @@ class Resume:
 
     stand: Stand
     progress: Progress
-    types: dict[int, Element]
+    types: dict[int, ElementType]
     flow: State
     plan: Node
     behind: int = 0
 
     @classmethod
-    def checked(cls, chain: Chain, given: Any) -> Resume:
+    def checked(cls, chain: StateHeader, given: Any) -> Resume:
         """Check what a user gave; nothing else changes.
 
         Args:
@@ -212,28 +212,28 @@ class Resume:
             raise damaged() from error
 
     @classmethod
-    def _of(cls, chain: Chain, state: dict[str, Any], moved: Any) -> Resume:
+    def _of(cls, chain: StateHeader, state: dict[str, Any], moved: Any) -> Resume:
         """One state; behind `moved` elements of the whole if it is of other shards."""
         stand: Stand = state.get("stand", "")
         epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
         flow = chain.named(unpacked(state.get("flow"))) if stand == "inside" else None
-        behind = as_number(state.get("behind"), "behind") if stand == "inside" else 0
+        behind = as_int(state.get("behind"), "behind") if stand == "inside" else 0
         if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None and not behind):
             raise damaged()
         delivered, in_epoch, left_out = (
-            as_number(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
+            as_int(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
         )
         if in_epoch > delivered:
             raise damaged()
         if moved is not None:
             stand, flow, behind, begin, in_epoch = "end" if stand == "end" else "begin", None, 0, moved, 0
         progress = Progress(
-            epoch=None if epoch is None else as_number(epoch, "epoch"),
+            epoch=None if epoch is None else as_int(epoch, "epoch"),
             delivered=delivered,
             before=delivered - in_epoch,
             left_out=left_out,
             noted=Counter(state["noted"]),
-            begin_at=None if begin is None else as_number(begin, "begin_at"),
+            begin_at=None if begin is None else as_int(begin, "begin_at"),
             uneven=isinstance(shard, dict) and shard.get("elements") is None,
         )
         plan = chain.plan if progress.begin_at is None else begun(chain.plan, progress.begin_at)

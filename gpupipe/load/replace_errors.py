@@ -12,9 +12,9 @@ from typing import Any
 
 from ..errors import DataError, GpupipeError, StateError
 from ..flow.element import BatchStream, Element, own_bytes
-from ..flow.run import REPLAYING, Context, Flow
+from ..flow.run import SILENT_REPLAY, Context, Flow
 from ..flow.state.checkpoints import CheckpointedInput
-from ..flow.state.snapshot import State, below, number
+from ..flow.state.snapshot import State, int_part, part
 from ..flow.step import Running
 from ..ragged import Ragged
 from ..serial.structures import Malformed
@@ -63,7 +63,7 @@ class StandIns(Running):
         self._run = at.run
         self._share = at.run.bad.counts_good  # of bad elements: what is delivered is counted
         self._batched = batched
-        self._input = CheckpointedInput(flow, at, below(state))
+        self._input = CheckpointedInput(flow, at, part(state))
         self._items = self._input.items
         self.source = self._input.inner
         self._place = self._input.count  # number of the item from which the elements given since can be made again
@@ -71,7 +71,7 @@ class StandIns(Running):
         self._policy = at.run.policy()
         self._ready: list[Element] = []  # what follows the first good element's first copy, the next one last
         if state is not None:
-            self._again(number(state, "since"))
+            self._again(int_part(state, "since"))
 
     def __next__(self) -> Element:
         if self._ready:
@@ -100,9 +100,9 @@ class StandIns(Running):
 
     def _again(self, count: int) -> None:
         """Make the last elements once more, so that what stands in for a bad one is there."""
-        before = REPLAYING.get()
+        before = SILENT_REPLAY.get()
         try:
-            REPLAYING.set(True)
+            SILENT_REPLAY.set(True)
             for _ in range(count):
                 with contextlib.suppress(DataError):  # it was raised before
                     next(self, None)
@@ -110,7 +110,7 @@ class StandIns(Running):
             self.close()
             raise
         finally:
-            REPLAYING.set(before)
+            SILENT_REPLAY.set(before)
 
     def _good(self, element: Element) -> Element:
         """A good element, or the first that it replaces."""

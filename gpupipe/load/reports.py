@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import BadRecord, PlanError
-from ..flow.element import BatchStream, Stream, stands_in
+from ..flow.element import BatchStream, Stream, is_replacement
 from ..flow.run import Run
 from ..options import Settings
 from ..plan.node import Node
@@ -65,10 +65,10 @@ class Reports:
         if given is None:
             raise PlanError("iterator.valid speaks of the last element, and there is none yet; call next() first")
         if isinstance(given, BatchStream) and len(given.streams) == rows:
-            return np.array([not stands_in(row) for row in given.streams], bool)
+            return np.array([not is_replacement(row) for row in given.streams], bool)
         if rows < 0 or not (self._batched or isinstance(given, BatchStream)):
-            return not stands_in(given)
-        return np.full(rows, not stands_in(given))
+            return not is_replacement(given)
+        return np.full(rows, not is_replacement(given))
 
     def memory_report(self) -> MemoryReport:
         """What the buffers of the chain hold at this moment, and may hold, by step. Any thread may ask.

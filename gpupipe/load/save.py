@@ -25,8 +25,7 @@ from ..extract.storage.waiting import LIMITS
 from ..flow.cache.files import element_from_json, element_to_json, write_to
 from ..flow.cache.temporary import remove_stale, temporary
 from ..flow.check import failed
-from ..flow.element import Element as FlowElement
-from ..flow.element import Hole, Raised
+from ..flow.element import Element, Hole, Raised
 from ..flow.run import Context, Run
 from ..flow.step import close
 from ..graph.trace import call_with
@@ -34,7 +33,7 @@ from ..log import logger
 from ..optimize.lower.compile import lower_in
 from ..options import Settings
 from ..plan.cache import Saved
-from ..plan.node import Element, Node
+from ..plan.node import ElementType, Node
 from ..serial.elements_file import ElementsWriter
 from ..serial.structures import Malformed, json_object
 from ..spec import LEAF, Compound, Structure, TensorSpec, describe, spec_of
@@ -85,7 +84,7 @@ def _save(
                 unlike = seen.add(value)
                 if unlike is not None:
                     value = Hole(DataError(unlike, stage="save").at(stream.name, position, unit=stream.unit))
-            element: FlowElement = (value, stream, position)
+            element: Element = (value, stream, position)
             if type(value) is not tuple:
                 error = run.settle(element)
                 if error is not None:
@@ -94,14 +93,14 @@ def _save(
                     continue
             for one in policy.good(element) if type(value) is tuple else policy.bad(element):
                 shards.add(_number(shard_func, structure, one), one)
-        shards.finish(seen.element(), plan.counts)
+        shards.finish(seen.element(), plan.random_calls)
     finally:
         close(items)
         run.close()
         shards.discard()
 
 
-def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: FlowElement) -> int:
+def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: Element) -> int:
     """The number of the file that an element goes to."""
     if shard_func is None:
         return 0
@@ -128,7 +127,7 @@ class _Seen:
 
     _MOST = 1 << 12
 
-    def __init__(self, lowered: Element, declared: Element) -> None:
+    def __init__(self, lowered: ElementType, declared: ElementType) -> None:
         self._of = lowered
         self._specs: list[TensorSpec | None] = [None] * len(lowered.specs)
         if declared.structure == lowered.structure:
@@ -163,7 +162,7 @@ class _Seen:
             self._known.add(kinds)
         return None
 
-    def element(self) -> Element:
+    def element(self) -> ElementType:
         """The type of all of them."""
         specs = []
         for spec, lowered in zip(self._specs, self._of.specs, strict=True):
@@ -172,7 +171,7 @@ class _Seen:
             elif type(spec) is TensorSpec and lowered.layout and spec.rank == len(lowered.layout):
                 spec = replace(spec, layout=lowered.layout)
             specs.append(spec)
-        return Element(self._of.structure, tuple(specs), self._of.batched)
+        return ElementType(self._of.structure, tuple(specs), self._of.batched)
 
 
 class _Shards:
@@ -184,7 +183,7 @@ class _Shards:
         self._run = secrets.token_hex(8)
         self._open: dict[int, ElementsWriter] = {}
 
-    def add(self, number: int, element: FlowElement) -> None:
+    def add(self, number: int, element: Element) -> None:
         write_to(self._writer(number), element)
 
     def _writer(self, number: int) -> ElementsWriter:
@@ -197,7 +196,7 @@ class _Shards:
     def _path(self, number: int) -> str:
         return os.path.join(self._folder, f"{number:05}-{self._run}.elements{'.gz' if self._compression else ''}")
 
-    def finish(self, element: Element, sites: Sequence[tuple[str, int]]) -> None:
+    def finish(self, element: ElementType, sites: Sequence[tuple[str, int]]) -> None:
         """Put everything in place, what says so last, and remove what was there before."""
         self._writer(min(self._open, default=0))  # a dataset without elements is one file
         shards = []
@@ -303,7 +302,7 @@ def _is_natural(given: Any) -> bool:
     return type(given) is int and given >= 0
 
 
-def read_saved(folder: str, wanted: Element | None, compression: str | None, wait: bool) -> tuple[Saved, ...]:
+def read_saved(folder: str, wanted: ElementType | None, compression: str | None, wait: bool) -> tuple[Saved, ...]:
     """The plan that reads a folder, and after it one for each of its files.
 
     Raises:
@@ -318,11 +317,11 @@ def read_saved(folder: str, wanted: Element | None, compression: str | None, wai
     if wanted is None:
         return plans
     _check(folder, wanted, whole.saved, whole.count)
-    element = Element(wanted.structure, wanted.specs, whole.saved.batched)
+    element = ElementType(wanted.structure, wanted.specs, whole.saved.batched)
     return tuple(replace(plan, saved=element) for plan in plans)
 
 
-def _check(folder: str, wanted: Element, saved: Element, count: int) -> None:
+def _check(folder: str, wanted: ElementType, saved: ElementType, count: int) -> None:
     names = saved.structure.leaf_names() if saved.structure is not None else [""]
     if wanted.structure != saved.structure:
         reason = f"load needs elements like {describe(wanted.nested)}, got {describe(saved.nested)}"

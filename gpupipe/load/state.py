@@ -15,10 +15,10 @@ from typing import Any
 from ..errors import DataError, GpupipeError, PlanError, StateError
 from ..extract.storage.files import storage_of
 from ..flow.cache.files import element_from_json, element_to_json
-from ..flow.state.snapshot import MOST, State, as_number, damaged
+from ..flow.state.snapshot import MOST, State, as_int, damaged
 from ..log import logger
 from ..options import Settings
-from ..plan.node import Element, Node
+from ..plan.node import ElementType, Node
 from ..plan.outline import Outline, outline
 from ..plan.portable import portable
 from ..random import LAW
@@ -26,7 +26,7 @@ from ..random import LAW
 __all__ = [
     "FORMAT",
     "NOTED",
-    "Chain",
+    "StateHeader",
     "packed",
     "sealed",
     "types_from_json",
@@ -54,7 +54,7 @@ _LISTED = 64
 
 
 @dataclass(slots=True)
-class Chain:
+class StateHeader:
     """What a state is compared with: the steps, the files and the options that decide which elements there are.
 
     Attributes:
@@ -215,7 +215,7 @@ class Chain:
             )
 
 
-def types_to_json(types: Mapping[int, Element]) -> State:
+def types_to_json(types: Mapping[int, ElementType]) -> State:
     """The types that only first elements told; those that cannot be written down are told by one again."""
     found = []
     for number, element in sorted(types.items()):
@@ -226,7 +226,7 @@ def types_to_json(types: Mapping[int, Element]) -> State:
     return found
 
 
-def types_from_json(given: Any) -> dict[int, Element]:
+def types_from_json(given: Any) -> dict[int, ElementType]:
     """The types out of a state."""
     return {int(number): element_from_json(element) for number, element in given}
 
@@ -250,7 +250,7 @@ def unpacked(flow: State) -> State:
     """Read it back; untrusted, so its length is bounded."""
     if not isinstance(flow, dict) or "zlib" not in flow:
         return flow
-    letters = as_number(flow["letters"], "letters")
+    letters = as_int(flow["letters"], "letters")
     if max(letters, len(flow["zlib"])) > MOST:
         raise damaged()
     inflater = zlib.decompressobj()

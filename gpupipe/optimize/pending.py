@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from ..errors import GpupipeError
 from ..flow.run import Flow
 from ..graph.values import Identity, Input, Value, rewrite_values
-from ..plan.node import Element, Node
+from ..plan.node import ElementType, Node
 from ..spec import LEAF, Structure, TensorSpec
 
 __all__ = ["AHEAD", "UNKNOWN", "Learns", "Pending", "Step", "renumber"]
 
-UNKNOWN = Element(LEAF, (TensorSpec(None, None),))
+UNKNOWN = ElementType(LEAF, (TensorSpec(None, None),))
 """The type of elements that nobody looked at."""
 
 
@@ -42,7 +42,7 @@ class Learns:
     """
 
     structure: Callable[[], Structure | None]
-    expect: Callable[[Element], None] = lambda element: None
+    expect: Callable[[ElementType], None] = lambda element: None
     batched: Callable[[], bool] = lambda: False
 
     @classmethod
@@ -76,7 +76,7 @@ class Pending:
     flow: Flow
     columns: int
     values: tuple[Value, ...]
-    element: Element
+    element: ElementType
     batch: tuple[int, bool] | None = None
     aligned: bool = False
     unstack: bool = False
@@ -106,20 +106,20 @@ class Pending:
             return False
         return all(isinstance(value, Input) and value.index == i for i, value in enumerate(self.values))
 
-    def through(self, step: Step, text: str, element: Element | None = None) -> Pending:
+    def through(self, step: Step, text: str, element: ElementType | None = None) -> Pending:
         """Put a node that does not look at values on top."""
         now = replace(self, element=element or self.element, steps=(*self.steps, text))
         if self.batch is not None or self.unstack:
             return replace(now, above=(*self.above, step))
         return replace(now, flow=step(self.flow))
 
-    def then(self, flow: Flow, text: str, element: Element | None = None) -> Pending:
+    def then(self, flow: Flow, text: str, element: ElementType | None = None) -> Pending:
         """Put a step on top: `flow` reads this chain's elements and gives the same leaves, or those of a new type."""
         if element is None:
             return replace(self, flow=flow, steps=(*self.steps, text))
         return Pending.columns_of(flow, element, (*self.steps, text))
 
-    def with_first(self, flow: Flow, spec: TensorSpec, text: str, element: Element) -> Pending:
+    def with_first(self, flow: Flow, spec: TensorSpec, text: str, element: ElementType) -> Pending:
         """Put a step on top that adds a leaf, in front of the others."""
         return replace(
             self,
@@ -140,7 +140,9 @@ class Pending:
         return pending if element.known else replace(pending, learns=learns)
 
     @classmethod
-    def columns_of(cls, flow: Flow, element: Element, steps: Sequence[str] = (), references: bool = False) -> Pending:
+    def columns_of(
+        cls, flow: Flow, element: ElementType, steps: Sequence[str] = (), references: bool = False
+    ) -> Pending:
         """A chain whose leaves are all there: one column each."""
         values = tuple(Input(i, spec) for i, spec in enumerate(element.specs))
         held = frozenset(range(len(values))) if references else frozenset()

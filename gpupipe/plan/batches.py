@@ -9,7 +9,7 @@ from typing import Any
 from ..graph.classify import name_of
 from ..ragged import RaggedSpec
 from ..spec import LEAF, TensorSpec
-from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Step
+from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Step
 from .padding import padding
 
 __all__ = ["Batch", "Bucketed", "PaddedBatch", "RaggedBatch", "Rebatch", "Unbatch", "ragged_ranks"]
@@ -47,9 +47,9 @@ class Batch(OfOneSize):
 
     places: bool = False
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         size = self.size if self.drop else None
-        return Element(inputs[0].structure, tuple(spec.batched(size) for spec in inputs[0].specs), batched=True)
+        return ElementType(inputs[0].structure, tuple(spec.batched(size) for spec in inputs[0].specs), batched=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,10 +71,10 @@ class PaddedBatch(OfOneSize):
     given: tuple[Any, Any] | None = None
     places: bool = False
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         size = self.size if self.drop else None
         specs = tuple(spec.batched(size) for spec in padding(self, inputs[0]).specs)
-        return Element(inputs[0].structure, specs, batched=True)
+        return ElementType(inputs[0].structure, specs, batched=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +83,9 @@ class Unbatch(Step):
 
     facts = Facts(payload="reads", may_stall=True)
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         # A scalar that only the first element told is an error of that element.
-        return Element(inputs[0].structure, tuple(spec.row() if spec.shape else spec for spec in inputs[0].specs))
+        return ElementType(inputs[0].structure, tuple(spec.row() if spec.shape else spec for spec in inputs[0].specs))
 
     def _cardinality(self) -> int:
         sizes = [spec.shape[0] for spec in self.source.element.specs if spec.shape]
@@ -125,10 +125,10 @@ class Bucketed(Step):
     pad: bool = True
     drop: bool = False
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         size = _rows(self.sizes, self.drop)
         specs = padding(self, inputs[0]).specs if self.pad else inputs[0].specs
-        return Element(inputs[0].structure, tuple(spec.batched(size) for spec in specs), batched=True)
+        return ElementType(inputs[0].structure, tuple(spec.batched(size) for spec in specs), batched=True)
 
     def _cardinality(self) -> int:
         return INFINITE if self.source.cardinality == INFINITE else UNKNOWN_CARDINALITY
@@ -154,7 +154,7 @@ class RaggedBatch(OfOneSize):
 
     splits: str = "int64"
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         inner = inputs[0]
         size = self.size if self.drop else None
         specs: list[TensorSpec] = []
@@ -164,10 +164,10 @@ class RaggedBatch(OfOneSize):
                 specs.append(RaggedSpec((size, *loose), spec.dtype, ragged_rank=rank, row_splits_dtype=self.splits))
             else:
                 specs.append(spec.batched(size))
-        return Element(inner.structure, tuple(specs), batched=True)
+        return ElementType(inner.structure, tuple(specs), batched=True)
 
 
-def ragged_ranks(element: Element) -> tuple[int, ...]:
+def ragged_ranks(element: ElementType) -> tuple[int, ...]:
     """Per leaf how many dimensions of a row are ragged: all up to the last unknown one; 0 where all are known."""
     shapes = [spec.shape if type(spec) is TensorSpec and spec.shape else () for spec in element.specs]
     return tuple(max((axis + 1 for axis, n in enumerate(shape) if n is None), default=0) for shape in shapes)
@@ -182,7 +182,7 @@ class Rebatch(Step):
     sizes: tuple[int, ...]
     drop: bool = False
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         inner = inputs[0]
         known = [spec.shape[0] for spec in inner.specs if spec.shape and spec.shape[0] is not None]
         size = _rows(self.sizes, self.drop or (bool(known) and known[0] % self.sizes[0] == 0))
@@ -193,7 +193,7 @@ class Rebatch(Step):
             if isinstance(spec, RaggedSpec) and spec.shape is not None:
                 new = replace(spec, shape=(size, *spec.shape[1:]))
             specs.append(new)
-        return Element(inner.structure or LEAF, tuple(specs), batched=True)
+        return ElementType(inner.structure or LEAF, tuple(specs), batched=True)
 
     def _cardinality(self) -> int:
         n = self.source.cardinality

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..options import Settings
 from ..spec import LEAF, DatasetSpec
-from .node import Element, Facts, Node, Step
+from .node import ElementType, Facts, Node, Step
 
 __all__ = ["Cache", "FileCache", "Saved", "SavedFiles"]
 
@@ -74,7 +74,7 @@ class Saved(Node):
         count: how many there are.
         compression: "" or "GZIP".
         run: which `save` it was: two of them are two data sets.
-        sites: the `counts` of the chain that was saved: random calls go on counting, as if it were still there.
+        sites: the `random_calls` of the chain that was saved: random calls go on counting, as if it were still there.
     """
 
     facts = Facts(name="load")
@@ -82,16 +82,16 @@ class Saved(Node):
 
     folder: str
     paths: tuple[str, ...]
-    saved: Element
+    saved: ElementType
     count: int
     compression: str = ""
     run: str = ""
     sites: tuple[tuple[str, int], ...] = ()
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.sites
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.saved
 
     def _cardinality(self) -> int:
@@ -121,11 +121,11 @@ class SavedFiles(Node):
     def _identity(self) -> Iterator[Any]:
         yield from (file.fingerprint for file in self.files)
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        return self.files[0].counts
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return self.files[0].random_calls
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (DatasetSpec(self.files[0].element.nested),))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (DatasetSpec(self.files[0].element.nested),))
 
     def _cardinality(self) -> int:
         return len(self.files)

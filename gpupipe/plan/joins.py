@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from ..spec import LEAF, Structure
-from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
+from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 
 __all__ = ["Concatenate", "Join", "OneStream", "Zip", "relaxed"]
 
@@ -30,7 +30,7 @@ class Join(Node):
     def with_sources(self, sources: Sequence[Node]) -> Node:
         return replace(self, inputs=tuple(sources))
 
-    def _number(self, below: int) -> int:
+    def _branch(self, below: int) -> int:
         return below + 1
 
 
@@ -58,11 +58,11 @@ class Zip(Join):
 
     structure: Structure
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         structure = graft(self.structure, [element.structure or LEAF for element in inputs])
         specs = tuple(spec for element in inputs for spec in element.specs)
         rows = {spec.shape[0] for spec in specs if spec.shape}
-        return Element(structure, specs, all(element.batched for element in inputs) and len(rows) <= 1)
+        return ElementType(structure, specs, all(element.batched for element in inputs) and len(rows) <= 1)
 
     def _cardinality(self) -> int:
         sizes = [node.cardinality for node in self.inputs]
@@ -71,7 +71,7 @@ class Zip(Join):
         return min((n for n in sizes if n != INFINITE), default=INFINITE)
 
     def input_context(self, at: Any, index: int) -> Any:
-        return at.in_zip(self.number, index)
+        return at.in_zip(self.branch, index)
 
     def describe(self) -> str:
         return f"zip({len(self.inputs)} datasets)"
@@ -91,12 +91,12 @@ def _graft(structure: Structure, inner: Iterator[Structure]) -> Structure:
     return Structure(structure.kind, structure.keys, children, sum(child.count for child in children))
 
 
-def relaxed(inputs: Sequence[Element]) -> Element:
+def relaxed(inputs: Sequence[ElementType]) -> ElementType:
     """The narrowest type that holds those of all inputs, which have one structure."""
     first, *rest = inputs
     for other in rest:
         specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
-        first = Element(first.structure, specs, first.batched and other.batched)
+        first = ElementType(first.structure, specs, first.batched and other.batched)
     return first
 
 
@@ -106,7 +106,7 @@ class Concatenate(OneStream):
 
     facts = Facts(holds_nothing=True, by_index=True, as_they_are=True)
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return relaxed(inputs)
 
     def _cardinality(self) -> int:

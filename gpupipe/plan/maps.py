@@ -13,7 +13,7 @@ from ..graph.trace import Traced
 from ..graph.values import Draw, Value, topological
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, draws
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step, draws
 
 __all__ = [
     "AssertCardinality",
@@ -53,22 +53,22 @@ class Map(Step):
     fn: Callable[..., Any]
     traced: Traced | None = None
     pending: bool = False
-    result: Element | None = None
+    result: ElementType | None = None
     calls: int = 0
     deterministic: bool | None = None
     rng: bool = False
     workers: str = "thread"
     kept: Any = field(default=None, compare=False)
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.declared() if self.traced is None else traced_type(self.traced, inputs[0])
 
-    def declared(self) -> Element:
+    def declared(self) -> ElementType:
         return self.result if self.result is not None else ANYTHING
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         if self.traced is not None:
-            return self.traced.counts
+            return self.traced.random_calls
         before = dict(below)  # a Python function may draw too, and is a site of its own
         return tuple(sorted({**before, "map": before.get("map", 0) + 1}.items()))
 
@@ -102,11 +102,11 @@ class Map(Step):
         return Buffer("map(workers='process')", 2 * self.parallel(settings), sized=False)
 
 
-def traced_type(traced: Traced, source: Element) -> Element:
+def traced_type(traced: Traced, source: ElementType) -> ElementType:
     """The type of what a graph makes of elements, or of the rows of batches."""
     size = next((spec.shape[0] for spec in source.specs if spec.shape), None)
     specs = tuple(value.spec.batched(size) if source.batched else value.spec for value in traced.outputs)
-    return Element(traced.structure, specs, source.batched)
+    return ElementType(traced.structure, specs, source.batched)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,10 +135,10 @@ class FlatMap(Step):
     fn: Callable[..., Any]
     inner: Node | None = None
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.declared()
 
-    def declared(self) -> Element:
+    def declared(self) -> ElementType:
         return ANYTHING if self.inner is None else self.inner.element
 
     @property
@@ -157,8 +157,8 @@ class FlatMap(Step):
     def draws(self) -> bool:
         return self.inner is not None and draws(self.inner)
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        return below if self.inner is None else self.inner.counts
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return below if self.inner is None else self.inner.random_calls
 
     def describe(self) -> str:
         return f"flat_map({name_of(self.fn)})"
@@ -214,15 +214,15 @@ class Scan(Step):
     leaves: tuple[Any, ...]
     structure: Structure
     fn: Callable[..., Any]
-    result: Element | None = None
+    result: ElementType | None = None
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.declared()
 
-    def declared(self) -> Element:
+    def declared(self) -> ElementType:
         return ANYTHING if self.result is None else self.result
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return one_more(below, "scan")  # ops called eagerly inside draw: each scan is a site of its own
 
     def describe(self) -> str:
@@ -232,9 +232,9 @@ class Scan(Step):
         return "sees its elements again if its state is larger than 4 KB"
 
 
-def one_more(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, int], ...]:
+def one_more(random_calls: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, int], ...]:
     """The counts of random calls with one more of this name."""
-    before = dict(counts)
+    before = dict(random_calls)
     return tuple(sorted({**before, name: before.get(name, 0) + 1}.items()))
 
 
@@ -290,10 +290,10 @@ class PadToCardinality(Step):
     count: int
     key: Any = "valid"
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         old = inputs[0].structure or LEAF
         structure = Structure(dict, (*old.keys, self.key), (*old.children, LEAF), old.count + 1)
-        return Element(structure, (*inputs[0].specs, TensorSpec((), bool)))
+        return ElementType(structure, (*inputs[0].specs, TensorSpec((), bool)))
 
     def _cardinality(self) -> int:
         return self.count
@@ -322,10 +322,10 @@ class RejectionResample(Step):
     initial: tuple[float, ...] | None
     seed: int | None = None
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         inner = inputs[0].structure or LEAF
         spec = TensorSpec((), None) if self.traced is None else self.traced.outputs[0].spec
-        return Element(Structure(tuple, (), (LEAF, inner), 1 + inner.count), (spec, *inputs[0].specs))
+        return ElementType(Structure(tuple, (), (LEAF, inner), 1 + inner.count), (spec, *inputs[0].specs))
 
     @property
     def draws(self) -> bool:
@@ -336,7 +336,7 @@ class RejectionResample(Step):
         keeps_all = self.initial is not None and min(acceptance(self.target, self.initial)) == 1
         return n if n in (0, INFINITE) or keeps_all else UNKNOWN_CARDINALITY
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return one_more(below, "rejection_resample")
 
     def describe(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .joins import OneStream, relaxed
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node
 
 __all__ = ["ChooseFrom", "Mixture", "SampleFrom"]
 
@@ -31,10 +31,10 @@ class Mixture(OneStream):
     def sources(self) -> tuple[Node, ...]:
         return self.inputs if self.picks is None else (*self.inputs, self.picks)
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return relaxed(inputs[: len(self.inputs)])
 
-    def declared(self) -> Element:
+    def declared(self) -> ElementType:
         given = [node.element for node in self.inputs]
         return relaxed(given) if all(element.structure is not None for element in given) else ANYTHING
 

@@ -18,7 +18,7 @@ __all__ = [
     "INFINITE",
     "UNKNOWN_CARDINALITY",
     "Buffer",
-    "Element",
+    "ElementType",
     "Facts",
     "Node",
     "Step",
@@ -32,7 +32,7 @@ UNKNOWN_CARDINALITY = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ElementType:
     """The type of a chain's elements.
 
     Attributes:
@@ -62,10 +62,10 @@ class Element:
         return tuple(spec.row() for spec in self.specs) if self.batched else self.specs
 
 
-ANYTHING = Element(None, ())
+ANYTHING = ElementType(None, ())
 
 
-DERIVED = {"line", "element", "cardinality", "number", "branches", "counts", "fingerprint"}
+DERIVED = {"line", "element", "cardinality", "branch", "branches", "random_calls", "fingerprint"}
 """Fields that follow from the others, or say nothing about what the node does."""
 
 
@@ -136,7 +136,7 @@ class Node:
         cardinality: how many there are, `INFINITE` or `UNKNOWN_CARDINALITY`.
         number: 1 + the largest number of a many-input node below, here or below; 0 if there is none.
         branches: inputs of concatenations and mixtures that the elements come from, counted through nested ones.
-        counts: how many random calls of each op the chain has so far.
+        random_calls: how many random calls of each op the chain has so far.
         fingerprint: equal for equal chains.
     """
 
@@ -150,20 +150,20 @@ class Node:
     located: ClassVar[tuple[str, ...]] = ()
 
     line: str = field(default_factory=call_site)
-    element: Element = field(init=False)
+    element: ElementType = field(init=False)
     cardinality: int = field(init=False)
-    number: int = -1
+    branch: int = -1
     branches: int = field(init=False)
-    counts: tuple[tuple[str, int], ...] = field(init=False)
+    random_calls: tuple[tuple[str, int], ...] = field(init=False)
     fingerprint: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         sources = self.sources
-        if self.number < 0:  # a rewrite keeps the number that the user's chain had: keys in a zip depend on it
-            put(self, "number", self._number(max((source.number for source in sources), default=0)))
+        if self.branch < 0:  # a rewrite keeps the number that the user's chain had: keys in a zip depend on it
+            put(self, "branch", self._branch(max((source.branch for source in sources), default=0)))
         put(self, "branches", self._branches([source.branches for source in sources]))
-        put(self, "counts", self._counts(_most(sources)))
+        put(self, "random_calls", self._random_calls(_most(sources)))
         inputs = [source.element for source in sources]
         known = all(element.structure is not None for element in inputs)
         put(self, "element", self.infer(*inputs) if known else self.declared())
@@ -189,24 +189,24 @@ class Node:
             else:
                 yield value
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         """The type of the elements, from those of the inputs; asked again where only a first element told these."""
         return inputs[0]
 
-    def declared(self) -> Element:
+    def declared(self) -> ElementType:
         """What is known of that type where the structure of an input is not."""
         return ANYTHING
 
     def _cardinality(self) -> int:
         return UNKNOWN_CARDINALITY if self.facts.uncounted else self.sources[0].cardinality
 
-    def _number(self, below: int) -> int:
+    def _branch(self, below: int) -> int:
         return below
 
     def _branches(self, below: Sequence[int]) -> int:
         return max(below, default=1)
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return below
 
     @property
@@ -323,10 +323,10 @@ def draws(root: Node) -> bool:
 def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
     """For each op the largest count of the inputs."""
     if len(sources) == 1:
-        return sources[0].counts
+        return sources[0].random_calls
     merged: dict[str, int] = {}
     for source in sources:
-        for name, count in source.counts:
+        for name, count in source.random_calls:
             merged[name] = max(merged.get(name, 0), count)
     return tuple(sorted(merged.items()))
 

@@ -8,7 +8,7 @@ from ..errors import PlanError
 from ..options import Options, Settings
 from ..spec import LEAF, Structure, TensorSpec
 from .batches import Batch, PaddedBatch
-from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, Element, Facts, Node, Step, walk
+from .node import INFINITE, UNKNOWN_CARDINALITY, Buffer, ElementType, Facts, Node, Step, walk
 from .sources import Files
 
 __all__ = [
@@ -111,10 +111,10 @@ class Enumerate(Step):
 
     start: int = 0
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         inner = inputs[0].structure or LEAF
         structure = Structure(tuple, (), (LEAF, inner), 1 + inner.count)
-        return Element(structure, (TensorSpec((), "int64"), *inputs[0].specs))
+        return ElementType(structure, (TensorSpec((), "int64"), *inputs[0].specs))
 
     def describe(self) -> str:
         return f"enumerate({self.start or ''})"
@@ -128,7 +128,7 @@ class Repeat(Step):
 
     count: int = -1
 
-    def _number(self, below: int) -> int:
+    def _branch(self, below: int) -> int:
         return below + 1
 
     def _cardinality(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import PlanError, PlanTypeError
 from ..spec import Structure, TensorSpec, is_dataclass_type
-from .node import Element
+from .node import ElementType
 
 __all__ = ["Padding", "padded_shapes", "padding", "padding_values"]
 
@@ -31,7 +31,7 @@ class Padding(NamedTuple):
     specs: tuple[TensorSpec, ...]
 
 
-def padding(node: Any, element: Element) -> Padding:
+def padding(node: Any, element: ElementType) -> Padding:
     """What a step that pads (with `shapes`, `values`, `given`) makes of elements of some type, defaults filled in.
 
     Raises:
@@ -52,7 +52,7 @@ def padding(node: Any, element: Element) -> Padding:
     return Padding(shapes, padding_values(None, element) if values is None else values, specs)
 
 
-def padded_shapes(given: Any, element: Element) -> tuple[Shape, ...]:
+def padded_shapes(given: Any, element: ElementType) -> tuple[Shape, ...]:
     """One target shape per leaf, -1 for "the largest of the batch"; None where the rank is not known.
 
     Raises:
@@ -124,7 +124,7 @@ def _check(shape: Shape, spec: TensorSpec) -> None:
         raise PlanError(f"padded_batch needs padded shapes no smaller than the data, got {list(shape)} for {spec}")
 
 
-def padding_values(given: Any, element: Element) -> tuple[Any, ...]:
+def padding_values(given: Any, element: ElementType) -> tuple[Any, ...]:
     """One fill value per leaf, in its dtype.
 
     Raises:

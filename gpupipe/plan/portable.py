@@ -174,7 +174,7 @@ class Walker:
             node: the step.
             below: the numbers of its inputs.
         """
-        self._put(f"{type(node).__name__} {node.number} {below}")
+        self._put(f"{type(node).__name__} {node.branch} {below}")
         self.files.extend(node.named_files())
         traced = getattr(node, "traced", None) is not None or node.made is not None
         for name, value in node.parameters(self._places):

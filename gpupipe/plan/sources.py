@@ -11,7 +11,7 @@ import numpy as np
 from ..extract.storage.names import Names
 from ..options import Settings
 from ..spec import LEAF, Structure, TensorSpec, spec_of
-from .node import INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node, Step
+from .node import INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
 
 __all__ = [
     "Counted",
@@ -41,8 +41,8 @@ class Tensors(Node):
     leaves: tuple[Any, ...]
     structure: Structure
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(self.structure, tuple(map(spec_of, self.leaves)))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(self.structure, tuple(map(spec_of, self.leaves)))
 
     def named_files(self) -> tuple[tuple[str, str], ...]:
         texts = [leaf for leaf in self.leaves if isinstance(leaf, bytes) and len(leaf) < 4096 and 0 not in leaf]
@@ -67,8 +67,8 @@ class Slices(Node):
     structure: Structure
     names: Names | None = field(default=None, compare=False)
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(self.structure, tuple(spec_of(leaf).row() for leaf in self.leaves))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(self.structure, tuple(spec_of(leaf).row() for leaf in self.leaves))
 
     def _cardinality(self) -> int:
         return len(self.leaves[0])
@@ -105,8 +105,8 @@ class Listed(Node):
     specs: tuple[TensorSpec, ...]
     names: Names | None = field(default=None, compare=False)
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(self.structure, self.specs)
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(self.structure, self.specs)
 
     def _cardinality(self) -> int:
         return len(self.columns[0])
@@ -126,8 +126,8 @@ class Range(Node):
     step: int
     dtype: np.dtype[Any]
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), self.dtype),))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (TensorSpec((), self.dtype),))
 
     def _cardinality(self) -> int:
         return len(range(self.start, self.stop, self.step))
@@ -146,8 +146,8 @@ class Counter(Node):
     step: Any
     dtype: np.dtype[Any]
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), self.dtype),))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (TensorSpec((), self.dtype),))
 
     def _cardinality(self) -> int:
         return INFINITE
@@ -170,8 +170,8 @@ class RandomNumbers(Node):
     seed: int | None = None
     anew: bool = False
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), "int64"),))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (TensorSpec((), "int64"),))
 
     def _cardinality(self) -> int:
         return INFINITE
@@ -192,9 +192,9 @@ class FromGenerator(Node):
 
     generator: Callable[..., Any]
     args: tuple[Any, ...]
-    signature: Element
+    signature: ElementType
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.signature
 
     def describe(self) -> str:
@@ -221,16 +221,16 @@ class FromIndexable(Node):
     items: Any = field(compare=False)
     get: Any
     count: int
-    signature: Element
+    signature: ElementType
     calls: int = 0
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.signature
 
     def _cardinality(self) -> int:
         return self.count
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return (("map", 1),)  # a Python function that may draw is a site of its own
 
     def describe(self) -> str:
@@ -243,10 +243,10 @@ class Counted(Node):
 
     facts = Facts()
 
-    like: Element
+    like: ElementType
     count: int
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.like
 
     def _cardinality(self) -> int:
@@ -270,8 +270,8 @@ class Files(Node):
     names: tuple[str, ...]
     method: str = field(default="list_files", compare=False)
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), bytes),))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (TensorSpec((), bytes),))
 
     def _cardinality(self) -> int:
         return len(self.paths)
@@ -293,17 +293,17 @@ class Param(Node):
 
     facts = Facts(by_index=True)
 
-    outer: Element
+    outer: ElementType
     depth: int
     below: tuple[tuple[str, int], ...]
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.outer
 
     def _cardinality(self) -> int:
         return 1
 
-    def _counts(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         return self.below
 
 
@@ -314,8 +314,8 @@ class OneFile(Step):
     leaf: int = 0
     compression: str = ""
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(LEAF, (TensorSpec((), bytes),))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(LEAF, (TensorSpec((), bytes),))
 
     def describe(self) -> str:
         return f"{self.name}({self.compression or 'uncompressed'})"

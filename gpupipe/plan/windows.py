@@ -8,9 +8,9 @@ from typing import Any
 
 from ..graph.classify import name_of
 from ..spec import DatasetSpec
-from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, Element, Facts, Node, Step
+from .node import ANYTHING, INFINITE, UNKNOWN_CARDINALITY, ElementType, Facts, Node, Step
 
-__all__ = ["GroupByWindow", "Held", "Window"]
+__all__ = ["GroupByWindow", "NestedElements", "Window"]
 
 
 Maker = Callable[[Node], Any]
@@ -18,7 +18,7 @@ Maker = Callable[[Node], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held(Node):
+class NestedElements(Node):
     """Elements that were gathered: one leaf of a window, or a group of whole elements.
 
     Attributes:
@@ -32,11 +32,11 @@ class Held(Node):
     facts = Facts(name="window")
 
     elements: tuple[Any, ...] = field(compare=False)
-    type: Element = field(compare=False)
+    type: ElementType = field(compare=False)
     base: int = field(compare=False)
     origin: bytes
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return self.type
 
     def _cardinality(self) -> int:
@@ -67,8 +67,8 @@ class Window(Step):
         """How many elements of the input a window reaches over."""
         return (self.size - 1) * self.stride + 1
 
-    def infer(self, *inputs: Element) -> Element:
-        return Element(inputs[0].structure, tuple(DatasetSpec(spec) for spec in inputs[0].specs))
+    def infer(self, *inputs: ElementType) -> ElementType:
+        return ElementType(inputs[0].structure, tuple(DatasetSpec(spec) for spec in inputs[0].specs))
 
     def _cardinality(self) -> int:
         n = self.source.cardinality
@@ -100,7 +100,7 @@ class GroupByWindow(Step):
     size_fn: Callable[..., Any] | None = None
     make: Maker | None = field(default=None, compare=False)
 
-    def infer(self, *inputs: Element) -> Element:
+    def infer(self, *inputs: ElementType) -> ElementType:
         return ANYTHING
 
     def _cardinality(self) -> int:

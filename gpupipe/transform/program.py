@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import DataError
-from ..graph.host_values import BatchValues, boundary
+from ..graph.host_values import HostValues, boundary
 from ..graph.op import Array
 from ..graph.values import Value, digest_of
 
@@ -56,7 +56,7 @@ class Feed:
     verified: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, program: Program, batch: BatchValues, every: int = 0) -> Feed:
+    def of(cls, program: Program, batch: HostValues, every: int = 0) -> Feed:
         """Compute the inputs of a program for a batch. One element in `every` is to be verified, none of 0."""
         return cls(
             batch.size,

@@ -13,12 +13,12 @@ from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
 from gpupipe.optimize.lower.compile import LOWERINGS, Lowered, lower, lower_dry, lower_in
 from gpupipe.optimize.pending import Pending
-from gpupipe.plan.node import Element
+from gpupipe.plan.node import ElementType
 from gpupipe.plan.sources import Counted, FromGenerator
 from gpupipe.spec import LEAF, TensorSpec
 from tests.algebra.test_node_facts import kinds
 
-NUMBER = Element(LEAF, (TensorSpec((), "int64"),))
+NUMBER = ElementType(LEAF, (TensorSpec((), "int64"),))
 
 
 def test_every_class_of_nodes_has_a_lowering() -> None:

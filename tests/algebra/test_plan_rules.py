@@ -81,7 +81,7 @@ def test_shuffle_and_repeat_become_one_node_with_every_parameter(count: int) -> 
 
     plan, fired = rewrite(dataset.plan)
 
-    assert plan == ShuffleRepeat(R.plan, 3, 4, False, count, number=dataset.plan.number)
+    assert plan == ShuffleRepeat(R.plan, 3, 4, False, count, branch=dataset.plan.branch)
     assert plan.element == dataset.plan.element
     assert plan.cardinality == dataset.cardinality()
     assert fired == {"shuffle_and_repeat": 1}
@@ -91,8 +91,8 @@ def test_numbers_of_nodes_are_kept() -> None:
     # Keys of elements depend on the number of a repeat, zip or concatenate; repeat(1) below had one too.
     dataset = R.repeat(1).shuffle(3).repeat(2).concatenate(R)
 
-    before = {type(node).__name__: node.number for node in walk(dataset.plan)}
-    after = {type(node).__name__: node.number for node in walk(_rewritten(dataset))}
+    before = {type(node).__name__: node.branch for node in walk(dataset.plan)}
+    after = {type(node).__name__: node.branch for node in walk(_rewritten(dataset))}
 
     assert before["Concatenate"] == after["Concatenate"] == 3
     assert after["ShuffleRepeat"] == before["Repeat"] == 2

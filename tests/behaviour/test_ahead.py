@@ -103,10 +103,10 @@ def test_a_channel_lets_go_of_who_puts_when_there_is_room_for_another() -> None:
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
     time.sleep(0.1)
-    assert (put, channel.held()) == ([0], (2, 0))  # the second is there, and no third is asked for
+    assert (put, channel.buffer_usage()) == ([0], (2, 0))  # the second is there, and no third is asked for
     assert channel.get() == 0
     time.sleep(0.1)
-    assert (put, channel.held()) == ([0, 1], (2, 0))
+    assert (put, channel.buffer_usage()) == ([0, 1], (2, 0))
     channel.drop()
     thread.join(5)
     assert put == [0, 1, -1]

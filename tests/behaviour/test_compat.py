@@ -16,7 +16,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, compat, ops
 from gpupipe.compat import py_function
-from gpupipe.graph.classify import decide
+from gpupipe.graph.classify import classify
 
 
 def _square(x: Any) -> int:
@@ -218,7 +218,7 @@ def _beside_an_op(x: Any) -> Any:
 
 @pytest.mark.parametrize("fn", [_with_py_function, _by_attribute, _beside_an_op])
 def test_a_function_with_py_function_is_ordinary_python(fn: Callable[[Any], Any]) -> None:
-    assert decide(fn) == "python"
+    assert classify(fn) == "python"
     assert list(Dataset.range(3).map(fn)) == [1, 2, 3]
 
 

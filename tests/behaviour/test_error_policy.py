@@ -8,7 +8,7 @@ import pytest
 
 from gpupipe import DataError
 from gpupipe.flow.bad.policy import ErrorPolicy
-from gpupipe.flow.element import Element, Hole, Raised, StandIn, Stream, is_element
+from gpupipe.flow.element import Element, Hole, Raised, Replacement, Stream, is_element
 
 STREAM = Stream(7, "file")
 
@@ -56,7 +56,7 @@ def test_a_replacement_keeps_the_identity_of_the_bad_element_and_says_so() -> No
     ((value, stream, position),) = policy.bad(bad)
 
     assert (value, stream.key, position) == ((0,), 7, 1)
-    assert type(stream) is StandIn
+    assert type(stream) is Replacement
 
 
 def test_an_error_on_its_way_is_no_element() -> None:

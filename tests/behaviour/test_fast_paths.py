@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.errors import DataError, GpupipeError, PlanTypeError
-from gpupipe.flow.batching.batcher import BatchFormer, Group
+from gpupipe.flow.batching.batcher import Batcher, Group
 from gpupipe.flow.batching.stack import stack_rows
 from gpupipe.flow.check import fits
 from gpupipe.flow.combine.join import ZipFlow
-from gpupipe.flow.element import BatchStream, Element, Hole, Raised, StandIn, Stream
+from gpupipe.flow.element import BatchStream, Element, Hole, Raised, Replacement, Stream
 from gpupipe.flow.maps.python_function import kind_of, like, quick_leaf
 from gpupipe.flow.run import Context, Run
 from gpupipe.flow.sources.arrays import RangeFlow
@@ -345,7 +345,7 @@ def test_columns_that_are_only_picked_are_the_same_values() -> None:
 
 
 class PlainFormer:
-    """The rules of `BatchFormer`, written for one element at a time."""
+    """The rules of `Batcher`, written for one element at a time."""
 
     def __init__(self, source: Iterator[Element], size: int, drop: bool, on_error: str) -> None:
         self.source, self.size, self.drop, self.on_error = source, size, drop, on_error
@@ -414,7 +414,7 @@ def shown(item: Any) -> Any:
     """A group or element as the plain rules write it."""
     if isinstance(item, Group):
         # All elements are of one stream; a stand-in has one of its own that says so.
-        rows = [(row[0], STREAM if type(row[1]) is StandIn else row[1], row[2]) for row in item.rows]
+        rows = [(row[0], STREAM if type(row[1]) is Replacement else row[1], row[2]) for row in item.rows]
         return rows, [*map(shown, item.taken)]
     return "raised" if item is not None and type(item[0]) is Raised else item
 
@@ -436,20 +436,20 @@ def test_batches_are_formed_by_the_plain_rules(
         hole = (Raised if kind == "raised" else Hole)(DataError("bad"))
         elements.append(((i,) if kind == "good" else hole, stream, i))
     one, two = Counted(elements), Counted(elements)
-    former = BatchFormer(one, size, drop, context(on_error).run)
+    batcher = Batcher(one, size, drop, context(on_error).run)
     plain = PlainFormer(two, size, drop, on_error)
 
     for step in range(2 * len(kinds) + 4):
         wanted = plain.next()
-        got = former.next()
+        got = batcher.next()
 
         assert shown(got) == wanted
         assert one.read == two.read
         if step in backs:  # a repair: everything not yet in a group goes back in front
-            back, again = former.take_back(), plain.take_back()
+            back, again = batcher.take_back(), plain.take_back()
             assert [*map(shown, back)] == again
             kept = [element for element in back if shown(element) != "raised"]
-            former.put_back(kept, plain.last)
+            batcher.put_back(kept, plain.last)
             plain.pending.extendleft(reversed(kept))
 
 
@@ -467,11 +467,11 @@ def test_an_error_of_the_source_keeps_the_rows_taken_before_it() -> None:
                 raise PlanTypeError("no dataset")
             return (self.at,), Stream(1, "x"), self.at
 
-    former = BatchFormer(Source(), 4, False, context().run)
+    batcher = Batcher(Source(), 4, False, context().run)
 
     with pytest.raises(PlanTypeError):
-        former.next()
-    group = former.next()
+        batcher.next()
+    group = batcher.next()
     assert isinstance(group, Group)
     assert [row[0] for row in group.rows] == [(1,), (2,), (4,), (5,)]
 
@@ -504,7 +504,7 @@ def test_forming_a_batch_stops_behind_the_element_at_hand() -> None:
 
     source = Stopping([((i,), Stream(1, "x"), i) for i in range(100)])
 
-    assert BatchFormer(source, 50, False, at.run).next() is None
+    assert Batcher(source, 50, False, at.run).next() is None
     assert source.read == 5
 
 

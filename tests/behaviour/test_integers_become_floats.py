@@ -286,13 +286,13 @@ def test_helpers_that_call_helpers_are_looked_at_once_each() -> None:
     instructions = dis.get_instructions
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dis, "get_instructions", counted)
-        assert candidate.decide(names["f6"]) == "expression"
+        assert candidate.classify(names["f6"]) == "expression"
         assert len(set(looked_at)) == 12
         for level in range(7, 19):  # 2**18 calls are what Python may do for each element, and no graph
             for name in "fg":
                 exec(f"def {name}{level}(x): return f{level - 1}(x) + g{level - 1}(x)", names)
         looked_at.clear()
-        assert candidate.decide(names["f18"]) == "python"
+        assert candidate.classify(names["f18"]) == "python"
     assert len(looked_at) == len(set(looked_at)) == 36
 
 
@@ -324,18 +324,18 @@ def test_whether_it_is_an_expression_does_not_depend_on_the_order_of_its_helpers
     def calls(a: Any, b: Any) -> Any:
         return lambda x: a(x) + b(x)  # Python sorts what a function captures by name
 
-    assert candidate.decide(calls(short, long)) == candidate.decide(calls(long, short)) == "expression"
-    assert candidate.decide(names["f29"]) == "expression"
+    assert candidate.classify(calls(short, long)) == candidate.classify(calls(long, short)) == "expression"
+    assert candidate.classify(names["f29"]) == "expression"
     for level in range(30, 200):
         exec(f"def f{level}(x): return f{level - 1}(x)", names)
-    assert candidate.decide(names["f199"]) == "python"
+    assert candidate.classify(names["f199"]) == "python"
 
 
 def test_an_op_that_a_keyword_brings_along_is_an_op() -> None:
     def flipped(x: Any, *, flip: Any = ops.flip_left_right) -> Any:
         return flip(x)
 
-    assert candidate.decide(flipped) == "ops"
+    assert candidate.classify(flipped) == "ops"
     assert "[traced]" in Dataset.from_tensor_slices(IMAGES).map(flipped).plan.describe()
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.extract.records.index import INDEXES
-from gpupipe.flow.combine.interleave import Turns
+from gpupipe.flow.combine.interleave import InterleaveOrder
 
 SIZES = [5, 0, 9, 1, 13, 3]
 Range = gp.Dataset.range
@@ -243,7 +243,7 @@ def test_the_order_of_interleave_is_known_without_running_it() -> None:
         ran = inputs.interleave(numbered, cycle, block)
         expected = [(int(f), int(i)) for f, i in ran]
 
-        turns = Turns(sizes, cycle, block)
+        turns = InterleaveOrder(sizes, cycle, block)
 
         assert turns.size == len(expected)
         if expected:
@@ -252,7 +252,7 @@ def test_the_order_of_interleave_is_known_without_running_it() -> None:
 
 
 def test_the_order_of_interleave_needs_few_stretches() -> None:
-    turns = Turns([1_000_000 + i for i in range(100)], 16, 1)
+    turns = InterleaveOrder([1_000_000 + i for i in range(100)], 16, 1)
 
     assert turns.size == sum(1_000_000 + i for i in range(100))
     assert len(turns._starts) <= 2 * 16 * 100  # and not one for each of 100 million elements

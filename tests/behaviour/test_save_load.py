@@ -18,7 +18,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import Dataset, Options, TensorSpec, ops
 from gpupipe.load.save import _Seen as Seen
-from gpupipe.plan.node import ANYTHING, Element
+from gpupipe.plan.node import ANYTHING, ElementType
 from gpupipe.spec import Structure, spec_of
 from tests.behaviour.model import interleaved, outcomes, run
 
@@ -422,7 +422,7 @@ def test_elements_of_another_dtype_are_refused_where_they_are_saved(tmp_path: Pa
 
 def test_what_save_has_seen_is_the_narrowest_type_that_holds() -> None:
     pair = Structure(tuple, (), (Structure(), Structure()), 2)
-    unknown = Element(pair, (TensorSpec(None, None), TensorSpec(None, None)))
+    unknown = ElementType(pair, (TensorSpec(None, None), TensorSpec(None, None)))
     seen = Seen(unknown, ANYTHING)
 
     assert seen.add((np.int64(1), np.ones((2, 3), np.uint8))) is None
@@ -434,7 +434,7 @@ def test_what_save_has_seen_is_the_narrowest_type_that_holds() -> None:
     seen.add((np.int64(1), np.ones(4, np.uint8)))
     assert seen.element().specs[1] == TensorSpec(None, "uint8")
 
-    declared = Element(pair, (TensorSpec((), "int64"), TensorSpec((None, None, 3), "uint8", "HWC")))
+    declared = ElementType(pair, (TensorSpec((), "int64"), TensorSpec((None, None, 3), "uint8", "HWC")))
     seen = Seen(declared, declared)
     assert "got int32 after int64" in str(seen.add((np.int32(1), np.ones((4, 4, 3), np.uint8))))
     seen.add((np.int64(1), np.ones((4, 4, 3), np.uint8)))

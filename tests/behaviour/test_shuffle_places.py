@@ -18,10 +18,10 @@ from gpupipe.extract.storage.names import Names
 from gpupipe.flow.access import access
 from gpupipe.flow.element import Element
 from gpupipe.flow.order.shuffle import ShuffleFlow
-from gpupipe.flow.order.shuffle_by_index import ShufflePlacesFlow, can_place
+from gpupipe.flow.order.shuffle_by_index import ShuffleByIndexFlow, has_cheap_index
 from gpupipe.flow.run import Context, Flow, Run
 from gpupipe.flow.sources.arrays import FilesFlow, RangeFlow, SlicesFlow
-from gpupipe.flow.state.snapshot import Counted, State, late_json
+from gpupipe.flow.state.snapshot import Counted, State, to_json
 from gpupipe.flow.step import Running
 from gpupipe.random import hash64, mix64
 from gpupipe.spec import byte_array
@@ -71,9 +71,9 @@ def shown(elements: Iterator[Element]) -> list[Any]:
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_what_leaves_is_what_leaves_a_buffer_of_elements(name: str, size: int, repeat: int) -> None:
     source, at = SOURCES[name], at_epoch(size % 3)
-    assert can_place(source)
+    assert has_cheap_index(source)
 
-    ours = shown(ShufflePlacesFlow(source, size, 7, True, repeat).open(at))
+    ours = shown(ShuffleByIndexFlow(source, size, 7, True, repeat).open(at))
 
     assert ours == shown(ShuffleFlow(Passed(source), size, 7, True, repeat).open(at))
 
@@ -146,15 +146,15 @@ def test_a_state_behind_any_element_goes_on_with_the_next(name: str) -> None:
 
 
 def test_a_state_of_a_state_is_the_state_that_was_there() -> None:
-    flow = ShufflePlacesFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
+    flow = ShuffleByIndexFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
     for count in (0, 1, 130, 299, 300, 301, 302, 400, 499, 500):
         items: Any = flow.open(at_epoch())
         list(islice(items, count))
-        state = through_json(late_json(items.snapshot()))
+        state = through_json(to_json(items.snapshot()))
 
         again: Any = flow.open(at_epoch(), state)
 
-        assert through_json(late_json(again.snapshot())) == state
+        assert through_json(to_json(again.snapshot())) == state
         assert shown(again) == shown(items)
 
 
@@ -169,7 +169,7 @@ class Asked(tuple[Any, ...]):
 
 
 def test_filling_the_buffer_makes_no_element() -> None:
-    items = ShufflePlacesFlow(SlicesFlow((Asked([b"a"] * 10_000),)), 10_000, 1).open(at_epoch())
+    items = ShuffleByIndexFlow(SlicesFlow((Asked([b"a"] * 10_000),)), 10_000, 1).open(at_epoch())
     Asked.times = 0
 
     next(items)
@@ -193,10 +193,10 @@ def test_states_are_small() -> None:
     ids=str,
 )
 def test_a_state_that_cannot_be_is_refused(changed: dict[str, Any], message: str) -> None:
-    flow = ShufflePlacesFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
+    flow = ShuffleByIndexFlow(RangeFlow(range(500), np.dtype("int64")), 200, 3)
     items: Any = flow.open(at_epoch())
     list(islice(items, 150))
-    state = late_json(items.snapshot())
+    state = to_json(items.snapshot())
 
     with pytest.raises(gp.StateError, match=message):
         flow.open(at_epoch(), {**state, "pass": {**state["pass"], **changed}})

@@ -10,7 +10,7 @@ import pytest
 
 import gpupipe as gp
 from gpupipe import ops
-from gpupipe.flow.stage.runner import Work
+from gpupipe.flow.stage.runner import StageRunner
 from tests.chains import damage
 
 
@@ -21,13 +21,13 @@ def test_a_broken_promise_is_raised_behind_a_bad_image(
 ) -> None:
     if backend == "dali":
         pytest.importorskip("nvidia.dali")
-    repair = Work._repair
+    repair = StageRunner._repair
 
     def later(self: Any, *args: Any) -> None:
         time.sleep(0.05)  # meanwhile the error comes to wait behind the batch that failed
         repair(self, *args)
 
-    monkeypatch.setattr(Work, "_repair", later)
+    monkeypatch.setattr(StageRunner, "_repair", later)
     pictures = [damage.jpeg(0), damage.bad_scan(damage.jpeg(1)), *map(damage.jpeg, range(2, 6))]
     ds = gp.Dataset.from_tensor_slices(np.array(pictures, object)).assert_cardinality(3).map(ops.decode_jpeg).batch(2)
     raised, rows = [], 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpupipe.graph.host_values import BatchValues, is_image
+from gpupipe.graph.host_values import HostValues, is_image
 from gpupipe.graph.op import Array, Case, Op
 from gpupipe.graph.values import Apply, Draw, Input, Item, Value
 from gpupipe.spec import TensorSpec, as_leaf, spec_of
@@ -57,7 +57,7 @@ class Batch:
     """
 
     call: Apply
-    values: BatchValues
+    values: HostValues
 
     @classmethod
     def of(cls, case: Case, *, varying: bool = False, rows: int = ROWS, epoch: int = 0) -> Batch:
@@ -71,7 +71,7 @@ class Batch:
             draw = Draw(case.op, f"{case.op.name}#0/0" if case.op.random else "", inputs)
             params = tuple(Item(draw, i) for i in range(len(case.op.parameters)))
         keys = np.arange(1, rows + 1, dtype=np.uint64) << np.uint64(20)
-        values = BatchValues(rows, lambda i: [leaves[i]] * rows, lambda i: keys, seed=1, epoch=epoch)
+        values = HostValues(rows, lambda i: [leaves[i]] * rows, lambda i: keys, seed=1, epoch=epoch)
         return cls(Apply(case.op, inputs, params), values)
 
     @property

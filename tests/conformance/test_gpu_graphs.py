@@ -20,7 +20,7 @@ from benchmarks.gpu_day.plan import module_of
 from benchmarks.job import Job
 from gpupipe import ops
 from gpupipe.errors import SpecError
-from gpupipe.graph.host_values import BatchValues, is_image
+from gpupipe.graph.host_values import HostValues, is_image
 from gpupipe.graph.op import Case, Op
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Apply, Input, Value
@@ -218,7 +218,7 @@ def test_a_function_as_users_write_it_would_run(
     assert traced is not None
     program = Program(tuple(dict.fromkeys(value for value in traced.outputs if is_image(value))))
     keys = np.arange(ROWS, dtype=np.uint64)
-    values = BatchValues(ROWS, columns.__getitem__, lambda index: keys, seed=1, epoch=0)
+    values = HostValues(ROWS, columns.__getitem__, lambda index: keys, seed=1, epoch=0)
 
     assert lowered(program, Feed.of(program, values)).wrong == []
 

@@ -11,8 +11,8 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import SpecError
-from gpupipe.graph.classify import decide
-from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.classify import classify
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array, Case, Op, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.graph.trace import trace
@@ -92,14 +92,14 @@ def test_an_executor_agrees_with_the_reference(case: Case, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_a_traced_function_runs_it_among_other_ops(kind: str) -> None:
-    assert decide(augment) == "ops"
+    assert classify(augment) == "ops"
     traced = trace(augment, flatten((0, 0))[1], SPECS)
     assert traced is not None
     program = Program(traced.outputs)
     ps = [0.0, 1.0, 0.5, 0.5, 0.5, 0.5]
     columns: list[list[Any]] = [[IMAGE] * len(ps), [np.float64(p) for p in ps]]
     keys = np.arange(len(ps), dtype=np.uint64)
-    values = BatchValues(len(ps), columns.__getitem__, lambda index: keys, seed=1, epoch=0)
+    values = HostValues(len(ps), columns.__getitem__, lambda index: keys, seed=1, epoch=0)
     (draw,) = (v for v in _below(traced.outputs[0]) if isinstance(v, Draw))
 
     executor = make_executor(kind, program, len(ps))

@@ -11,7 +11,7 @@ import pytest
 import gpupipe as gp
 from gpupipe import ops
 from gpupipe.errors import DataError, PlanTypeError, ShapeError, SpecError
-from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array, Op
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
@@ -300,13 +300,13 @@ def test_on_the_cpu_dali_gives_the_same_bytes() -> None:
                 np.testing.assert_array_equal(got[0], expected[0], err_msg=str(case))
 
 
-def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...], BatchValues]:
+def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...], HostValues]:
     """Trace a function of these columns, row by row, and prepare one batch of them."""
     specs = [TensorSpec((), bytes) if isinstance(c[0], bytes) else TensorSpec(c.shape[1:], c.dtype) for c in columns]
     traced = trace(fn, flatten(tuple(range(len(columns))))[1], specs)
     assert traced is not None
     keys = np.arange(3, dtype=np.uint64)
-    return traced.outputs, BatchValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
+    return traced.outputs, HostValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
 
 
 def run(kind: str, fn: Callable[..., Any], *columns: Any) -> list[Array]:

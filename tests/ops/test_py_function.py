@@ -9,7 +9,7 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import FunctionError, ParseError, PlanError, PlanTypeError, SpecError
-from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.trace import trace
 from gpupipe.spec import TensorSpec, flatten
 
@@ -42,7 +42,7 @@ def test_a_traced_function_calls_it_once_for_each_row() -> None:
     assert seen == []
     rows: list[list[Any]] = [[b"ab", memoryview(b"cde")], [np.int64(2), np.int64(0)]]
     keys = np.arange(2, dtype=np.uint64)
-    values = BatchValues(2, lambda i: rows[i], lambda i: keys, seed=0, epoch=0)
+    values = HostValues(2, lambda i: rows[i], lambda i: keys, seed=0, epoch=0)
 
     element = traced.structure.unflatten([values.rows(value) for value in traced.outputs])
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpupipe import ops
 from gpupipe.errors import ShapeError
-from gpupipe.graph.host_values import BatchValues, is_image
+from gpupipe.graph.host_values import HostValues, is_image
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Value
 from gpupipe.ops._shared.samples import encoded, picture
@@ -26,14 +26,14 @@ SIZES = np.array([7, 12, 9])
 Rows = list[Any]
 
 
-def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...], BatchValues]:
+def values_of(fn: Callable[..., Any], *columns: Any) -> tuple[tuple[Value, ...], HostValues]:
     """Trace a function of these columns, row by row, and prepare one batch of them."""
     specs = [TensorSpec((), bytes) if isinstance(c[0], bytes) else TensorSpec(c.shape[1:], c.dtype) for c in columns]
     _, structure = flatten(tuple(range(len(columns))))
     traced = trace(fn, structure, specs)
     assert traced is not None
     keys = np.arange(3, dtype=np.uint64)
-    return traced.outputs, BatchValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
+    return traced.outputs, HostValues(3, lambda i: list(columns[i]), lambda i: keys, seed=1, epoch=0)
 
 
 def run(kind: str, fn: Callable[..., Any], *columns: Any) -> Rows:

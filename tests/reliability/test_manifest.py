@@ -17,7 +17,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.errors import BadRecord
 from gpupipe.flow.bad import records as module
-from gpupipe.flow.batching import resumable as formed
+from gpupipe.flow.batching import resumable as resumable_batcher
 from gpupipe.flow.state import checkpoints
 from gpupipe.ops._shared.samples import encoded, picture
 from tests.chains.damage import decoded, events
@@ -210,7 +210,7 @@ def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows
 def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
     tmp_path: Path, with_it: bool, on_error: Any, often: bool, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formed, "KNOWN", known)
+    monkeypatch.setattr(resumable_batcher, "KNOWN", known)
     monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: often)  # a new state of the input
     kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
     shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
@@ -241,7 +241,7 @@ def test_a_state_behind_a_repair_holds_no_listed_record_that_is_still_to_come(
     tmp_path: Path, on_error: Any, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the manifest those are good again."""
-    monkeypatch.setattr(formed, "KNOWN", known)
+    monkeypatch.setattr(resumable_batcher, "KNOWN", known)
     monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: True)
     kinds = {9: "DQT removed", 20: "DQT removed", 33: "DQT removed"}
     shards = Shards(tmp_path / "good", 56, 1).write().damaged(tmp_path / "data", kinds)
@@ -282,7 +282,7 @@ def batches_of(items: Any, count: int | None = None) -> list[list[int]]:
 
 
 def test_what_a_manifest_left_out_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formed, "KNOWN", 100)
+    monkeypatch.setattr(resumable_batcher, "KNOWN", 100)
     monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: True)
     shards = Shards(tmp_path / "data", 48, 2).write()
     path = tmp_path / "manifest.jsonl"
@@ -293,7 +293,7 @@ def test_what_a_manifest_left_out_is_forgotten_in_time(tmp_path: Path, monkeypat
     with ds.iterator(0) as items:
         for _ in range(600):  # about a hundred passes
             next(items)
-        kept = [len(thing.holes) for thing in gc.get_objects() if type(thing) is formed._Known]
+        kept = [len(thing.holes) for thing in gc.get_objects() if type(thing) is resumable_batcher._Known]
         assert items.left_out > 400
 
     assert max(kept) < 150

@@ -73,12 +73,12 @@ class Kind:
     read: Callable[[list[str]], Dataset]
 
 
-def in_turn(open_one: Callable[[Any], Dataset]) -> Callable[[list[str]], Dataset]:
+def joined(open_one: Callable[[Any], Dataset]) -> Callable[[list[str]], Dataset]:
     return lambda files: Dataset.from_tensor_slices(files).interleave(open_one, cycle_length=1)
 
 
 KINDS = {
-    "records": Kind(tfrecords, in_turn(gp.TFRecordDataset)),
+    "records": Kind(tfrecords, joined(gp.TFRecordDataset)),
     "records read ahead": Kind(
         tfrecords,
         lambda files: Dataset.from_tensor_slices(files).interleave(
@@ -86,9 +86,9 @@ KINDS = {
         ),
     ),
     "references": Kind(tfrecords, lambda files: gp.TFRecordDataset(files).shuffle(10, seed=1)),
-    "gzip": Kind(zipped, in_turn(lambda name: gp.TFRecordDataset(name, compression_type="GZIP"))),
-    "lines": Kind(lines, in_turn(gp.TextLineDataset)),
-    "fixed": Kind(fixed, in_turn(lambda name: gp.FixedLengthRecordDataset(name, SIZE))),
+    "gzip": Kind(zipped, joined(lambda name: gp.TFRecordDataset(name, compression_type="GZIP"))),
+    "lines": Kind(lines, joined(gp.TextLineDataset)),
+    "fixed": Kind(fixed, joined(lambda name: gp.FixedLengthRecordDataset(name, SIZE))),
 }
 
 

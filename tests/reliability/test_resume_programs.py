@@ -211,7 +211,7 @@ def goes_on(case: Case, policies: Sequence[str] = POLICIES) -> None:
             assert whole == wholes[0], f"marks change what comes: {policy}"
             found, left_out_then, places = walked(chain, len(whole), "walk")
             assert found == whole, policy
-            if case.program.counts:
+            if case.program.random_calls:
                 assert left_out_then == left_out, policy
                 assert chain.manifest("walk") == chain.manifest("whole"), policy
     if any(0 < place < len(whole) for place in places):
@@ -401,7 +401,11 @@ def test_a_wrong_snapshot_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name, wrong in (
         (checkpoints.CheckpointedInput, "back", lambda self, keep: checkpoints.behind(self._checkpoints, keep - 1)),
         (checkpoints.CheckpointedInput, "discard_before", _too_few),
-        (resumable.Forming, "point", lambda self: resumable.Point(self._base, max(self._items - 1, 0), self._bad)),
+        (
+            resumable.ResumableBatcher,
+            "point",
+            lambda self: resumable.Checkpoint(self._base, max(self._items - 1, 0), self._bad),
+        ),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, wrong)

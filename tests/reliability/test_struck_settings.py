@@ -20,7 +20,7 @@ import gpupipe as gp
 from gpupipe import Dataset, Options, ops
 from gpupipe.extract.images.decode import MOST_PIXELS
 from gpupipe.extract.storage.waiting import LIMITS
-from gpupipe.flow.run import LOOKING, REPLAYING
+from gpupipe.flow.run import PEEKING, SILENT_REPLAY
 from gpupipe.graph.eager import ELEMENT
 from gpupipe.graph.symbols import ACTIVE
 from gpupipe.graph.trace import _CALLED_BEFORE
@@ -63,7 +63,7 @@ def struck(monkeypatch: pytest.MonkeyPatch, real: ContextVar[Any], call: int) ->
 
 def settings() -> list[Any]:
     """What is set for a while, and must be as before."""
-    return [real.get() for real in (REPLAYING, LOOKING, MOST_PIXELS, LIMITS, ACTIVE, _CALLED_BEFORE, ELEMENT)]
+    return [real.get() for real in (SILENT_REPLAY, PEEKING, MOST_PIXELS, LIMITS, ACTIVE, _CALLED_BEFORE, ELEMENT)]
 
 
 def odd(x: Any) -> Any:
@@ -87,7 +87,7 @@ def chains() -> dict[str, Dataset]:
     }
 
 
-@pytest.mark.parametrize("real", [REPLAYING, LOOKING, MOST_PIXELS, LIMITS, ACTIVE], ids=lambda real: real.name)
+@pytest.mark.parametrize("real", [SILENT_REPLAY, PEEKING, MOST_PIXELS, LIMITS, ACTIVE], ids=lambda real: real.name)
 @pytest.mark.parametrize("name", chains())
 def test_an_iterator_goes_on_wherever_it_is_struck(
     name: str, real: ContextVar[Any], monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from PIL import Image
 
 from gpupipe import ops
 from gpupipe.errors import DecodeError
-from gpupipe.graph.host_values import BatchValues
+from gpupipe.graph.host_values import HostValues
 from gpupipe.graph.op import Array
 from gpupipe.graph.trace import trace
 from gpupipe.graph.values import Draw, Item, Value
@@ -39,9 +39,9 @@ def program_of(fn: Any) -> Program:
     return Program(traced.outputs)
 
 
-def host_side(files: list[bytes], first: int = 0, seed: int = 7, epoch: int = 0) -> BatchValues:
+def host_side(files: list[bytes], first: int = 0, seed: int = 7, epoch: int = 0) -> HostValues:
     keys = np.arange(first, first + len(files), dtype=np.uint64)
-    return BatchValues(len(files), lambda column: files, lambda column: keys, seed, epoch)
+    return HostValues(len(files), lambda column: files, lambda column: keys, seed, epoch)
 
 
 @pytest.fixture(params=["dali-cpu", "numpy"])
@@ -58,14 +58,14 @@ def executor(kind: Any) -> Iterator[Executor]:
     made.close()
 
 
-def windows(program: Program, batch: BatchValues) -> list[Array]:
+def windows(program: Program, batch: HostValues) -> list[Array]:
     """Every parameter that was drawn for a batch, as numbers."""
     drawn: list[Value] = [v for v in program.inputs if isinstance(v, Item) and isinstance(v.value, Draw)]
     assert drawn
     return [np.asarray(batch.rows(value)) for value in drawn]
 
 
-def by_hand(files: list[bytes], batch: BatchValues, program: Program) -> Array:
+def by_hand(files: list[bytes], batch: HostValues, program: Program) -> Array:
     """The chain with Pillow, in the order of the words of its definition."""
     parameters = {
         (v.value.op.name, v.value.op.parameters[v.index]): np.asarray(batch.rows(v))

@@ -11,7 +11,7 @@ from typing import Any
 from ..element import BatchStream, Element, Hole, Raised
 from ..run import Run
 
-__all__ = ["BatchFormer", "Group", "RowFormer"]
+__all__ = ["Batcher", "Group", "MicroBatcher"]
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Group:
     taken: Sequence[Element] = ()
 
 
-class BatchFormer:
+class Batcher:
     """Consecutive elements into groups of `size`.
 
     Args:
@@ -201,7 +201,7 @@ def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
     return Hole(hole.error, hole.known), BatchStream.of(rows), rows[0][2]
 
 
-class RowFormer:
+class MicroBatcher:
     """Elements into groups that keep their places: the rows become elements again, holes stay."""
 
     reforms = False

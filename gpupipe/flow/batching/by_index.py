@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import DataError
 from ...graph.op import Array
 from ...plan.index import ENDLESS
-from ..access import Access, Picked, access
+from ..access import Picked, RandomAccess, access
 from ..element import BatchStream, Element, Hole
 from ..run import Context
 from ..state.snapshot import State
@@ -20,7 +20,7 @@ from ..step import Running, close
 __all__ = ["Batches"]
 
 
-class Batches(Access):
+class Batches(RandomAccess):
     """Batches, each made for itself. One with a bad row is a hole in its place: nothing fills it up from behind.
 
     Under "replace" rows stand in within a batch, and one without any good row is the hole.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from ..element import Element
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, drop, number, replayed
+from ..state.snapshot import State, fast_forward, int_part, part, replayed
 from ..step import Running
 
 __all__ = ["Gathering", "gathered"]
@@ -39,12 +39,12 @@ class Gathering(Running):
     """
 
     def __init__(self, source: Flow, at: Context, state: State) -> None:
-        self.input = CheckpointedInput(source, at, below(state))
+        self.input = CheckpointedInput(source, at, part(state))
         self.source = self.input.inner
         self._errors: deque[int] = deque()  # numbers of the errors that were passed on
         self.items = self.run(at)
         if state is not None:
-            drop(self.items, number(state, "errors"), at)
+            fast_forward(self.items, int_part(state, "errors"), at)
 
     @abstractmethod
     def run(self, at: Context) -> Iterator[Element]:

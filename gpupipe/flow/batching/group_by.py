@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, FunctionError
-from ..element import Element, Hole, place_of
+from ..element import Element, Hole, identity_of
 from ..maps.python_function import PythonFunction
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, number
+from ..state.snapshot import State, int_part, part
 from ..step import Running
 from .gather import gathered
 from .stack import batch_of, pad_rows, stack_rows
@@ -83,9 +83,9 @@ class Groups:
             )
         return size
 
-    def give(self, key: Any, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+    def give(self, key: Any, rows: list[Element], full: bool, at: Context, serial: int) -> Element | None:
         """What a group becomes."""
-        return (key, self.datasets.whole(rows, at, number)), *place_of(rows[0])
+        return (key, self.datasets.whole(rows, at, serial)), *identity_of(rows[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Buckets:
         """Rows of a batch of this bucket."""
         return self.sizes[key]
 
-    def give(self, key: int, rows: list[Element], full: bool, at: Context, number: int) -> Element | None:
+    def give(self, key: int, rows: list[Element], full: bool, at: Context, serial: int) -> Element | None:
         """The batch, or a hole if it does not stack."""
         if self.drop and not full:
             return None
@@ -170,9 +170,9 @@ class _Grouped(Running):
     def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
-        self._number = 0 if state is None else number(state, "groups")
+        self._number = 0 if state is None else int_part(state, "groups")
         items = at.run.policy().sifted(self._keyed(self._input.items))
         for element, place in self._input.recovered:
             for keyed in self._keyed(iter((element,))):

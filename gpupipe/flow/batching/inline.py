@@ -8,22 +8,22 @@ from typing import Any
 
 from ..element import Element
 from ..run import Context, Flow
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running
 from .batcher import Group
-from .resumable import Former, Forming, Point
+from .resumable import AnyBatcher, Checkpoint, ResumableBatcher
 
 __all__ = ["Inline"]
 
 
 class Inline(Running):
-    """What a former gives, made into elements on the thread that asks.
+    """What a batcher gives, made into elements on the thread that asks.
 
     Args:
         source: the input.
         at: where it is opened.
         state: what `snapshot` gave.
-        former: makes the former of the running input.
+        batcher: makes the batcher of the running input.
         deliver: the elements that a group becomes.
     """
 
@@ -32,22 +32,22 @@ class Inline(Running):
         source: Flow,
         at: Context,
         state: State,
-        former: Callable[[Iterator[Element]], Former],
+        batcher: Callable[[Iterator[Element]], AnyBatcher],
         deliver: Callable[[Group], list[Element]],
     ) -> None:
-        self._forming = Forming(source, at, below(state), former)
-        self.source = self._forming.source
+        self._resumable = ResumableBatcher(source, at, part(state), batcher)
+        self.source = self._resumable.source
         self._deliver = deliver
-        self._before: Point | None = None  # the item whose elements are given
+        self._before: Checkpoint | None = None  # the item whose elements are given
         self._given = 0
         self._ready: deque[Any] = deque()
         if state is not None:
-            drop(self, number(state, "given"), at)
+            fast_forward(self, int_part(state, "given"), at)
 
     def __next__(self) -> Element:
         while not self._ready:
-            before = self._forming.point()
-            group = self._forming.next()
+            before = self._resumable.checkpoint()
+            group = self._resumable.next()
             if group is None:
                 self._before = None
                 raise StopIteration
@@ -63,7 +63,7 @@ class Inline(Running):
         return element
 
     def snapshot(self) -> State:
-        """Where the former stands, and how many elements of the last group were given."""
+        """Where the batcher stands, and how many elements of the last group were given."""
         if self._before is None:
-            return {"source": self._forming.exact().state(), "given": 0}
+            return {"source": self._resumable.exact().state(), "given": 0}
         return {"source": self._before.state(self._given), "given": self._given}

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..access import Access
+from ..access import RandomAccess
 from ..element import Element
 from ..run import Context, Flow
 from ..state.snapshot import State
 from ..step import Running
-from .batcher import BatchFormer, Group
+from .batcher import Batcher, Group
 from .by_index import Batches
 from .inline import Inline
 from .stack import batch_of, pad_rows
@@ -32,10 +32,10 @@ class PaddedBatchFlow:
     aligned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        def former(source: Iterator[Element]) -> BatchFormer:
-            return BatchFormer(source, self.size, self.drop, at.run, self.aligned)
+        def batcher(source: Iterator[Element]) -> Batcher:
+            return Batcher(source, self.size, self.drop, at.run, self.aligned)
 
-        return Inline(self.source, at, state, former, self._padded)
+        return Inline(self.source, at, state, batcher, self._padded)
 
     def _padded(self, group: Group) -> list[Element]:
         """The batch of some rows; a hole, where the first of them was, if they cannot be padded."""
@@ -43,5 +43,5 @@ class PaddedBatchFlow:
         made = batch_of(rows, lambda i, column: pad_rows(column, rows, self.names[i], self.shapes[i], self.values[i]))
         return [made if type(made[0]) is tuple else (made[0], *rows[0][1:])]
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return Batches(self, at)

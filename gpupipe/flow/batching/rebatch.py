@@ -12,17 +12,17 @@ from ...errors import DataError
 from ...ragged import stack_arrays
 from ..element import Element, Hole, is_element
 from ..run import Context, Flow
-from ..state.snapshot import State, number
+from ..state.snapshot import State, int_part
 from ..step import Running
 from .batcher import batch_of_holes
 from .gather import Gathering, gathered
 from .stack import batch_of, mismatch, one_dtype, stack_rows
 
-__all__ = ["RowsFlow"]
+__all__ = ["RebatchFlow"]
 
 
 @dataclass(frozen=True, slots=True)
-class RowsFlow:
+class RebatchFlow:
     """Consecutive elements as batches, whose sizes are cycled and whose leaves may be ragged.
 
     Attributes:
@@ -45,7 +45,7 @@ class RowsFlow:
     aligned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        return gathered(lambda begin: _Rows(self, at, begin), at, state)
+        return gathered(lambda begin: _Rebatched(self, at, begin), at, state)
 
     def batch(self, rows: list[Element]) -> Element:
         """A batch of some elements."""
@@ -69,12 +69,12 @@ class RowsFlow:
             raise DataError(f"{error}; use row_splits_dtype='int64'", stage=self.who) from error
 
 
-class _Rows(Gathering):
-    def __init__(self, flow: RowsFlow, at: Context, state: State) -> None:
+class _Rebatched(Gathering):
+    def __init__(self, flow: RebatchFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._rows: list[Element] = []
         self._begin = 0  # number of the first of these rows
-        self._number = 0 if state is None else number(state, "batches")
+        self._number = 0 if state is None else int_part(state, "batches")
         super().__init__(flow.source, at, state)
 
     def oldest(self) -> int:

@@ -1,6 +1,6 @@
 """resumable: what a stage is made of in turn, and the state behind each of it.
 
-A former holds nothing between two groups, as a rule. Then the state is that of its input, taken now and then; what was
+A batcher holds nothing between two groups, as a rule. Then the state is that of its input, taken now and then; what was
 formed since is formed again and forgotten: host work, nothing is decoded. It is the same while a repair has put
 elements back, and under "replace", where a group needs the last good element before it: the state begins further back.
 """
@@ -14,16 +14,16 @@ from operator import itemgetter
 from ...errors import DataError, DecodeError
 from ...serial.errors import error_class
 from ..element import Element, Hole, locate
-from ..run import REPLAYING, Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..state.checkpoints import Interval
-from ..state.snapshot import Refused, State, below, number
+from ..state.snapshot import State, Unsupported, int_part, part
 from ..step import Running
-from .batcher import BatchFormer, Group, RowFormer
-from .unbatch import UnstackFormer
+from .batcher import Batcher, Group, MicroBatcher
+from .unbatch import RowsOfBatch
 
-__all__ = ["Former", "Forming", "Point"]
+__all__ = ["AnyBatcher", "Checkpoint", "ResumableBatcher"]
 
-Former = BatchFormer | RowFormer | UnstackFormer
+AnyBatcher = Batcher | MicroBatcher | RowsOfBatch
 
 
 KNOWN = 10_000
@@ -39,12 +39,12 @@ Bad = dict[tuple[int, int], DataError]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A place between two items that a former gives.
+class Checkpoint:
+    """A place between two items that a batcher gives.
 
     Attributes:
         base: the state of the input at an earlier place.
-        items: what the former gave since then.
+        items: what the batcher gave since then.
         bad: errors of elements since then that only an executor found to be bad, by (stream key, position).
         known: elements that a manifest says are bad, in the order in which they came. Those from number `first` up to
             `last` came since then: without the manifest nobody would leave them out where the items are formed again.
@@ -68,7 +68,7 @@ class Point:
             given: elements of the next item that were given.
         """
         if self.mixed and (self.items or given):
-            return Refused(
+            return Unsupported(
                 "state_dict needs elements that can be formed again between those that one group becomes and behind a "
                 "repair, got some that came in any order; ask behind a later batch, or use deterministic=True"
             )
@@ -81,72 +81,72 @@ class Point:
         return {"base": self.base, "items": self.items, "bad": bad}
 
 
-class Forming:
-    """A former over an input, and where it stands.
+class ResumableBatcher:
+    """A batcher over an input, which says where it is.
 
     Args:
         flow: the input.
         at: where it is opened.
-        state: of a `Point`.
-        make: makes the former.
+        state: of a `Checkpoint`.
+        make: makes the batcher.
 
     Attributes:
-        former: makes groups of the input.
+        batcher: makes groups of the input.
         source: the input.
     """
 
-    def __init__(self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], Former]) -> None:
-        self._base = below(state, "base")
+    def __init__(self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], AnyBatcher]) -> None:
+        self._base = part(state, "base")
         self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
         self._bad: Bad = {} if state is None else errors_of(state["bad"])
         self._known = _Known(self.source, self._bad)
-        self.former = make(self._known if self._bad or at.run.known else self.source)
+        self.batcher = make(self._known if self._bad or at.run.known else self.source)
         self._items = self._first = 0
         self._count = 0  # elements
         self._mixed = at.run.any_order
         self._interval = Interval(always=self._mixed)
-        # Under "replace": the state of the input behind the last item, where there was one, and `Point.first` there.
+        # Under "replace": the state of the input after the last item, if any, and `Checkpoint.first` there.
         self._before: tuple[State, int] | None = None
         if state is not None:
-            self._replay(number(state, "items"), at)
+            self._replay(int_part(state, "items"), at)
 
     def _replay(self, items: int, at: Context) -> None:
         """Form what was formed since the base, and forget it."""
-        before = REPLAYING.get()
+        before = SILENT_REPLAY.get()
         try:
-            REPLAYING.set(True)
+            SILENT_REPLAY.set(True)
             while self._items < items and not at.run.stopped.is_set():
-                if self.former.next() is None:
+                if self.batcher.next() is None:
                     break
                 self._items += 1
         finally:
-            REPLAYING.set(before)
+            SILENT_REPLAY.set(before)
 
-    def point(self) -> Point:
+    def checkpoint(self) -> Checkpoint:
         """The present place."""
         holes = self._known.holes
-        last = len(holes) - len(self.former.known)
-        return Point(self._base, self._items, self._bad, holes, self._first, last, self._mixed)
+        last = len(holes) - len(self.batcher.known)
+        return Checkpoint(self._base, self._items, self._bad, holes, self._first, last, self._mixed)
 
-    def exact(self) -> Point:
+    def exact(self) -> Checkpoint:
         """The present place, begun at the input's own present place if that is possible."""
-        if self.former.clean and not self.former.lags:
+        if self.batcher.clean and not self.batcher.lags:
             self._begin(self.source.snapshot(), len(self._known.holes))
-        return self.point()
+        return self.checkpoint()
 
     def next(self) -> Group | Element | None:
-        """What the former gives next."""
-        item = self.former.next()
+        """What the batcher gives next."""
+        item = self.batcher.next()
         if item is None:
             return None
         self._items += 1
         self._count += len(item.rows) if isinstance(item, Group) else 1
-        former = self.former
-        if former.lags:
+        batcher = self.batcher
+        if batcher.lags:
             if self._before is not None and isinstance(item, Group) and has_good(item):
                 self._begin(*self._before, 1)
-            self._before = (self._take(), len(self._known.holes)) if former.clean and self._due() else None
-        elif former.clean and self._due():
+            self._before = (self._take(), len(self._known.holes)) if batcher.clean and self._due() else None
+        elif batcher.clean and self._due():
             self._begin(self._take(), len(self._known.holes))
         return item
 
@@ -163,11 +163,11 @@ class Forming:
         self._interval.taken(self._count, state)
         return state
 
-    def back(self, point: Point, bad: Iterable[tuple[Element, DataError]]) -> None:
+    def back(self, point: Checkpoint, bad: Iterable[tuple[Element, DataError]]) -> None:
         """A repair has put everything behind a point back, with these elements as holes."""
         found = {(stream.key, position): error for (_, stream, position), error in bad}
         self._base, self._first, self._items, self._bad = point.base, point.first, point.items, {**point.bad, **found}
-        came = [((stream.key, position), hole.error) for hole, stream, position in self.former.known]
+        came = [((stream.key, position), hole.error) for hole, stream, position in self.batcher.known]
         self._known.holes, self._first = [*point.known[point.first : point.last], *came], 0
         self._before = None
 

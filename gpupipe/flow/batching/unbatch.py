@@ -12,14 +12,14 @@ from ...random import mix64
 from ..element import BatchStream, Element, Hole, Raised, Stream
 from ..run import Context, Flow, Run
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running
 from .batcher import Group
 
-__all__ = ["UnbatchFlow", "UnstackFormer"]
+__all__ = ["RowsOfBatch", "UnbatchFlow"]
 
 
-class UnstackFormer:
+class RowsOfBatch:
     """The rows of one batch as a group: what a graph on an existing batch runs on.
 
     Args:
@@ -115,12 +115,12 @@ class UnbatchFlow:
 class _Unbatched(Running):
     def __init__(self, flow: UnbatchFlow, at: Context, state: State) -> None:
         self._names = flow.names
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self.source = self._input.inner
         self._rows: deque[Element] = deque()
         self._given = 0  # of the rows of the last element
         if state is not None:
-            drop(self, number(state, "given"), at)
+            fast_forward(self, int_part(state, "given"), at)
 
     def __next__(self) -> Element:
         source = self._input

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...graph.values import digest_of
-from ...plan.node import Element as Type
-from ...plan.node import Node
-from ...plan.windows import Held
+from ...plan.node import ElementType, Node
+from ...plan.windows import NestedElements
 from ...random import mix64
 from ...spec import LEAF
-from ..element import Element, Hole, is_element, keep, place_of
+from ..element import Element, Hole, identity_of, is_element, keep
 from ..rekey import Rekey
 from ..run import Context, Flow
-from ..state.snapshot import State, number, replayed
+from ..state.snapshot import State, int_part, replayed
 from ..step import Running
 from .gather import Gathering, gathered
 
-__all__ = ["Datasets", "HeldFlow", "WindowFlow"]
+__all__ = ["Datasets", "NestedElementsFlow", "WindowFlow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +32,33 @@ class Datasets:
         line: where the user wrote it.
     """
 
-    type: Type
+    type: ElementType
     make: Callable[[Node], Any]
     fingerprint: bytes
     line: str
 
-    def leaves(self, rows: Sequence[Element], at: Context, number: int) -> tuple[Any, ...]:
+    def leaves(self, rows: Sequence[Element], at: Context, serial: int) -> tuple[Any, ...]:
         """One dataset for each leaf of the elements."""
         wheres = [row[1:] for row in rows]
         out = []
         for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
             elements = tuple([((leaf,), *where) for leaf, where in zip(column, wheres, strict=True)])
-            kind = Type(LEAF, self.type.specs[i : i + 1], self.type.batched)
-            out.append(self._held(elements, kind, at, number, i))
+            kind = ElementType(LEAF, self.type.specs[i : i + 1], self.type.batched)
+            out.append(self._held(elements, kind, at, serial, i))
         return tuple(out)
 
-    def whole(self, rows: Sequence[Element], at: Context, number: int) -> Any:
+    def whole(self, rows: Sequence[Element], at: Context, serial: int) -> Any:
         """One dataset of the elements as they are."""
-        return self._held(tuple(rows), self.type, at, number, -1)
+        return self._held(tuple(rows), self.type, at, serial, -1)
 
-    def _held(self, elements: tuple[Element, ...], kind: Type, at: Context, number: int, leaf: int) -> Any:
+    def _held(self, elements: tuple[Element, ...], kind: ElementType, at: Context, serial: int, leaf: int) -> Any:
         _, stream, position = elements[0]
-        origin = digest_of(self.fingerprint, at.run.settings.seed, at.epoch, at.key, number, leaf)
-        return self.make(Held(elements, kind, mix64(stream.key, position), origin, line=self.line))
+        origin = digest_of(self.fingerprint, at.run.settings.seed, at.epoch, at.key, serial, leaf)
+        return self.make(NestedElements(elements, kind, mix64(stream.key, position), origin, line=self.line))
 
 
 @dataclass(frozen=True, slots=True)
-class HeldFlow:
+class NestedElementsFlow:
     """Elements that were gathered, any number of times. What is handed out cannot change what is kept.
 
     Attributes:
@@ -93,10 +92,10 @@ class WindowFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return gathered(lambda begin: _Windows(self, at, begin), at, state)
 
-    def window(self, rows: list[Element], at: Context, number: int) -> Element:
+    def window(self, rows: list[Element], at: Context, serial: int) -> Element:
         """The window of some elements."""
         bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
-        return (self.datasets.leaves(rows, at, number) if bad is None else bad, *place_of(rows[0]))
+        return (self.datasets.leaves(rows, at, serial) if bad is None else bad, *identity_of(rows[0]))
 
 
 class _Windows(Gathering):
@@ -105,7 +104,7 @@ class _Windows(Gathering):
         self._held: list[tuple[Element, int]] = []
         # Input index of held[0], that of the window, how many windows there were.
         names = ("first", "start", "windows")
-        self._first, self._start, self._number = (0 if state is None else number(state, name) for name in names)
+        self._first, self._start, self._number = (0 if state is None else int_part(state, name) for name in names)
         super().__init__(flow.source, at, state)
 
     def oldest(self) -> int:

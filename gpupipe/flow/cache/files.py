@@ -26,8 +26,7 @@ from ...graph.values import topological
 from ...log import logger
 from ...options import Settings
 from ...plan.maps import Map
-from ...plan.node import Element as ElementType
-from ...plan.node import Node, walk
+from ...plan.node import ElementType, Node, walk
 from ...plan.portable import Portable, portable
 from ...random import LAW
 from ...serial.elements_file import ElementsReader, ElementsWriter
@@ -36,13 +35,13 @@ from ...spec import LEAF
 from ...transform.choose import resolve_device
 from ..element import BatchStream, Element
 from ..run import Context, Run
-from ..state.snapshot import Counted, State, drop
+from ..state.snapshot import Counted, State, fast_forward
 from ..step import Running
 from .memory import cache_key
 from .saved import read_elements
 from .temporary import TEMPORARY, remove_stale, temporary
 
-__all__ = ["FileStore", "SavedPass", "element_from_json", "element_to_json", "write_to"]
+__all__ = ["FileCacheStore", "SavedPass", "element_from_json", "element_to_json", "write_to"]
 
 
 def element_to_json(element: ElementType) -> dict[str, Any]:
@@ -81,7 +80,7 @@ class SavedPass:
         element: the type of the elements.
     """
 
-    store: FileStore
+    store: FileCacheStore
     path: str
     element: ElementType
 
@@ -94,7 +93,7 @@ class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, done: int) -> None:
         store = kept.store
         super().__init__(read_elements(kept.path, store.compression, at, store.spoil, store.method))
-        drop(iter(self), done, at)
+        fast_forward(iter(self), done, at)
 
     def snapshot(self) -> State:
         """How many elements were given."""
@@ -102,7 +101,7 @@ class _Reading(Counted):
 
 
 @dataclass(eq=False)
-class FileStore:
+class FileCacheStore:
     """Where the elements of a `cache` with a file name are.
 
     Attributes:
@@ -293,7 +292,7 @@ def write_to(writer: ElementsWriter, element: Element) -> None:
 class _File:
     """The file that a pass writes; only one that reaches the end puts it in place."""
 
-    def __init__(self, store: FileStore, run: Run, element: ElementType) -> None:
+    def __init__(self, store: FileCacheStore, run: Run, element: ElementType) -> None:
         self._who = store.method
         self._path = store.file(run.settings)
         self._run = run

@@ -10,13 +10,13 @@ from typing import Any
 from ...errors import MissingFileError, StateError, shown_name
 from ...graph.op import Array
 from ...options import Settings
-from ..access import Access, access
+from ..access import RandomAccess, access
 from ..element import Element, Raised, keep
 from ..rekey import Rekey
 from ..run import Context, Flow
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
-from .files import FileStore, SavedPass
+from .files import FileCacheStore, SavedPass
 from .memory import CacheStore, Filled
 
 __all__ = ["CacheFlow"]
@@ -38,15 +38,17 @@ class CacheFlow:
     """
 
     source: Flow | None
-    store: CacheStore | FileStore
+    store: CacheStore | FileCacheStore
     element: Any
     mixed: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
         kept = self.kept(at.run.settings)
-        return _Filling(self, at, state) if kept is None else kept.open(at, 0 if state is None else number(state, "n"))
+        return (
+            _CacheFill(self, at, state) if kept is None else kept.open(at, 0 if state is None else int_part(state, "n"))
+        )
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         kept = self.kept(at.run.settings)
         return kept.access(at) if isinstance(kept, Filled) else _Rekeyed(self, at)
 
@@ -64,7 +66,7 @@ class CacheFlow:
         return found
 
 
-class _Filling(Running):
+class _CacheFill(Running):
     """A pass that keeps what it gives; only one that reaches the end counts. One that goes on in the middle is none."""
 
     def __init__(self, flow: CacheFlow, at: Context, state: State) -> None:
@@ -73,11 +75,11 @@ class _Filling(Running):
         self._stopped = at.run.stopped
         self._rekey = Rekey(at)
         self._given = 0
-        place = below(state)
+        place = part(state)
         self._kept = flow.store.start(at.run, flow.element) if place is None else None
         self.source = self._inner = flow.source.open(at.neutral(), place)
         if state is not None:
-            given = number(state, "n")
+            given = int_part(state, "n")
             if place is None:  # over a cache that was full, and is not now
                 self._refill(given, at)
             self._given = given
@@ -85,13 +87,13 @@ class _Filling(Running):
     def _refill(self, given: int, at: Context) -> None:
         """Come back to a place in a full cache, and fill it on the way. A file that is not here had its own order."""
         flow = self._flow
-        if flow.mixed and isinstance(flow.store, FileStore):
+        if flow.mixed and isinstance(flow.store, FileCacheStore):
             raise StateError(
                 f"load_state_dict needs {shown_name(flow.store.file(at.run.settings))}, which {flow.store.method} "
                 "filled as elements were ready, got none: reading the input anew gives another order; copy the file "
                 "here, or begin anew"
             )
-        drop(self, given, at)
+        fast_forward(self, given, at)
 
     def __next__(self) -> Element:
         element = next(self._inner, None)
@@ -129,7 +131,7 @@ class _Filling(Running):
         close(self._inner)
 
 
-class _Rekeyed(Access):
+class _Rekeyed(RandomAccess):
     """The elements that a cache would hold. It is not filled: only a full pass does that."""
 
     def __init__(self, flow: CacheFlow, at: Context) -> None:

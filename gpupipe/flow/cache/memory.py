@@ -10,7 +10,7 @@ from typing import Any
 
 from ...extract.storage.forking import renew_lock
 from ...options import Settings
-from ..access import Access, Made
+from ..access import FromFunction, RandomAccess
 from ..element import Element
 from ..memory import bytes_of_all
 from ..rekey import Rekey
@@ -46,10 +46,10 @@ class Filled:
         """The elements from a number on, with the keys of a context."""
         return _Replaying(self, Rekey(at), done)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         """The elements by index."""
         rekey = Rekey(at)
-        return Made(len(self.elements), lambda place: rekey(self.elements[place]))
+        return FromFunction(len(self.elements), lambda place: rekey(self.elements[place]))
 
 
 @dataclass(eq=False)
@@ -98,9 +98,9 @@ class _Memory:
         self._element = element
         self._kept: list[Element] = []
         self.add = self._kept.append
-        run.holds(self, "cache()")
+        run.track_buffer(self, "cache()")
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Elements of the pass so far, and their bytes."""
         return bytes_of_all(self._kept)
 

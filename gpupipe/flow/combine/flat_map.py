@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..access import Access, in_turn
+from ..access import RandomAccess, joined
 from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 
@@ -28,15 +28,15 @@ class FlatMapFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return _FlatMapped(self, at, state)
 
-    def access(self, at: Context) -> Access:
-        return in_turn(inner_accesses(self.source, self.inner, at))
+    def access(self, at: Context) -> RandomAccess:
+        return joined(inner_accesses(self.source, self.inner, at))
 
 
 class _FlatMapped(Running):
     def __init__(self, flow: FlatMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self._opened: Running | None = None
         for outer, _ in self._input.recovered:
             self._opened = open_inner(flow.inner, at, outer, state["inner"])

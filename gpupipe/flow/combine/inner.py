@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import DataError, GpupipeError
-from ..access import Access, access, kept
+from ..access import RandomAccess, access, from_list
 from ..element import Element, Hole, is_element
 from ..run import Context, Flow
-from ..state.snapshot import Counted, State, number
+from ..state.snapshot import Counted, State, int_part
 from ..step import Running, close
 
 __all__ = ["Inner", "inner_accesses", "open_inner"]
@@ -60,11 +60,11 @@ def inside(at: Context, outer: Element) -> Context:
 
 def alone(element: Element, state: State) -> Running:
     """One element, unless it was given before."""
-    given = 0 if state is None else number(state, "n")
+    given = 0 if state is None else int_part(state, "n")
     return Counted(iter(() if given else (element,)), done=given)
 
 
-def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[Access]:
+def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[RandomAccess]:
     """The inner datasets, in the order of the outer elements."""
     outer = source.open(at)
     try:
@@ -73,9 +73,9 @@ def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[Access]:
         close(outer)
 
 
-def _inner_access(inner: Inner, at: Context, outer: Element) -> Access:
+def _inner_access(inner: Inner, at: Context, outer: Element) -> RandomAccess:
     if type(outer[0]) is not tuple:
-        return kept([outer])
+        return from_list([outer])
     if inner.flow is None:
         raise GpupipeError("a dataset that a function makes of each element has no places; please report it")
     return access(inner.flow, inside(at, outer))

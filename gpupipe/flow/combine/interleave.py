@@ -13,17 +13,17 @@ import numpy as np
 from ...graph.op import Array
 from ...plan.index import ENDLESS
 from ...threads import DaemonPool
-from ..access import Access, Parts
+from ..access import Joined, RandomAccess
 from ..element import Element, Raised
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
 from .inner import Inner, inner_accesses, open_inner
 from .read_ahead import ReadAhead
 
-__all__ = ["InterleaveFlow", "Turns"]
+__all__ = ["InterleaveFlow", "InterleaveOrder"]
 
 _LOOKING = 0.01
 """Seconds in which outer elements are taken ahead, before an element is given."""
@@ -49,11 +49,11 @@ class InterleaveFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return Interleaved(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         parts = inner_accesses(self.source, self.inner, at)
         sizes = [min(part.size, ENDLESS >> 20) for part in parts]
-        turns = Turns(sizes, self.cycle, self.block)
-        return Parts(ENDLESS if any(part.size == ENDLESS for part in parts) else turns.size, turns, parts.__getitem__)
+        turns = InterleaveOrder(sizes, self.cycle, self.block)
+        return Joined(ENDLESS if any(part.size == ENDLESS for part in parts) else turns.size, turns, parts.__getitem__)
 
 
 class Interleaved(Running):
@@ -62,7 +62,7 @@ class Interleaved(Running):
     def __init__(self, flow: InterleaveFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._context = at
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self._outer = self._input.items
         self._slots: list[Running | None] = [None] * flow.cycle
         self._items: list[Any] = [None] * flow.cycle  # what to take from: `iter` of the slot
@@ -81,7 +81,7 @@ class Interleaved(Running):
 
     def _resume(self, state: State) -> None:
         """Open what was open. Its outer elements are taken once more."""
-        self._at, self._run = number(state, "at") % self._flow.cycle, number(state, "run")
+        self._at, self._run = int_part(state, "at") % self._flow.cycle, int_part(state, "run")
         self._more = bool(state["more"])
         slots = [(i, slot) for i, slot in enumerate(state["slots"]) if slot is not None]
         for (i, slot), (outer, place) in zip(slots, self._input.recovered, strict=False):  # fewer if it was stopped
@@ -90,14 +90,14 @@ class Interleaved(Running):
     def _opened(self, outer: Element, state: State = None) -> Running:
         """The dataset of an outer element; read ahead where that is worth it."""
         flow, at = self._flow, self._context
-        inside, skip = below(state, "input"), 0 if state is None else number(state, "skip")
+        inside, skip = part(state, "input"), 0 if state is None else int_part(state, "skip")
         if flow.threads and self._pool is not None and getattr(flow.inner.open, "looks", False):
             # To open it may take as long as its first element.
             return self._made_ahead(_Once(lambda: open_inner(flow.inner, at, outer, inside)), state)
         slot = open_inner(flow.inner, at, outer, inside)
         if flow.threads and getattr(flow.inner.open, "python", False):
             return self._made_ahead(_Once(lambda: slot), state, slot)
-        drop(slot, skip, at)
+        fast_forward(slot, skip, at)
         return slot
 
     def _made_ahead(self, dataset: _Once, state: State, opened: Running | None = None) -> ReadAhead:
@@ -105,7 +105,7 @@ class Interleaved(Running):
         if self._pool is None:
             self._pool = DaemonPool(flow.threads, "gpupipe-interleave")
             at.run.on_close(self._end)
-            at.run.holds(self, "interleave")
+            at.run.track_buffer(self, "interleave")
         slot = ReadAhead(dataset, at, self._pool, flow.block + 1, state, opened)
         slot.start()
         return slot
@@ -228,10 +228,10 @@ class Interleaved(Running):
         self._more = False
         close(self._input.inner)
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Elements that were made ahead, and their bytes."""
         slots = [*self._slots, *(one.slot for one in list(self._coming))]
-        sizes = [slot.held() for slot in slots if isinstance(slot, ReadAhead)]
+        sizes = [slot.buffer_usage() for slot in slots if isinstance(slot, ReadAhead)]
         return sum(count for count, _ in sizes), sum(size for _, size in sizes)
 
     def _end(self, wait: bool = True) -> None:
@@ -270,7 +270,7 @@ def standing(slot: Running) -> State:
     return slot.state() if isinstance(slot, ReadAhead) else {"at": 0, "input": slot.snapshot(), "skip": 0}
 
 
-class Turns:
+class InterleaveOrder:
     """The order of `interleave` without running it: which dataset is at a place, and which of its elements.
 
     The places fall into stretches in which the same datasets take turns: at most a few for each dataset.
@@ -294,14 +294,14 @@ class Turns:
         self._columns = [np.array(x, np.int64) for x in (self._who, self._from, self._blocks)]
 
     def _run(self, sizes: Sequence[int], cycle: int, block: int) -> None:
-        slots: list[list[int] | None] = [None] * cycle  # number and how many of its elements were taken
+        slots: list[list[int] | None] = [None] * cycle  # outer and how many of its elements were taken
         left = iter(range(len(sizes)))
         more = True
         while more or any(slots):
             opened = [slot for slot in slots if slot is not None]
             full = 0
             if not (more and len(opened) < cycle) and opened:
-                full = min((sizes[number] - taken) // block for number, taken in opened)
+                full = min((sizes[outer] - taken) // block for outer, taken in opened)
             if full:
                 self._stretch(opened, block, full)
                 for one in opened:
@@ -310,9 +310,9 @@ class Turns:
             for at in range(cycle):
                 slot = slots[at]
                 if slot is None and more:
-                    number = next(left, None)
-                    more = number is not None
-                    slot = None if number is None else [number, 0]
+                    outer = next(left, None)
+                    more = outer is not None
+                    slot = None if outer is None else [outer, 0]
                 if slot is None:
                     continue
                 some = min(block, sizes[slot[0]] - slot[1])

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.op import Array
-from ..access import Access, Picked, access, in_turn
+from ..access import Picked, RandomAccess, access, joined
 from ..element import Element, Hole, Raised
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, number
+from ..state.snapshot import State, int_part, part
 from ..step import Running, close
 
 __all__ = ["ConcatenateFlow", "ZipFlow"]
@@ -31,18 +31,18 @@ class ConcatenateFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return _Concatenated(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         parts = zip(self.inputs, self.branches, strict=True)
-        return in_turn([access(source, at.in_branch(first)) for source, first in parts])
+        return joined([access(source, at.in_branch(first)) for source, first in parts])
 
 
 class _Concatenated(Running):
     def __init__(self, flow: ConcatenateFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._number = 0 if state is None else number(state, "input")
+        self._number = 0 if state is None else int_part(state, "input")
         if state is not None and state["open"]:
-            self.source = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), below(state))
+            self.source = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), part(state))
         self.items = self._in_turn()
 
     def _in_turn(self) -> Iterator[Element]:
@@ -77,18 +77,18 @@ class ZipFlow:
     """
 
     inputs: Sequence[Flow]
-    number: int
+    branch: int
 
     def open(self, at: Context, state: State = None) -> Running:
         states = [None] * len(self.inputs) if state is None else state["inputs"]
         return _Zipped(
             [
-                CheckpointedInput(source, at.in_zip(self.number, i), part)
+                CheckpointedInput(source, at.in_zip(self.branch, i), part)
                 for i, (source, part) in enumerate(zip(self.inputs, states, strict=True))
             ]
         )
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return _ZippedAccess(self, at)
 
 
@@ -149,13 +149,13 @@ class _Zipped(Running):
             close(source.inner)
 
 
-class _ZippedAccess(Access):
+class _ZippedAccess(RandomAccess):
     """Elements side by side."""
 
     def __init__(self, flow: ZipFlow, at: Context) -> None:
         self._flow = flow
         self._at = at
-        self._parts = [access(source, at.in_zip(flow.number, i)) for i, source in enumerate(flow.inputs)]
+        self._parts = [access(source, at.in_zip(flow.branch, i)) for i, source in enumerate(flow.inputs)]
         self.size = min(part.size for part in self._parts)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:

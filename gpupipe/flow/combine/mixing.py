@@ -16,7 +16,7 @@ from ...spec import spec_of
 from ..element import Element, Hole, is_element, locate
 from ..run import Context, Flow
 from ..stall import Watch, Where
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running, close
 from ..words import WordStream
 
@@ -41,7 +41,7 @@ class SampleFlow:
 
     inputs: tuple[Flow, ...]
     branches: tuple[int, ...]
-    number: int
+    branch: int
     stop: bool
     weights: tuple[float, ...] | None
     by: Flow | None
@@ -51,15 +51,15 @@ class SampleFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         # The number of the node depends on what is below, which may differ where a zip has two such nodes of one seed.
-        which = f"#{self.number}" if self.seed is None else f"@{at.mixtures}"
+        which = f"#{self.branch}" if self.seed is None else f"@{at.mixtures}"
         numbers = WordStream(at, self.seed, self.anew, f"sample_from_datasets{which}")
-        picks = below(state, "picks")
+        picks = part(state, "picks")
         if picks is not None:
-            numbers.resume(below(picks, "numbers"))
+            numbers.resume(part(picks, "numbers"))
         if self.by is None:
             assert self.weights is not None
             return _Mixed(self, at, _ByWeight(self.weights, numbers), state)
-        by = self.by.open(at.in_mixture(self.branches[-1]), below(picks))
+        by = self.by.open(at.in_mixture(self.branches[-1]), part(picks))
         return _Mixed(self, at, _ByWeights(len(self.inputs), by, numbers), state)
 
 
@@ -82,7 +82,7 @@ class ChooseFlow:
     where: Where
 
     def open(self, at: Context, state: State = None) -> Running:
-        choice = self.choice.open(at.in_mixture(self.branches[-1]), below(below(state, "picks")))
+        choice = self.choice.open(at.in_mixture(self.branches[-1]), part(part(state, "picks")))
         return _Mixed(self, at, _ByChoice(len(self.inputs), choice), state)
 
 
@@ -201,12 +201,12 @@ class _Mixed(Running):
         self._picked: int | None = None  # an error that travels on from there used up no pick
         self._ended = False
         parts = [[None]] * len(flow.inputs) if state is None else state["inputs"]
-        for j, (source, part) in enumerate(zip(flow.inputs, parts, strict=True)):
-            if part is None:  # it was empty
+        for j, (source, saved) in enumerate(zip(flow.inputs, parts, strict=True)):
+            if saved is None:  # it was empty
                 self._inputs.append(None)
                 picks.ended(j)
             else:
-                self._inputs.append(source.open(at.in_mixture(flow.branches[j]), part[0]))
+                self._inputs.append(source.open(at.in_mixture(flow.branches[j]), saved[0]))
         self._left = sum(inner is not None for inner in self._inputs)
         if state is not None:
             self._picked = state["picked"]

@@ -17,11 +17,11 @@ from ...graph.values import Apply
 from ...threads import DaemonPool, Room
 from ..element import Element
 from ..maps.host_program import HostProgram
-from ..maps.peek import PrimedFlow
+from ..maps.peek import PeekedFlow
 from ..maps.python_function import PythonFunction
 from ..memory import bytes_of_all
 from ..prefetch.prefetch import PrefetchFlow
-from ..run import REPLAYING, Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..sources.generator import GeneratorFlow
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State
@@ -67,7 +67,7 @@ class ReadAhead(Running):
 
     def start(self) -> None:
         """Let a thread work for it, if none does and there is room."""
-        if REPLAYING.get():
+        if SILENT_REPLAY.get():
             return
         with self._wake:
             busy = self._queued or self._working or self._ended or self._closed or self._error is not None
@@ -82,7 +82,7 @@ class ReadAhead(Running):
     def ready(self) -> bool:
         """Whether the next element, or the end, is there without waiting; what is made again is made when asked for."""
         self.start()
-        return REPLAYING.get() or bool(self._ready) or self._ended or self._error is not None
+        return SILENT_REPLAY.get() or bool(self._ready) or self._ended or self._error is not None
 
     def __next__(self) -> Element:
         try:
@@ -110,7 +110,7 @@ class ReadAhead(Running):
                 if self._queued or self._working:
                     self._wake.wait(0.1)  # whoever stops the run may not know of it
                     continue
-                here = self._working = REPLAYING.get()
+                here = self._working = SILENT_REPLAY.get()
             if here:
                 self._make(1)
             else:
@@ -164,7 +164,7 @@ class ReadAhead(Running):
         """The state behind the elements that were given."""
         return self._input.state()
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Elements that wait, and their bytes."""
         return bytes_of_all(list(self._ready))
 
@@ -187,7 +187,7 @@ def calls_python(flow: Any) -> bool:
 
     What ends with a prefetch has a thread of its own, and makes as many elements ahead as it says.
     """
-    while isinstance(flow, PrimedFlow):
+    while isinstance(flow, PeekedFlow):
         flow = flow.flow
     if isinstance(flow, PrefetchFlow):
         return False
@@ -200,7 +200,7 @@ def calls_python(flow: Any) -> bool:
         if isinstance(part, HostProgram):
             if any(isinstance(value, Apply) and value.op.name == "py_function" for value in part.values):
                 return True
-        elif isinstance(part, PrimedFlow):
+        elif isinstance(part, PeekedFlow):
             left.append(part.flow)
         elif isinstance(part, Sequence) and not isinstance(part, (str, bytes)):
             if len(part) < 100:  # inputs of a step; not the columns of a source

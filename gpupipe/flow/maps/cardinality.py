@@ -15,7 +15,7 @@ from ...serial.structures import spec_from_json, spec_to_json
 from ...spec import TensorSpec, byte_array, own, spec_of
 from ..element import Element, Raised, Stream, is_element
 from ..run import Context, Flow
-from ..state.snapshot import State, below, number, replayed
+from ..state.snapshot import State, int_part, part, replayed
 from ..step import Count, Running, close
 
 __all__ = ["AssertCardinalityFlow", "PadToCardinalityFlow", "zero"]
@@ -36,7 +36,7 @@ class AssertCardinalityFlow:
         seen, told = Count.of(state, "seen", 0), Count.of(state, "told", 0)
         if told.n:
             return Running(iter(()), seen=seen, told=told)
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return Running(self._checked(inner, at, seen, told), inner, seen=seen, told=told)
 
     def _checked(self, inner: Iterator[Element], at: Context, seen: Count, told: Count) -> Iterator[Element]:
@@ -84,13 +84,13 @@ class PadToCardinalityFlow:
 class _Padded(Running):
     def __init__(self, flow: PadToCardinalityFlow, at: Context, state: State) -> None:
         self._flow = flow
-        inner = self.source = flow.source.open(at, below(state))
+        inner = self.source = flow.source.open(at, part(state))
         self._seen = self._fakes = 0
         self._told = False
         self._last: tuple[TensorSpec, ...] | None = None
         self._value: Any = None
         if state is not None:
-            self._seen, self._fakes = number(state, "seen"), number(state, "fakes")
+            self._seen, self._fakes = int_part(state, "seen"), int_part(state, "fakes")
             self._told = bool(state["told"])
             last = state["last"]
             self._last = None if last is None else tuple(map(spec_from_json, last))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from ...errors import DataError
 from ...extract.records.reference import Reference, read_many
 from ...threads import DaemonPool
-from ..access import Access, Through
+from ..access import RandomAccess, Through
 from ..element import Element, Hole
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running, close
 
 __all__ = ["FetchFlow"]
@@ -35,14 +35,14 @@ class FetchFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return _Fetching(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
 class _Fetching(Running):
     def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self._inner = self._input.items
         self._run = at.run
         self._jobs: deque[Future[list[Element]]] = deque()

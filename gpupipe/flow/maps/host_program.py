@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import DataError, FunctionError, text_of
 from ...extract.records.reference import Reference
-from ...graph.host_values import BatchValues, header_size
+from ...graph.host_values import HostValues, header_size
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ..element import element_keys
 from ..run import Context
@@ -161,7 +161,7 @@ class HostProgram:
                 who = (stream, position) if index < 0 else row[index]
                 return element_keys([who[0]], [who[1]])
 
-            batch = BatchValues(1, lambda i: [row[i]], keys, seed, epoch)
+            batch = HostValues(1, lambda i: [row[i]], keys, seed, epoch)
             out = []
             for output in self.outputs:
                 try:

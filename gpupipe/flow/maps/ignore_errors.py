@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..element import Element
 from ..run import Context, Flow
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running
 
 __all__ = ["IgnoreErrorsFlow"]
@@ -27,7 +27,7 @@ class IgnoreErrorsFlow:
     log: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return Running(self._good(inner, at), inner)
 
     def _good(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:

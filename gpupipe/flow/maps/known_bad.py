@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ...errors import BadRecord, DataError
 from ...random import mix64
-from ..access import Access, Through
+from ..access import RandomAccess, Through
 from ..bad.records import KnownBad
-from ..element import BatchStream, Element, Hole, StandIn
+from ..element import BatchStream, Element, Hole, Replacement
 from ..run import Context, Flow
 from ..state.snapshot import State
 from ..step import Running, Unseen
@@ -31,7 +31,7 @@ class KnownBadFlow:
         inner = self.source.open(at, state)
         return Unseen(_checked(inner, at.run.known), inner)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
@@ -47,7 +47,7 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
         record = of_file.get(position) if of_file else None
         if record is None and of_key and stream.unit != "offset":
             record = of_key.get(mix64(stream.key, position))
-        if record is None or isinstance(stream, (BatchStream, StandIn)):  # identified by a row, or by a hole
+        if record is None or isinstance(stream, (BatchStream, Replacement)):  # identified by a row, or by a hole
             yield element
         elif type(value) is not tuple:  # reading it says so, too
             value.known = True

@@ -8,13 +8,13 @@ from operator import length_hint
 
 from ...errors import DataError, GpupipeError
 from ...spec import TensorSpec, spec_of
-from ..access import Access, access
+from ..access import RandomAccess, access
 from ..element import Element
-from ..run import LOOKING, Context, Flow, Looking
-from ..state.snapshot import Refused, State, drop, number
+from ..run import PEEKING, Context, Flow, PeekedErrors
+from ..state.snapshot import State, Unsupported, fast_forward, int_part
 from ..step import Running, close
 
-__all__ = ["PrimedFlow"]
+__all__ = ["PeekedFlow"]
 
 FAILED = 100
 """Elements that may fail before the first good one, where errors are raised."""
@@ -28,7 +28,7 @@ SECONDS = 5.0
 """For so long a good element is looked for, once one has failed, where errors are raised."""
 
 
-class PrimedFlow:
+class PeekedFlow:
     """A flow whose first pass was opened early. The pass that was looked at is handed out once, then it opens anew."""
 
     def __init__(self, flow: Flow) -> None:
@@ -37,7 +37,7 @@ class PrimedFlow:
         self._head: list[Element] = []
         self._opened: list[Running] = []  # the pass that was looked at, until somebody takes it out, who owns it then
         self._inside = False  # whoever looks at it closes it
-        self._looking: Looking | None = None
+        self._looking: PeekedErrors | None = None
 
     def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
         """The specs of the first good element, dimensions left open; None if there is none.
@@ -46,15 +46,15 @@ class PrimedFlow:
             DataError: so many elements failed that there may never be a good one. It is the first of their errors.
         """
         self._at = at
-        looking = self._looking = Looking(at.run, LEFT_OUT)
-        before = LOOKING.get()
+        looking = self._looking = PeekedErrors(at.run, LEFT_OUT)
+        before = PEEKING.get()
         try:
             try:
-                LOOKING.set(looking)
+                PEEKING.set(looking)
                 self._inside = True
                 return self._first_good(at)
             finally:
-                LOOKING.set(before)
+                PEEKING.set(before)
         except GpupipeError:
             looking.tell()
             raise
@@ -109,7 +109,7 @@ class PrimedFlow:
         close(rest)
         if isinstance(state, dict) and "looked_at" in state:
             items = self.flow.open(at)
-            drop(items, number(state, "looked_at"), at)
+            fast_forward(items, int_part(state, "looked_at"), at)
             return items
         return self.flow.open(at, state)
 
@@ -124,7 +124,7 @@ class PrimedFlow:
         self._head = []
         close(self._taken())
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return access(self.flow, at)
 
 
@@ -146,7 +146,9 @@ class _Primed(Running):
         if left == self._looked_at:
             return None
         if self._mixed:
-            return Refused("state_dict cannot say which bad elements came first in any order; ask behind the next one")
+            return Unsupported(
+                "state_dict cannot say which bad elements came first in any order; ask behind the next one"
+            )
         return {"looked_at": self._looked_at - left}
 
     def close(self) -> None:

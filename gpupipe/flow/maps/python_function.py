@@ -18,7 +18,7 @@ from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec
 from ..check import conform, failed, same_structure
 from ..element import Element, Hole, own_bytes
 from ..run import Context
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 
 __all__ = ["Calls", "PythonFunction", "SameSpecs"]
 
@@ -177,7 +177,7 @@ class SameSpecs:
         self._first: list[TensorSpec] | None = None
         self._kinds: list[Any] = []
         self._lone: Any = None  # the kind of an only leaf that is no array
-        first = below(state, "first")
+        first = part(state, "first")
         if first is not None:
             self._first = [spec_from_json(spec) for spec in first]
 

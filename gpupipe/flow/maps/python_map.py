@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 from ...errors import DataError
 from ...threads import DaemonPool, Job
-from ..access import Access, Through
+from ..access import RandomAccess, Through
 from ..check import truth
 from ..element import Element, Hole
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running
 from .python_function import Calls, PythonFunction, SameSpecs
 
@@ -67,13 +67,13 @@ class PythonMapFlow:
     def open(self, at: Context, state: State = None) -> Running:
         if self.calls:
             return _Pool(self, at, state)
-        return _Inline(self, self.source.open(at, below(state)), at, state)
+        return _Inline(self, self.source.open(at, part(state)), at, state)
 
     def hire(self, at: Context) -> WorkerPool:
         """The workers of one pass."""
         return _Threads(self, at)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
@@ -102,7 +102,7 @@ class _Pool(Running):
     def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self._again = deque(self._input.recovered)
         self._workers: WorkerPool | None = None
         self._stopped = at.run.stopped.is_set
@@ -201,7 +201,7 @@ class PythonFilterFlow:
     where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return _Filtered(self, inner, at)
 
 

@@ -12,7 +12,7 @@ from ...random import hash64, mix64, one_word, philox_key
 from ...spec import spec_of
 from ..element import Element, Hole, Stream, locate
 from ..run import Context, Flow
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running
 from .scan import Question, asked
 
@@ -46,7 +46,7 @@ class ResampleFlow:
     seeded: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         seen = [SMOOTHING] * len(self.target) if state is None else list(state["seen"])
         ask = asked(self.classes, at, "rejection_resample")
         return _Resampled(self._kept(inner, ask, at, seen), inner, seen)

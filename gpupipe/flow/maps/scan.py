@@ -15,7 +15,7 @@ from ...spec import Structure, TensorSpec, as_declared, as_leaf, flatten_like, o
 from ..check import exact_cast, truth
 from ..element import Element, Hole, locate
 from ..run import Context, Flow
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Count, Running, close
 from .host_program import HostProgram
 from .python_function import Calls, PythonFunction, SameSpecs
@@ -63,7 +63,7 @@ class TakeWhileFlow:
         ended = Count.of(state, "ended", 0)
         if ended.n:
             return Running(iter(()), ended=ended)
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         items = self._taken(inner, asked(self.predicate, at, "take_while"), ended)
         return Running(items, inner, ended=ended)
 
@@ -108,7 +108,7 @@ class ScanFlow:
     def open(self, at: Context, state: State = None) -> Running:
         if isinstance(state, dict) and "n" in state:  # a state too large to be written down
             items = _Scanned(self, at, None)
-            drop(items, number(state, "n"), at)
+            fast_forward(items, int_part(state, "n"), at)
             return items
         return _Scanned(self, at, state)
 
@@ -116,8 +116,8 @@ class ScanFlow:
 class _Scanned(Running):
     def __init__(self, flow: ScanFlow, at: Context, state: State) -> None:
         self._flow = flow
-        self._inner = self.source = flow.source.open(at, below(state))
-        self._given = 0 if state is None else number(state, "given")
+        self._inner = self.source = flow.source.open(at, part(state))
+        self._given = 0 if state is None else int_part(state, "given")
         self._state: Sequence[Any] = [own(leaf) for leaf in flow.leaves]
         if state is not None:
             self._state = leaves_from_json(state["state"], len(flow.leaves))
@@ -201,12 +201,12 @@ def next_state(who: str, value: Any, structure: Structure, specs: Sequence[Tenso
     if parts is None or any(isinstance(part, tuple) for part in parts):
         raise PlanError(f"{who} needs a new state nested like the initial one, {structure}, got {value!r}"[:300])
     leaves = []
-    for part, spec, name in zip(parts, specs, structure.leaf_names(), strict=True):
-        leaf = as_declared(part, spec)
+    for given, spec, name in zip(parts, specs, structure.leaf_names(), strict=True):
+        leaf = as_declared(given, spec)
         found = spec_of(leaf)
         if found.dtype != spec.dtype:
-            number = type(part) is int and isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iuf"
-            fitted = exact_cast(leaf, TensorSpec((), spec.dtype)) if number else None
+            numeric = type(given) is int and isinstance(spec.dtype, np.dtype) and spec.dtype.kind in "iuf"
+            fitted = exact_cast(leaf, TensorSpec((), spec.dtype)) if numeric else None
             if fitted is None:
                 raise PlanTypeError(
                     f"{who} needs a new state of the initial dtype, {TensorSpec((), spec.dtype)}"

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..access import Access, Through
+from ..access import RandomAccess, Through
 from ..check import truth
 from ..element import Element, Hole
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running
 from .host_program import HostProgram
 
@@ -30,7 +30,7 @@ class HostFlow:
     program: HostProgram
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return Running(self._computed(inner, self.program.compile(at)), inner)
 
     def _computed(self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]]) -> Iterator[Element]:
@@ -44,7 +44,7 @@ class HostFlow:
             except DataError as error:
                 yield Hole(error.at(stream.name, position, "map", stream.unit)), stream, position
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
 
 
@@ -57,7 +57,7 @@ class FilterFlow:
     where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         return Running(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
 
     def _kept(

@@ -10,24 +10,24 @@ from ...errors import PlanError
 from ...graph.op import Array
 from ...plan.index import ENDLESS, Everything, Order, Part, Rows, Sliced
 from ...random import hash64, mix64
-from ..access import Access, Chosen, access, blocks_of, strided
+from ..access import RandomAccess, Remapped, access, blocks_of, strided
 from ..combine.flat_map import FlatMapFlow
 from ..combine.inner import inside, open_inner
 from ..element import Element, Raised, is_element
-from ..maps.peek import PrimedFlow
+from ..maps.peek import PeekedFlow
 from ..maps.python_map import PythonMapFlow
 from ..run import Context, Flow
 from ..sources.arrays import ItemsFlow, RangeFlow, SlicesFlow
 from ..sources.records import RecordsFlow, records_of
 from ..stall import Where
-from ..state.snapshot import State, drop
-from ..state.snapshot import number as number_of
+from ..state.snapshot import State, fast_forward
+from ..state.snapshot import int_part as number_of
 from ..step import Running, close
 from .even import EvenFlow
 from .permutation import Permutation
 from .select import ShardFlow, SkipFlow, TakeFlow
 
-__all__ = ["EvenPlacesFlow", "SelectFlow", "StridedFlow", "shards_of", "skipping"]
+__all__ = ["EvenByIndexFlow", "SelectFlow", "StridedFlow", "shards_of", "skipping"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class SelectFlow:
     order: Order
 
     def open(self, at: Context, state: State = None) -> Running:
-        return _ByPlace(lambda given: _selected(self, at, given, 1), at, state)
+        return _ByIndex(lambda given: _selected(self, at, given, 1), at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         n = source.size
         if n == ENDLESS and not isinstance(self.order, Sliced):
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
-        return Chosen(source, self.order.size(n), _places(self.order, n, at))
+        return Remapped(source, self.order.size(n), _places(self.order, n, at))
 
 
-class _ByPlace(Running):
+class _ByIndex(Running):
     """Elements from a place on. Its state is how many were given, and how many errors behind the last of them.
 
     Args:
@@ -63,7 +63,7 @@ class _ByPlace(Running):
         self._begun = begin(self._given)
         self.items = self._counted()
         if state is not None:
-            drop(self.items, number_of(state, "errors"), at)
+            fast_forward(self.items, number_of(state, "errors"), at)
 
     def _counted(self) -> Iterator[Element]:
         for element in self._begun:
@@ -126,9 +126,9 @@ class StridedFlow:
         def begin(given: int) -> Iterator[Element]:
             return _begun(self.source, at, self.start + given * self.step, self.step)
 
-        return _ByPlace(begin, at, state)
+        return _ByIndex(begin, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return strided(access(self.source, at), self.start, self.step)
 
 
@@ -149,19 +149,19 @@ def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, plac
     """
     if even is None:
         return StridedFlow(flow, index, shards) if _can_begin(flow) else ShardFlow(flow, shards, index)
-    kind = EvenPlacesFlow if places and _can_begin(flow) else EvenFlow
+    kind = EvenByIndexFlow if places and _can_begin(flow) else EvenFlow
     return kind(flow, shards, index, even == "wrap")
 
 
 @dataclass(frozen=True, slots=True)
-class EvenPlacesFlow(EvenFlow):
+class EvenByIndexFlow(EvenFlow):
     """What `EvenFlow` gives, of a flow that can begin anywhere and can be counted: nothing is passed over one by one.
 
     Files are counted behind their last record, when all of them have an index; other flows tell their size.
     """
 
     def open(self, at: Context, state: State = None) -> Running:
-        return _ByPlace(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
+        return _ByIndex(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
 
     def _from(self, at: Context, given: int) -> Iterator[Element]:
         return _begun(self.source, at, self.index + given * self.shards, self.shards)
@@ -216,8 +216,8 @@ class EvenPlacesFlow(EvenFlow):
 
 def _below(flow: Flow) -> Flow:
     """What steps that only choose are put on."""
-    while isinstance(flow, TakeFlow | StridedFlow | PrimedFlow):
-        flow = flow.flow if isinstance(flow, PrimedFlow) else flow.source
+    while isinstance(flow, TakeFlow | StridedFlow | PeekedFlow):
+        flow = flow.flow if isinstance(flow, PeekedFlow) else flow.source
     return flow
 
 
@@ -240,7 +240,7 @@ def _begun(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
             return TakeFlow(StridedFlow(source, start, step), left).open(at)
         case TakeFlow(source=source):
             return _begun(source, at, start, step)
-        case PrimedFlow():
+        case PeekedFlow():
             return _begun(flow.flow, at, start, step)
         case SelectFlow():
             return _selected(flow, at, start, step)

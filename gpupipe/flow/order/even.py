@@ -12,12 +12,12 @@ from itertools import islice
 
 from ...errors import StateError
 from ...plan.index import ENDLESS
-from ..access import Access, Chosen, access
+from ..access import RandomAccess, Remapped, access
 from ..element import Element, Raised
 from ..memory import bytes_of
-from ..run import REPLAYING, Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running, close
 
 __all__ = ["EvenFlow", "even_size"]
@@ -47,26 +47,26 @@ class EvenFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return _Wrapping(self, at, state) if self.wrap else _Dropping(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         n = source.size
         size = n if n == ENDLESS else even_size(n, self.shards, self.wrap)
-        return Chosen(source, size, lambda places: (self.index + places * self.shards) % n)
+        return Remapped(source, size, lambda places: (self.index + places * self.shards) % n)
 
 
 class _Dropping(Running):
     """An element is given once the last one of its round is there. An error is not held back."""
 
     def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
-        self._input = CheckpointedInput(flow.source, at, below(state))
+        self._input = CheckpointedInput(flow.source, at, part(state))
         self._index = flow.index
-        self._place = 0 if state is None else number(state, "place")  # in the round
+        self._place = 0 if state is None else int_part(state, "place")  # in the round
         self._errors = 0  # that were given while an element was held back
         self._begin: int | None = None  # elements of the input before the one that is held back
         self.source = self._input.inner
         self.items = self._whole_rounds(flow.shards)
         if state is not None:
-            drop(self.items, number(state, "errors"), at)
+            fast_forward(self.items, int_part(state, "errors"), at)
 
     def _whole_rounds(self, shards: int) -> Iterator[Element]:
         source, index, place = self._input, self._index, self._place
@@ -107,11 +107,11 @@ class _Wrapping(Running):
     def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._at = at
-        self._seen = 0 if state is None else number(state, "seen")
-        self._wrapped = state is not None and bool(below(state, "wrapped"))
+        self._seen = 0 if state is None else int_part(state, "seen")
+        self._wrapped = state is not None and bool(part(state, "wrapped"))
         self._first: list[Element] | None = [] if state is None else None
         self._stopped = at.run.stopped.is_set
-        self.source = None if self._wrapped else flow.source.open(at, below(state))
+        self.source = None if self._wrapped else flow.source.open(at, part(state))
         self.items = self._given()
 
     def _given(self) -> Iterator[Element]:
@@ -143,14 +143,14 @@ class _Wrapping(Running):
         if self._first is not None:
             return self._first[place]
         again = self._flow.source.open(self._at)
-        before = REPLAYING.get()
+        before = SILENT_REPLAY.get()
         try:
             try:
-                REPLAYING.set(True)
+                SILENT_REPLAY.set(True)
                 found = (element for element in again if type(element[0]) is not Raised)
                 element = next(islice(found, place, None), None)
             finally:
-                REPLAYING.set(before)
+                SILENT_REPLAY.set(before)
         finally:
             close(again)
         if element is None and not self._stopped():

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ...log import logger
-from ..access import Access, access, passes
+from ..access import RandomAccess, access, passes
 from ..element import Element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.snapshot import State, below, number
+from ..state.snapshot import State, int_part, part
 from ..step import Running, close
 
 __all__ = ["ENOUGH", "EmptyPasses", "RepeatFlow"]
@@ -29,7 +29,7 @@ class RepeatFlow:
         passes = Passes(self, at, state)
         return Repeated(passes)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return passes(lambda index: access(self.source, at.in_pass(index, self.count)), self.count)
 
 
@@ -55,12 +55,12 @@ class Passes(Iterator[Iterator[Element]]):
     def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
-        self._done = 0 if state is None else number(state, "pass")
-        self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else number(state, "empty"))
+        self._done = 0 if state is None else int_part(state, "pass")
+        self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else int_part(state, "empty"))
         self._inner: Running | None = None
         self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
         if self._again:
-            self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), below(state, "source"))
+            self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), part(state, "source"))
 
     def __next__(self) -> Iterator[Element]:
         if self._again and self._inner is not None:

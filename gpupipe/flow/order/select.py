@@ -9,11 +9,11 @@ import numpy as np
 
 from ...errors import StateError
 from ...graph.op import Array
-from ..access import Access, Chosen, Through, access, strided
+from ..access import RandomAccess, Remapped, Through, access, strided
 from ..element import Element, Hole, Raised, is_element
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Watch, Where
-from ..state.snapshot import State, below, number
+from ..state.snapshot import State, int_part, part
 from ..step import Count, Running, close
 
 __all__ = ["EnumerateFlow", "ShardFlow", "SkipFlow", "TakeFlow"]
@@ -29,20 +29,20 @@ class TakeFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return _Taken(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         source = access(self.source, at)
         size = source.size if self.count < 0 else min(self.count, source.size)
-        return Chosen(source, size, lambda places: places)
+        return Remapped(source, size, lambda places: places)
 
 
 class _Taken(Running):
     def __init__(self, flow: TakeFlow, at: Context, state: State) -> None:
-        self._left = flow.count if state is None or flow.count < 0 else number(state, "left")
+        self._left = flow.count if state is None or flow.count < 0 else int_part(state, "left")
         if self._left > flow.count >= 0:
             raise StateError(f"load_state_dict needs a state of take({flow.count}), got one with {self._left} left")
         self.items = iter(())
         if self._left:
-            self.source = flow.source.open(at, below(state))
+            self.source = flow.source.open(at, part(state))
             self.items = self._taken(self.source)
 
     def _taken(self, inner: Running) -> Iterator[Element]:
@@ -70,7 +70,7 @@ class SkipFlow:
     where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         left = Count.of(state, "left", self.count)
         return Running(self._skipped(inner, at, left), inner, left=left)
 
@@ -90,7 +90,7 @@ class SkipFlow:
         for element in inner:
             yield element
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return strided(access(self.source, at), self.count, 1)
 
 
@@ -103,7 +103,7 @@ class ShardFlow:
     index: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         place = Count.of(state, "place", self.shards - self.index)
         return Running(self._chosen(inner, place), inner, place=place)
 
@@ -117,7 +117,7 @@ class ShardFlow:
             else:
                 place.n += 1
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return strided(access(self.source, at), self.index, self.shards)
 
 
@@ -129,7 +129,7 @@ class EnumerateFlow:
     start: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, below(state))
+        inner = self.source.open(at, part(state))
         done = Count.of(state, "n", 0)
         return Running(self._numbered(inner, done), inner, n=done)
 
@@ -145,7 +145,7 @@ class EnumerateFlow:
             done.n = i + 1
             yield (np.int64(start + i), *value), stream, position
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return _Enumerated(self, at)
 
 
@@ -158,6 +158,6 @@ class _Enumerated(Through):
                 if not is_element(element):
                     yield element
                     continue
-                number = np.int64(next(numbers))
+                count = np.int64(next(numbers))
                 value, stream, position = element
-                yield element if type(value) is Hole else ((number, *value), stream, position)
+                yield element if type(value) is Hole else ((count, *value), stream, position)

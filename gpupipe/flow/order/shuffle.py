@@ -14,14 +14,14 @@ import numpy as np
 
 from ...plan.order import buffer_name
 from ...random import BatchRng, hash64, mix64
-from ..access import Access, kept, passes
+from ..access import RandomAccess, from_list, passes
 from ..element import Element, Raised, keep
 from ..memory import bytes_of_all
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
 from ..state.buffer import is_record
 from ..state.checkpoints import CheckpointedInput
-from ..state.snapshot import State, below, number
+from ..state.snapshot import State, int_part, part
 from ..step import Running, close
 from ..words import WordStream
 from .repeat import EmptyPasses
@@ -53,12 +53,12 @@ class ShuffleFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return Shuffled(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         """A shuffle of file names, which are few: the only buffer that has places."""
         once = replace(self, repeat=1)
         if self.repeat == 1:
-            return kept(list(once.open(at)))
-        return passes(lambda j: kept(list(once.open(at.in_pass(j, self.repeat)))), self.repeat)
+            return from_list(list(once.open(at)))
+        return passes(lambda j: from_list(list(once.open(at.in_pass(j, self.repeat)))), self.repeat)
 
 
 class Pass:
@@ -93,7 +93,7 @@ class Pass:
         self.last = False
         self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
         self._pruned = 16
-        self.input = CheckpointedInput(flow.source, at, below(state))
+        self.input = CheckpointedInput(flow.source, at, part(state))
         self.pairs = self.input.pairs
         if state is not None:
             self._resume(state)
@@ -103,7 +103,7 @@ class Pass:
         self.draws.resume(state["draws"])
         self.more = bool(state["more"])
         held = self.input.recovered
-        self.count = max(len(held) - number(state, "passing"), 0)  # there are none if the run is stopped
+        self.count = max(len(held) - int_part(state, "passing"), 0)  # there are none if the run is stopped
         self.passing = held[self.count :]
         self.ring = [keep(element) for element, _ in held[: self.count]]
         self.numbers = array("q", [place for _, place in held[: self.count]])
@@ -216,16 +216,16 @@ class Shuffled(Running):
         self._at = at
         self._ahead: Pass | None = None
         self._pass: Pass | None = None
-        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 1 if state is None else number(state, "empty"))
+        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 1 if state is None else int_part(state, "empty"))
         if state is None:
             self._opened = 0
             self._pass = self._next_pass()
         else:
             now, ahead = state["passes"]
-            self._opened = number(state, "opened") - (now is not None) - (ahead is not None)
+            self._opened = int_part(state, "opened") - (now is not None) - (ahead is not None)
             self._pass = None if now is None else self._next_pass(now)
             self._ahead = None if ahead is None else self._next_pass(ahead)
-        at.run.holds(self, f"shuffle({buffer_name(flow.size)})")
+        at.run.track_buffer(self, f"shuffle({buffer_name(flow.size)})")
 
     def _next_pass(self, state: State = None) -> Pass | None:
         if self._opened == self._flow.repeat:
@@ -292,7 +292,7 @@ class Shuffled(Running):
             self._empty.count += 1
         raise StopIteration
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Elements in the buffer, and their bytes."""
         slots = [slot for one in (self._pass, self._ahead) if one is not None for slot in list(one.ring)]
         return bytes_of_all(slots)

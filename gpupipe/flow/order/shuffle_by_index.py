@@ -20,14 +20,14 @@ from ...plan.order import buffer_name
 from ..access import access
 from ..element import Element
 from ..run import Context, Flow
-from ..sources.arrays import FilesFlow, Placed, RangeFlow, SlicesFlow
-from ..state.snapshot import Late, State, below, integers_json, number, these_integers
+from ..sources.arrays import FilesFlow, IndexedSource, RangeFlow, SlicesFlow
+from ..state.snapshot import Deferred, State, decode_ints, encode_ints, int_part, part
 from ..step import Running
 from ..words import WordStream
 from .repeat import EmptyPasses
 from .shuffle import ShuffleFlow
 
-__all__ = ["PLACE", "ShufflePlacesFlow", "can_place"]
+__all__ = ["PLACE", "ShuffleByIndexFlow", "has_cheap_index"]
 
 PLACE = 8
 """Bytes of a place in the buffer."""
@@ -37,14 +37,14 @@ _FILL = 1 << 16
 """Places that are taken at once; then somebody looks whether to stop."""
 
 
-def can_place(flow: Flow) -> bool:
+def has_cheap_index(flow: Flow) -> bool:
     """Whether the elements of a flow can be had by place at no cost."""
     return isinstance(flow, RangeFlow | FilesFlow) or (isinstance(flow, SlicesFlow) and not flow.whole)
 
 
 @dataclass(frozen=True, slots=True)
-class ShufflePlacesFlow(ShuffleFlow):
-    """A shuffle whose source has places, see `can_place`."""
+class ShuffleByIndexFlow(ShuffleFlow):
+    """A shuffle whose source has places, see `has_cheap_index`."""
 
     def open(self, at: Context, state: State = None) -> Running:
         return _Shuffled(self, at, state)
@@ -65,9 +65,9 @@ class _Pass:
 
     __slots__ = ("_steady", "_words", "at", "count", "draws", "out", "placed", "ring", "size", "start", "taken")
 
-    def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
+    def __init__(self, flow: ShuffleByIndexFlow, at: Context, state: State = None) -> None:
         self.at = at
-        self.placed: Placed = access(flow.source, at)  # type: ignore[assignment]
+        self.placed: IndexedSource = access(flow.source, at)  # type: ignore[assignment]
         self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         self.ring = array("q")
@@ -79,9 +79,9 @@ class _Pass:
             self._resume(state)
 
     def _resume(self, state: State) -> None:
-        self.draws.resume(below(state, "draws"))
-        self.taken, begin = number(state, "taken"), number(state, "begin")
-        self.ring = array("q", [begin + place for place in these_integers(below(state, "places"))])
+        self.draws.resume(part(state, "draws"))
+        self.taken, begin = int_part(state, "taken"), int_part(state, "begin")
+        self.ring = array("q", [begin + place for place in decode_ints(part(state, "places"))])
         self.count = len(self.ring)
 
     def block(self) -> list[int]:
@@ -152,7 +152,7 @@ class _Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held(Late):
+class _Held(Deferred):
     """A buffer as it was."""
 
     ring: array[int]
@@ -167,7 +167,7 @@ class _Held(Late):
         begin = int(places.min()) if self.count else self.taken
         return {
             "begin": begin,
-            "places": integers_json(places - begin),
+            "places": encode_ints(places - begin),
             "taken": self.taken,
             "draws": self.draws,
         }
@@ -176,18 +176,18 @@ class _Held(Late):
 class _Shuffled(Running):
     """The running shuffle, one pass of a fused repeat after the other."""
 
-    def __init__(self, flow: ShufflePlacesFlow, at: Context, state: State = None) -> None:
+    def __init__(self, flow: ShuffleByIndexFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
-        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 0 if state is None else number(state, "empty"))
-        self._opened = 0 if state is None else number(state, "opened")
+        self._empty = EmptyPasses(flow.where, flow.repeat < 0, at, 0 if state is None else int_part(state, "empty"))
+        self._opened = 0 if state is None else int_part(state, "opened")
         self._pass: _Pass | None = None
         self._closed = False
-        if state is not None and below(state, "pass") is not None:
-            self._pass = _Pass(flow, at.in_pass(max(self._opened - 1, 0), flow.repeat), below(state, "pass"))
+        if state is not None and part(state, "pass") is not None:
+            self._pass = _Pass(flow, at.in_pass(max(self._opened - 1, 0), flow.repeat), part(state, "pass"))
         self._left: Iterator[Element] = iter(())  # of the last block
         self.items = chain.from_iterable(self._blocks())
-        at.run.holds(self, f"shuffle({buffer_name(flow.size)})")
+        at.run.track_buffer(self, f"shuffle({buffer_name(flow.size)})")
 
     def _blocks(self) -> Iterator[Iterator[Element]]:
         flow, at = self._flow, self._at
@@ -214,7 +214,7 @@ class _Shuffled(Running):
         now = None if self._pass is None else self._pass.snapshot(length_hint(self._left))
         return {"opened": self._opened, "empty": self._empty.count, "pass": now}
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Places in the buffer, and their bytes. What is worked out of the next elements counts as not given yet."""
         now = self._pass
         if now is None:

@@ -80,7 +80,7 @@ class Channel(Generic[T]):
         with self._room:
             return bool(self._items) or self._closed
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Items that wait, and their bytes."""
         with self._room:
             return len(self._items), self._bytes

@@ -8,11 +8,11 @@ from typing import Any
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
-from ..access import Access, access
+from ..access import RandomAccess, access
 from ..element import Element
 from ..run import Context, Flow
 from ..state.checkpoints import InputAhead
-from ..state.snapshot import State, below
+from ..state.snapshot import State, part
 from ..step import Running
 from .channel import Channel, Closed
 
@@ -29,7 +29,7 @@ class PrefetchFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return _Prefetching(self, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return access(self.source, at)
 
 
@@ -38,8 +38,8 @@ class _Prefetching(Running):
 
     def __init__(self, flow: PrefetchFlow, at: Context, state: State) -> None:
         self._channel: Channel[Element] = Channel(flow.size, at.run.settings.host_memory)
-        at.run.holds(self._channel, f"prefetch({flow.size})")
-        self._input = InputAhead(flow.source, at, below(state))
+        at.run.track_buffer(self._channel, f"prefetch({flow.size})")
+        self._input = InputAhead(flow.source, at, part(state))
         self._run = at.run
         self._thread = Thread(_pump, (self._input, at, self._channel), name="gpupipe-prefetch")
         self._started = False

@@ -13,19 +13,19 @@ from ...errors import StateError
 from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
-from ..access import Access, Made, kept
+from ..access import FromFunction, RandomAccess, from_list
 from ..element import Element, Stream
 from ..run import Context
-from ..state.snapshot import Counted, Numbered, State, number, replayed
-from ..state.snapshot import number as number_of
+from ..state.snapshot import Counted, Numbered, State, int_part, replayed
+from ..state.snapshot import int_part as number_of
 from ..step import Running
 
-__all__ = ["FilesFlow", "ParamFlow", "Placed", "RangeFlow", "SlicesFlow"]
+__all__ = ["FilesFlow", "IndexedSource", "ParamFlow", "RangeFlow", "SlicesFlow"]
 
 _BLOCK = 1024
 
 
-class Placed(Access):
+class IndexedSource(RandomAccess):
     """What a source holds, in one context, by index: its number is enough to keep an element.
 
     Attributes:
@@ -57,12 +57,12 @@ class RangeFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("range", "range")
-        done = 0 if state is None else number(state, "n")
+        done = 0 if state is None else int_part(state, "n")
         starts = range(done, len(self.numbers), _BLOCK)
         scalars = chain.from_iterable(self._block(self.numbers[start : start + _BLOCK]) for start in starts)
         return Numbered(zip(scalars), stream, done)
 
-    def access(self, at: Context) -> Placed:
+    def access(self, at: Context) -> IndexedSource:
         numbers, kind = self.numbers, self.dtype.type
         stream = at.stream("range", "range")
         fits = self._fits(numbers)
@@ -73,7 +73,7 @@ class RangeFlow:
             chosen = np.array(places, np.int64) * numbers.step + numbers.start
             return zip(zip(chosen.astype(kind, copy=False)), repeat(stream), places)
 
-        return Placed(len(numbers), make)
+        return IndexedSource(len(numbers), make)
 
     def _block(self, numbers: range) -> Iterable[Any]:
         """Some of the numbers as scalars, one by one where they may not fit: the error comes where the number is."""
@@ -118,13 +118,13 @@ class SlicesFlow:
         if self.names is not None:
             return listed(self._placed(at), state)
         rows = zip(*self.leaves, strict=True)
-        done = 0 if state is None else number(state, "n")
+        done = 0 if state is None else int_part(state, "n")
         return Numbered(islice(rows, done, None) if done else rows, stream, done)
 
-    def access(self, at: Context) -> Access:
-        return kept(list(self.open(at))) if self.whole else self._placed(at)
+    def access(self, at: Context) -> RandomAccess:
+        return from_list(list(self.open(at))) if self.whole else self._placed(at)
 
-    def _placed(self, at: Context) -> Placed:
+    def _placed(self, at: Context) -> IndexedSource:
         leaves, names = self.leaves, self.names
 
         def rows(places: list[int]) -> Iterator[tuple[Any, ...]]:
@@ -132,13 +132,13 @@ class SlicesFlow:
 
         if names is None:
             stream = at.stream("slices", "from_tensor_slices")
-            return Placed(len(leaves[0]), lambda places: zip(rows(places), repeat(stream), places))
+            return IndexedSource(len(leaves[0]), lambda places: zip(rows(places), repeat(stream), places))
 
         def named(places: list[int]) -> Iterator[Element]:
             shown = [leaves[0][i].decode(errors="surrogateescape") for i in places]
             return zip(rows(places), named_streams(at, names, places, shown), repeat(0))
 
-        return Placed(len(names), named)
+        return IndexedSource(len(names), named)
 
 
 def chosen(leaves: Sequence[Any], places: list[int]) -> list[Iterable[Any]]:
@@ -163,13 +163,13 @@ def named_streams(at: Context, names: Names, places: list[int], shown: Sequence[
     return map(Stream, keys(at.key), shown, repeat("index"), keys(at.alike))
 
 
-def listed(placed: Placed, state: State) -> Running:
+def listed(placed: IndexedSource, state: State) -> Running:
     """What a list of files gives, from a place on.
 
     Raises:
         StateError: it is shorter.
     """
-    done = 0 if state is None else number(state, "n")
+    done = 0 if state is None else int_part(state, "n")
     if done > placed.size:
         raise StateError(
             f"load_state_dict needs the data that the state was taken over: the input ends {done - placed.size} "
@@ -188,7 +188,7 @@ class FilesFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return listed(self.access(at), state)
 
-    def access(self, at: Context) -> Placed:
+    def access(self, at: Context) -> IndexedSource:
         paths, names = self.paths, self.names
 
         def make(places: list[int]) -> Iterator[Element]:
@@ -196,7 +196,7 @@ class FilesFlow:
             columns = zip([path.encode(errors="surrogateescape") for path in shown])
             return zip(columns, named_streams(at, names, places, shown), repeat(0))
 
-        return Placed(len(paths), make)
+        return IndexedSource(len(paths), make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +206,8 @@ class ParamFlow:
     def open(self, at: Context, state: State = None) -> Running:
         return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element", alike=at.alike), 0)]), at, state)
 
-    def access(self, at: Context) -> Access:
-        return kept(list(self.open(at)))
+    def access(self, at: Context) -> RandomAccess:
+        return from_list(list(self.open(at)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,6 @@ class ItemsFlow:
         done = 0 if state is None else number_of(state, "n")
         return Counted((((i,), stream, i) for i in places[done:]), done=done)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         stream = at.stream("indexable", "from_indexable")
-        return Made(self.count, lambda i: ((i,), stream, i))
+        return FromFunction(self.count, lambda i: ((i,), stream, i))

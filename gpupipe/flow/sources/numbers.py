@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..run import Context
-from ..state.snapshot import Numbered, State, number
+from ..state.snapshot import Numbered, State, int_part
 from ..step import Running
 from ..words import BLOCK, WordStream
 
@@ -26,7 +26,7 @@ class CounterFlow:
     dtype: np.dtype[Any]
 
     def open(self, at: Context, state: State = None) -> Running:
-        done = 0 if state is None else number(state, "n")
+        done = 0 if state is None else int_part(state, "n")
         # Blocks of sums: a float is rounded in each, so those before are made again.
         blocks = islice(self._blocks(), done // BLOCK, None)
         numbers = islice(zip(chain.from_iterable(blocks)), done % BLOCK, None)
@@ -52,7 +52,7 @@ class RandomFlow:
     anew: bool
 
     def open(self, at: Context, state: State = None) -> Running:
-        done = 0 if state is None else number(state, "n")
+        done = 0 if state is None else int_part(state, "n")
         words = WordStream(at, self.seed, self.anew, "random", done // BLOCK)
         numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % BLOCK, None)
         return Numbered(numbers, at.stream("random", "random"), done)

@@ -14,7 +14,7 @@ from ...extract.records.reading import BlockReader
 from ...extract.storage.patterns import is_url
 from ..element import Element, Stream, hole_of
 from ..run import Context
-from ..state.snapshot import Counted, State, drop, number, start_of
+from ..state.snapshot import Counted, State, fast_forward, int_part, start_of
 from ..step import Running, close
 
 __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of"]
@@ -118,14 +118,14 @@ class ReaderIterator(Running):
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._stream = stream
         self._begin = reader.start
-        self._before = 0 if state is None else number(state, "before")  # items in front of the block
+        self._before = 0 if state is None else int_part(state, "before")  # items in front of the block
         self._size = 0
         self._lost = state is not None and bool(state.get("lost"))
         if self._lost:
             self._blocks.close()
-            self._size = number(state, "given")
+            self._size = int_part(state, "given")
         elif state is not None:
-            drop(self, number(state, "given"), at)
+            fast_forward(self, int_part(state, "given"), at)
 
     def __next__(self) -> Element:
         item = next(self._items, None)

@@ -12,10 +12,10 @@ from ...extract.records.reference import HeaderWalker, Reference, indexed_elemen
 from ...extract.records.tfrecord import RecordReader
 from ...extract.storage.files import LOCAL
 from ...extract.storage.patterns import is_url
-from ..access import Access, blocks_of, kept
+from ..access import RandomAccess, blocks_of, from_list
 from ..element import Element, Hole, Raised, Stream
 from ..run import Context, Run
-from ..state.snapshot import Counted, State, as_number, below, number
+from ..state.snapshot import Counted, State, as_int, int_part, part
 from ..step import Running
 from .readers import ReaderIterator, element_of, how_to_read, path_of
 
@@ -49,30 +49,30 @@ class RecordsFlow:
         stream = at.stream("records", path, "offset")
         if self.references and not self.compression and not is_url(path):
             return _References(path, stream, self.index, state)
-        first = None if state is None else number(state, "before")
+        first = None if state is None else int_part(state, "before")
         reader = RecordReader(path, first=first, index=self.index, **how_to_read(self, path, at, state))
         return ReaderIterator(reader, stream, at, state)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         found = records_of(self, at, build=True)
-        return kept([]) if found is None else found
+        return from_list([]) if found is None else found
 
 
 class _References(Running):
     """References to the records of a file. Its state is the offset of the last one, and how many were given."""
 
     def __init__(self, path: str, stream: Stream, index: str, state: State) -> None:
-        last = below(state, "offset")
+        last = part(state, "offset")
         self._lost = state is not None and bool(state.get("lost"))
         start, self._given = 0, 0
         if last is not None:
-            start, self._given = as_number(last, "offset"), max(number(state, "given") - 1, 0)
+            start, self._given = as_int(last, "offset"), max(int_part(state, "given") - 1, 0)
         self._last: Any = (None, None, last)
         walker = HeaderWalker(path, start=start, first=self._given, where=index)
         self.items = self._elements(walker.rows(stream), stream)
         if self._lost:
             self.items.close()
-            self._given = number(state, "given")
+            self._given = int_part(state, "given")
         elif last is not None:
             next(self, None)
 
@@ -92,7 +92,7 @@ class _References(Running):
         return {**state, "lost": True} if self._lost else state
 
 
-class Records(Access):
+class Records(RandomAccess):
     """The records of one file."""
 
     def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError, GpupipeError
-from ...graph.host_values import BatchValues, is_batchwise
+from ...graph.host_values import HostValues, is_batchwise
 from ...graph.values import Apply, Item, Value
 from ...transform.array import copied, goes_to_gpu, run_array
 from ...transform.program import Executor, Program
 from ..batching.batcher import Group
 from ..batching.stack import mismatch, stack_rows
-from ..element import BatchStream, Element, Hole, StandIn, element_keys, locate
+from ..element import BatchStream, Element, Hole, Replacement, element_keys, locate
 from ..maps.host_program import HostProgram
 from ..run import Context, Flow
 
@@ -33,8 +33,8 @@ class Stage:
         how: "batch" stacks `size` elements, "rows" gives elements again, "unstack" works on the rows of batches.
         size: rows of a group.
         drop: leave out a short last batch.
-        aligned: something is zipped to these batches, see `BatchFormer`.
-        ignores: elements that fail do not come into a batch, see `BatchFormer`.
+        aligned: something is zipped to these batches, see `Batcher`.
+        ignores: elements that fail do not come into a batch, see `Batcher`.
         executor: makes an executor for a program and a batch size; None where no output is an image value.
         headers: for each decoder the column that holds its image sizes.
         ready: how many finished groups may wait.
@@ -79,7 +79,7 @@ class Assembler:
             if image in self._images and None in (image.spec.shape or (None,))
         ]
 
-    def values(self, rows: Sequence[Element]) -> BatchValues:
+    def values(self, rows: Sequence[Element]) -> HostValues:
         """The host values of some elements."""
         columns = list(zip(*[row[0] for row in rows], strict=True))
 
@@ -95,9 +95,9 @@ class Assembler:
             column = self._headers.get((decode.x[0], oriented))
             return None if column is None else np.array(columns[column], np.int32)
 
-        return BatchValues(len(rows), columns.__getitem__, keys, self._seed, self._epoch, headers)
+        return HostValues(len(rows), columns.__getitem__, keys, self._seed, self._epoch, headers)
 
-    def check_shapes(self, values: BatchValues, rows: Sequence[Element]) -> None:
+    def check_shapes(self, values: HostValues, rows: Sequence[Element]) -> None:
         """Refuse a batch of images of several sizes before anything runs.
 
         Raises:
@@ -109,7 +109,7 @@ class Assembler:
             if len(odd):
                 raise mismatch(name, sizes[0].tolist(), sizes[odd[0]].tolist(), rows[0], rows[odd[0]], "batch")
 
-    def batch(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> Element:
+    def batch(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> Element:
         """One element: every leaf stacked."""
         rows = group.rows
         values = values or self.values(rows)
@@ -125,7 +125,7 @@ class Assembler:
             if self.flow.to_device is not None and goes_to_gpu(leaf):
                 leaf = self.flow.to_device(leaf)
             leaves.append(leaf)
-        replaced = any(type(row[1]) is StandIn for row in rows)
+        replaced = any(type(row[1]) is Replacement for row in rows)
         if group.whole is not None and len(rows) == len(group.whole[0][0]) and not replaced:
             return tuple(leaves), group.whole[1], group.whole[2]
         return tuple(leaves), BatchStream.of(rows), rows[0][2]
@@ -135,7 +135,7 @@ class Assembler:
         value: Value,
         name: str,
         rows: Sequence[Element],
-        values: BatchValues,
+        values: HostValues,
         results: Sequence[Any],
         calls: dict[Apply, tuple[Any, ...]],
     ) -> Any:
@@ -161,7 +161,7 @@ class Assembler:
             calls[call] = run_array(call.op, xs, [values.rows(param)[0] for param in call.params])
         return calls[call][index]
 
-    def elements(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
+    def elements(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> list[Element]:
         """The rows as elements again, holes in their places."""
         rows, order = group.rows, group.order or []
         made: list[Element] = []
@@ -179,7 +179,7 @@ class Assembler:
         """A row that does not keep its whole batch in memory."""
         return row.copy() if getattr(row, "base", None) is not None else row
 
-    def deliver(self, group: Group, values: BatchValues | None, results: Sequence[Any]) -> list[Element]:
+    def deliver(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> list[Element]:
         """What a group becomes."""
         if group.order is not None:
             return self.elements(group, values, results)

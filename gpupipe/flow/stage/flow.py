@@ -6,20 +6,20 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..access import Access, Through
-from ..batching.batcher import BatchFormer, RowFormer
+from ..access import RandomAccess, Through
+from ..batching.batcher import Batcher, MicroBatcher
 from ..batching.by_index import Batches
 from ..batching.inline import Inline
-from ..batching.resumable import Former, Forming
-from ..batching.unbatch import UnstackFormer
+from ..batching.resumable import AnyBatcher, ResumableBatcher
+from ..batching.unbatch import RowsOfBatch
 from ..element import Element
 from ..prefetch.channel import Channel, Closed
 from ..run import Context
-from ..state.snapshot import State, below, drop, number
+from ..state.snapshot import State, fast_forward, int_part, part
 from ..step import Running
 from .assemble import Assembler, Stage
-from .job import Finished
-from .runner import Work
+from .job import Delivered
+from .runner import StageRunner
 
 __all__ = ["StageFlow"]
 
@@ -29,44 +29,44 @@ class StageFlow(Stage):
     """A stage as a flow."""
 
     def open(self, at: Context, state: State = None) -> Running:
-        def former(source: Iterator[Element]) -> Former:
-            return self._former(source, at)
+        def batcher(source: Iterator[Element]) -> AnyBatcher:
+            return self._batcher(source, at)
 
         if self.program is None or self.executor is None:
             assembler = Assembler(self, at)
-            return Inline(self.source, at, state, former, lambda group: assembler.deliver(group, None, ()))
-        return _Threaded(self, at, state, Forming(self.source, at, below(state), former))
+            return Inline(self.source, at, state, batcher, lambda group: assembler.deliver(group, None, ()))
+        return _Threaded(self, at, state, ResumableBatcher(self.source, at, part(state), batcher))
 
-    def _former(self, source: Iterator[Element], at: Context) -> Former:
+    def _batcher(self, source: Iterator[Element], at: Context) -> AnyBatcher:
         if self.how == "batch":
-            return BatchFormer(source, self.size, self.drop, at.run, self.aligned, self.ignores)
+            return Batcher(source, self.size, self.drop, at.run, self.aligned, self.ignores)
         if self.how == "rows":
-            return RowFormer(source, self.size, at.run)
+            return MicroBatcher(source, self.size, at.run)
         assert self.host is not None
-        return UnstackFormer(source, self.host.compile(at), at.run, self.aligned)
+        return RowsOfBatch(source, self.host.compile(at), at.run, self.aligned)
 
-    def access(self, at: Context) -> Access:
+    def access(self, at: Context) -> RandomAccess:
         return Batches(self, at) if self.how == "batch" else Through(self, at)
 
 
 class _Threaded(Running):
     """A stage with images: feeder and runner threads, a channel of what is finished."""
 
-    def __init__(self, flow: StageFlow, at: Context, state: State, forming: Forming) -> None:
+    def __init__(self, flow: StageFlow, at: Context, state: State, resumable: ResumableBatcher) -> None:
         settings = at.run.settings
         self._items: deque[Element] = deque()
-        self._before = self._after = forming.point()
+        self._before = self._after = resumable.checkpoint()
         self._given = 0
         self._whole = True
-        self._out: Channel[Finished] = Channel(flow.ready, settings.host_memory)
-        at.run.holds(self._out, f"{flow.label}({flow.size})")
-        self._work = Work(flow, at, forming, self._out)
+        self._out: Channel[Delivered] = Channel(flow.ready, settings.host_memory)
+        at.run.track_buffer(self._out, f"{flow.label}({flow.size})")
+        self._work = StageRunner(flow, at, resumable, self._out)
         self._run = at.run
         self._run.on_close(self._end)
-        self.source = forming.source
+        self.source = resumable.source
         self._started = False
         if state is not None:
-            drop(self, number(state, "given"), at)
+            fast_forward(self, int_part(state, "given"), at)
 
     def __next__(self) -> Element:
         if not self._started:
@@ -88,7 +88,7 @@ class _Threaded(Running):
         return self._items.popleft()
 
     def snapshot(self) -> State:
-        """Where the former stood before what was given last, and how much of it was given."""
+        """Where the batcher stood before what was given last, and how much of it was given."""
         if self._whole and not self._items:
             return {"source": self._after.state(), "given": 0}
         return {"source": self._before.state(self._given), "given": self._given}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...errors import DataError
-from ...graph.host_values import BatchValues
+from ...graph.host_values import HostValues
 from ...transform.program import Feed
 from ..batching.batcher import Group
-from ..batching.resumable import Point
+from ..batching.resumable import Checkpoint
 from ..element import Element
 
-__all__ = ["Finished", "Job", "Turn", "in_parts"]
+__all__ = ["Delivered", "Job", "Queued", "in_parts"]
 
 
 @dataclass(slots=True)
@@ -19,34 +19,34 @@ class Job:
     """A formed group on its way: its host values, and how many parts the executor gets it in."""
 
     group: Group
-    values: BatchValues
+    values: HostValues
     feeds: list[Feed]
     error: DataError | None = None
     bad: dict[int, DataError] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Turn:
-    """Something that the former gave, or a part of what became of it.
+class Queued:
+    """Something that the batcher gave, or a part of what became of it.
 
     Attributes:
         item: what is next to be delivered.
-        before: where the former stood before it.
+        before: where the batcher stood before it.
         after: where it stood behind it; None where more comes of the same.
     """
 
     item: Job | Element
-    before: Point
-    after: Point | None
+    before: Checkpoint
+    after: Checkpoint | None
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """Elements on their way to the user, with the places of a `Turn`."""
+class Delivered:
+    """Elements on their way to the user, with the places of a `Queued`."""
 
     elements: list[Element]
-    before: Point
-    after: Point | None
+    before: Checkpoint
+    after: Checkpoint | None
 
 
 def in_parts(job: Job | Element) -> bool:

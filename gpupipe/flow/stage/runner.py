@@ -3,7 +3,7 @@
 Two threads and a channel. The feeder runs the host iterators below, forms groups and draws their parameters; the
 runner owns the executor: it starts groups as they come (two or three are in flight) and delivers the oldest. A group
 that fails is repaired: the bad rows are found by halving in the same executor and become holes; under batching every
-other element, later groups included, goes back in front of the former. So what is delivered is what a stream would
+other element, later groups included, goes back in front of the batcher. So what is delivered is what a stream would
 have given whose holes were known from the start.
 """
 
@@ -21,22 +21,22 @@ import numpy as np
 from ...errors import DataError, DecodeError, DeviceError, PixelError, Place
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
-from ...graph.host_values import BatchValues
+from ...graph.host_values import HostValues
 from ...graph.values import Apply
 from ...log import logger
 from ...threads import Room, Thread, join
 from ...transform.program import BatchFailed, Executor, Feed, WrongPixels
-from ..batching.batcher import BatchFormer, Group, batch_of_holes
-from ..batching.resumable import Forming
+from ..batching.batcher import Batcher, Group, batch_of_holes
+from ..batching.resumable import ResumableBatcher
 from ..element import Element, Hole, Raised, locate
 from ..prefetch.channel import Channel, Closed
 from ..run import Context
 from ..step import close
 from .assemble import Assembler, Stage, failed_batch
-from .job import Finished, Job, Turn, in_parts
+from .job import Delivered, Job, Queued, in_parts
 from .repair import host_copy, joined, make_holes
 
-__all__ = ["IN_FLIGHT", "Work"]
+__all__ = ["IN_FLIGHT", "StageRunner"]
 
 IN_FLIGHT = 2
 """Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
@@ -47,27 +47,27 @@ WAITING = 1
 decoded has left the CPU's cache by then."""
 
 
-class Work:
+class StageRunner:
     """The two threads of a stage. They know the run and the channel, never the iterator that the user holds."""
 
-    def __init__(self, flow: Stage, at: Context, forming: Forming, out: Channel[Finished]) -> None:
+    def __init__(self, flow: Stage, at: Context, resumable: ResumableBatcher, out: Channel[Delivered]) -> None:
         self._flow = flow
-        self._forming = forming
-        self._former = forming.former
-        self._source = forming.source
+        self._resumable = resumable
+        self._batcher = resumable.batcher
+        self._source = resumable.source
         self._out = out
         self._assembler = Assembler(flow, at)
         self._run = at.run
         self._settings = at.run.settings
         self._counters = at.run.count(flow.label)
-        self._lock = threading.Lock()  # held by whoever works with the former
+        self._lock = threading.Lock()  # held by whoever works with the batcher
         self._changed = Room()
-        self._jobs: deque[Turn] = deque()
+        self._jobs: deque[Queued] = deque()
         self._finished = False
         self._stopped = False
         self._failure: BaseException | None = None
         # The last good element that was delivered; behind a state that of what was formed again.
-        self._last: Any = self._former.last if isinstance(self._former, BatchFormer) else None
+        self._last: Any = self._batcher.last if isinstance(self._batcher, Batcher) else None
         self._room = 0  # rows that the executor takes at a time; the first group says how many there are in a batch
         self._threads = [
             Thread(self._feed, name=f"gpupipe-flow-{flow.label}"),
@@ -100,14 +100,14 @@ class Work:
         try:
             while self._wait_for_room():
                 with self._lock:
-                    before = self._forming.point()
-                    item = self._forming.next()
+                    before = self._resumable.checkpoint()
+                    item = self._resumable.next()
                     job = self._prepare(item) if isinstance(item, Group) else item
                     with self._changed:
                         if job is None:
                             self._finished = True
                         else:
-                            self._jobs.append(Turn(job, before, self._forming.point()))
+                            self._jobs.append(Queued(job, before, self._resumable.checkpoint()))
                         self._changed.notify_all()
         except BaseException as error:
             with self._changed:
@@ -144,7 +144,7 @@ class Work:
                     return Job(group, values, [], error, bad)
                 make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
 
-    def _split(self, feed: Feed, values: BatchValues) -> list[Feed]:
+    def _split(self, feed: Feed, values: HostValues) -> list[Feed]:
         """A batch that the executor has no room for, or whose images would not fit the device budget, runs in parts."""
         program = self._flow.program
         assert program is not None
@@ -167,7 +167,7 @@ class Work:
     def _execute(self) -> None:
         LIMITS.set(self._run.limits)
         executor: Executor | None = None
-        flight: deque[Turn] = deque()
+        flight: deque[Queued] = deque()
         try:
             while True:
                 # A batch in parts runs alone, one part after the other: nothing is started behind it.
@@ -199,7 +199,7 @@ class Work:
             if executor is not None:
                 executor.close()
 
-    def _take(self, wait: bool) -> Turn | None:
+    def _take(self, wait: bool) -> Queued | None:
         """The next job. Without `wait` only one that is there; None then, or at the end of the input."""
         with self._changed:
             while True:
@@ -215,16 +215,16 @@ class Work:
                     return None
                 self._changed.wait()
 
-    def _deliver(self, turn: Turn, flight: deque[Turn], executor: Executor | None) -> None:
+    def _deliver(self, turn: Queued, flight: deque[Queued], executor: Executor | None) -> None:
         job = turn.item
         if not isinstance(job, Job):
-            self._out.put(Finished([job], turn.before, turn.after))
+            self._out.put(Delivered([job], turn.before, turn.after))
             return
         if job.bad:
             self._repair(turn, job, BatchFailed("", job.bad), flight, executor)
             return
         if job.error is not None:
-            self._out.put(Finished([failed_batch(job.group, job.error)], turn.before, turn.after))
+            self._out.put(Delivered([failed_batch(job.group, job.error)], turn.before, turn.after))
             return
         try:
             results = self._collect(job, executor)
@@ -238,7 +238,7 @@ class Work:
         size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is tuple for leaf in value)
         self._counters.elements += len(job.group.rows)
         self._counters.bytes += size
-        self._out.put(Finished(elements, turn.before, turn.after), size)
+        self._out.put(Delivered(elements, turn.before, turn.after), size)
 
     def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
         """The results of a job. All its parts run even if one fails, so that every bad row is known."""
@@ -293,7 +293,7 @@ class Work:
             return found.results
 
     def _repair(
-        self, turn: Turn, job: Job, failure: BatchFailed, flight: deque[Turn], executor: Executor | None
+        self, turn: Queued, job: Job, failure: BatchFailed, flight: deque[Queued], executor: Executor | None
     ) -> None:
         """Find the bad rows of a failed group, make them holes, and put everything that was not delivered back."""
         later = [self._dropped(other, executor) for other in flight]
@@ -306,19 +306,19 @@ class Work:
                 "start the process again, or run with Options(device='cpu')"
             )
         with self._lock, self._changed:
-            if not self._former.reforms:
+            if not self._batcher.reforms:
                 again = self._without(job.group, bad)
                 last = len(again) - 1
-                parts = [Turn(item, turn.before, turn.after if i == last else None) for i, item in enumerate(again)]
+                parts = [Queued(item, turn.before, turn.after if i == last else None) for i, item in enumerate(again)]
                 self._jobs.extendleft(reversed([*parts, *later]))
                 self._changed.notify_all()
                 return
-            assert isinstance(self._former, BatchFormer)
+            assert isinstance(self._batcher, Batcher)
             waiting = [other.item for other in later] + [other.item for other in self._jobs]
-            back, found = self._returned(job, bad, waiting, self._former.take_back())
+            back, found = self._returned(job, bad, waiting, self._batcher.take_back())
             self._jobs.clear()
-            self._former.put_back(back, self._last)
-            self._forming.back(turn.before, found)
+            self._batcher.put_back(back, self._last)
+            self._resumable.back(turn.before, found)
             self._finished = False
             self._changed.notify_all()
 
@@ -327,7 +327,7 @@ class Work:
     ) -> tuple[list[Element], list[tuple[Element, DataError]]]:
         """Everything that was not delivered, as it came, with new holes, and the elements that these were with errors.
 
-        The first goes back in front of the former.
+        The first goes back in front of the batcher.
         """
         jobs = [job, *(other for other in later if isinstance(other, Job))]
         waiting = {id(other) for other in later}
@@ -369,7 +369,7 @@ class Work:
         errors: list[Job | Element] = [element for element in again if type(element[0]) is Raised]
         return [*errors, self._prepare(group)] if group.rows else errors
 
-    def _dropped(self, turn: Turn, executor: Executor | None) -> Turn:
+    def _dropped(self, turn: Queued, executor: Executor | None) -> Queued:
         """A job whose results are thrown away; it has to be run again."""
         job = turn.item
         if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:

@@ -11,7 +11,7 @@ from ...errors import DataError, StateError
 from ...extract.records.reference import Reference, reference_at
 from ..element import Element, Stream
 from ..run import Context
-from .snapshot import State, integers_json, these_integers
+from .snapshot import State, decode_ints, encode_ints
 
 __all__ = ["held_elements", "held_json", "is_record"]
 
@@ -41,12 +41,12 @@ def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> Stat
     return {
         "folder": common,
         "names": [name[len(common) :] for name in names],
-        "keys": integers_json([stream.key for stream in table]),
-        "alike": integers_json([stream.alike for stream in table]),
-        "which": integers_json(which),
-        "offsets": integers_json(offsets),
-        "slots": integers_json(slots),
-        "numbers": integers_json(numbers),
+        "keys": encode_ints([stream.key for stream in table]),
+        "alike": encode_ints([stream.alike for stream in table]),
+        "which": encode_ints(which),
+        "offsets": encode_ints(offsets),
+        "slots": encode_ints(slots),
+        "numbers": encode_ints(numbers),
     }
 
 
@@ -84,7 +84,7 @@ def held_elements(
         StateError: a record is not there any more.
     """
     names = ("keys", "alike", "which", "offsets", "slots", "numbers")
-    keys, alike, which, offsets, slots, numbers = (these_integers(state[name]) for name in names)
+    keys, alike, which, offsets, slots, numbers = (decode_ints(state[name]) for name in names)
     parts = zip(keys, alike, state["names"], strict=True)
     streams = [Stream(key, state["folder"] + name, "offset", same) for key, same, name in parts]
     others = {slot: begin + number for slot, number in zip(slots, numbers, strict=True)}

@@ -16,10 +16,10 @@ from typing import Any
 
 from ...errors import StateError
 from ..element import Element
-from ..run import REPLAYING, Context, Flow
+from ..run import SILENT_REPLAY, Context, Flow
 from ..step import close
 from .buffer import held_elements, held_json, is_record
-from .snapshot import Late, Numbered, Numbers, State, below, drop, number
+from .snapshot import Deferred, Numbered, Numbers, State, fast_forward, int_part, part
 
 __all__ = ["CheckpointedInput", "InputAhead", "Interval", "interval"]
 
@@ -68,7 +68,7 @@ def parts(state: State) -> int:
         return sum(map(parts, state.values()), 1)
     if isinstance(state, (list, tuple)):
         return sum(map(parts, state), 1)
-    return state.cost() if isinstance(state, Late) else 0
+    return state.cost() if isinstance(state, Deferred) else 0
 
 
 class CheckpointedInput:
@@ -91,7 +91,7 @@ class CheckpointedInput:
     __slots__ = ("_at", "_checkpoints", "_interval", "_numbers", "inner", "items", "pairs", "recovered")
 
     def __init__(self, flow: Flow, at: Context, state: State = None, always: bool = False) -> None:
-        begin, place = (0, None) if state is None else (number(state, "at"), below(state, "input"))
+        begin, place = (0, None) if state is None else (int_part(state, "at"), part(state, "input"))
         self._at = at
         self.inner = flow.open(at, place)
         self._numbers = Numbers(self.inner, begin)
@@ -105,10 +105,10 @@ class CheckpointedInput:
         self.recovered: list[tuple[Element, int]] = []
         if state is not None:
             try:
-                drop(self.items, number(state, "skip"), at)
+                fast_forward(self.items, int_part(state, "skip"), at)
                 if "held" in state:
                     begin = self.count
-                    end = begin + number(state, "taken")
+                    end = begin + int_part(state, "taken")
                     self.recovered = held_elements(state["held"], lambda some: self.recover(some, end), begin, at)
             except BaseException:
                 close(self.inner)
@@ -118,13 +118,13 @@ class CheckpointedInput:
         """The elements with some numbers among those that come next, up to number `end`, which are all taken."""
         found: dict[int, Element] = {}
         for wanted in sorted(set(numbers)):
-            drop(self.items, wanted - self.count, self._at)
-            before = REPLAYING.get()
+            fast_forward(self.items, wanted - self.count, self._at)
+            before = SILENT_REPLAY.get()
             try:
-                REPLAYING.set(True)
+                SILENT_REPLAY.set(True)
                 element = next(self.items, None)
             finally:
-                REPLAYING.set(before)
+                SILENT_REPLAY.set(before)
             if element is None:
                 if self._at.run.stopped.is_set():
                     return found
@@ -132,7 +132,7 @@ class CheckpointedInput:
                     "load_state_dict needs the data that the state was taken over: the input has fewer elements"
                 )
             found[wanted] = element
-        drop(self.items, end - self.count, self._at)
+        fast_forward(self.items, end - self.count, self._at)
         return found
 
     @property
@@ -213,7 +213,7 @@ class InputAhead:
 
     def __init__(self, flow: Flow, at: Context, state: State) -> None:
         self._flow, self._at, self._state = flow, at, state
-        self.given = 0 if state is None else number(state, "at") + number(state, "skip")
+        self.given = 0 if state is None else int_part(state, "at") + int_part(state, "skip")
         self.input: CheckpointedInput | None = None
 
     def open(self) -> CheckpointedInput:
@@ -242,7 +242,7 @@ class InputAhead:
 
 
 @dataclass(frozen=True, slots=True)
-class _Holding(Late):
+class _Holding(Deferred):
     """An input and what a step held of it, as they were.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 Every flow's iterator answers `snapshot()`, and its flow's `open(at, state)` goes on behind such a snapshot. A snapshot
 holds places, never payloads: how many elements were taken, which byte comes next, which pass it is. It is a tree of
-what JSON knows, and of `Late` leaves that become it when somebody asks for the text.
+what JSON knows, and of `Deferred` leaves that become it when somebody asks for the text.
 
 What a step holds (a shuffle buffer, an open window, elements in work) it gets again from its input, see `checkpoints`.
 """
@@ -22,27 +22,27 @@ import numpy as np
 from ...errors import StateError
 from ...graph.op import Array
 from ..element import Element, Stream
-from ..run import REPLAYING, Context
+from ..run import SILENT_REPLAY, Context
 from ..step import Running, State, close
 
 __all__ = [
     "ENDLESS",
     "Counted",
-    "Late",
+    "Deferred",
     "Numbered",
     "Numbers",
-    "Refused",
     "State",
-    "as_number",
-    "below",
+    "Unsupported",
+    "as_int",
     "damaged",
-    "drop",
-    "integers_json",
-    "late_json",
-    "number",
+    "decode_ints",
+    "encode_ints",
+    "fast_forward",
+    "int_part",
+    "part",
     "replayed",
     "start_of",
-    "these_integers",
+    "to_json",
 ]
 
 ENDLESS = 1 << 62
@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 _first = itemgetter(0)
 
 
-class Late(ABC):
+class Deferred(ABC):
     """A part of a snapshot that costs more to write down than to take."""
 
     def cost(self) -> int:
@@ -67,7 +67,7 @@ class Late(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Late):
+class Unsupported(Deferred):
     """A part that cannot be written down: whoever asks for the text is told why."""
 
     why: str
@@ -76,28 +76,28 @@ class Refused(Late):
         raise StateError(self.why)
 
 
-def late_json(state: State) -> Any:
-    """A snapshot as JSON: every `Late` leaf written down."""
-    if isinstance(state, Late):
-        return late_json(state.json())
+def to_json(state: State) -> Any:
+    """A snapshot as JSON: every `Deferred` leaf written down."""
+    if isinstance(state, Deferred):
+        return to_json(state.json())
     if isinstance(state, dict):
-        return {key: late_json(value) for key, value in state.items()}
+        return {key: to_json(value) for key, value in state.items()}
     if isinstance(state, (list, tuple)):
-        return [late_json(value) for value in state]
+        return [to_json(value) for value in state]
     return state
 
 
-def below(state: State, name: str = "source") -> State:
+def part(state: State, name: str = "source") -> State:
     """The part of a state that belongs to an input; None where there is no state."""
     return None if state is None else state[name]
 
 
-def number(state: State, name: str) -> int:
+def int_part(state: State, name: str) -> int:
     """A number >= 0 of a state."""
-    return as_number(below(state, name), name)
+    return as_int(part(state, name), name)
 
 
-def as_number(value: Any, name: str) -> int:
+def as_int(value: Any, name: str) -> int:
     """The same of a value.
 
     Raises:
@@ -110,16 +110,16 @@ def as_number(value: Any, name: str) -> int:
 
 def start_of(state: State) -> int:
     """The byte offset at which a reader begins: that of the block of a state, else 0."""
-    return 0 if state is None else number(state, "block")
+    return 0 if state is None else int_part(state, "block")
 
 
-def drop(items: Iterator[Any], count: int, at: Context) -> None:
+def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
     """Take elements that were delivered before and forget them."""
     if not count:
         return
-    before = REPLAYING.get()
+    before = SILENT_REPLAY.get()
     try:
-        REPLAYING.set(True)
+        SILENT_REPLAY.set(True)
         stopped = at.run.stopped
         while count > 0 and not stopped.is_set():
             some = min(count, 4096)
@@ -131,7 +131,7 @@ def drop(items: Iterator[Any], count: int, at: Context) -> None:
                 )
             count -= taken
     finally:
-        REPLAYING.set(before)
+        SILENT_REPLAY.set(before)
 
 
 class Numbers(Generic[_T]):
@@ -204,7 +204,7 @@ def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) 
     """An iterator that comes back to a place by giving everything before it again."""
     items = Counted(open_())
     if state is not None:
-        drop(iter(items), number(state, "n"), at)
+        fast_forward(iter(items), int_part(state, "n"), at)
     return items
 
 
@@ -212,7 +212,7 @@ MOST = 1 << 27
 """Bytes of the text of one buffer: a state is read from a file that may be anything."""
 
 
-def integers_json(numbers: Sequence[int] | Array) -> State:
+def encode_ints(numbers: Sequence[int] | Array) -> State:
     """Integers >= 0 as text: of 1 to 8 bytes each, little-endian, base64."""
     array = np.array(numbers, np.uint64)
     width = max(1, -(-int(array.max()).bit_length() // 8)) if len(array) else 1
@@ -220,7 +220,7 @@ def integers_json(numbers: Sequence[int] | Array) -> State:
     return [width, base64.b64encode(data.tobytes()).decode()]
 
 
-def these_integers(state: State) -> list[int]:
+def decode_ints(state: State) -> list[int]:
     """The integers of such a text.
 
     Raises:

@@ -157,7 +157,7 @@ class Workers:
             with self._lock:
                 self._lease = lease
                 run.on_close(lease.close)
-                run.holds(self, f"{self._job.function.who}(workers='process')")
+                run.track_buffer(self, f"{self._job.function.who}(workers='process')")
                 if run.settings != self._job.settings:
                     self._job = replace(self._job, settings=run.settings)
                     news = message(Kind.SETTINGS, text=pickle.dumps(run.settings))
@@ -389,7 +389,7 @@ class Workers:
 
     # ---- ending
 
-    def held(self) -> tuple[int, int]:
+    def buffer_usage(self) -> tuple[int, int]:
         """Elements in work, and bytes of shared memory."""
         workers = list(self._workers)
         elements = sum(len(worker.tasks) for worker in workers)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...flow.batching.padded import PaddedBatchFlow
-from ...flow.batching.rebatch import RowsFlow
+from ...flow.batching.rebatch import RebatchFlow
 from ...flow.batching.unbatch import UnbatchFlow
 from ...flow.run import Flow
 from ...plan.batches import Batch, PaddedBatch, RaggedBatch, Rebatch, Unbatch, ragged_ranks
-from ...plan.node import Element, Node
+from ...plan.node import ElementType, Node
 from ...plan.padding import padding
 from ...ragged import RaggedSpec
 from ..pending import Pending
@@ -18,7 +18,7 @@ from .lowerer import Lowerer, Lowering
 __all__ = ["BATCHES", "names_of"]
 
 
-def names_of(element: Element) -> tuple[str, ...]:
+def names_of(element: ElementType) -> tuple[str, ...]:
     """The names of the leaves, for messages."""
     return tuple(element.structure.leaf_names()) if element.structure else ("",)
 
@@ -81,7 +81,7 @@ def _rows(
     splits: tuple[str, ...],
 ) -> Pending:
     names, aligned = names_of(source.element), lowerer.zipped(node)
-    flow = RowsFlow(rows, sizes, node.drop, ranks, splits, names, node.name, aligned)
+    flow = RebatchFlow(rows, sizes, node.drop, ranks, splits, names, node.name, aligned)
     return source.then(flow, node.describe(), node.infer(source.element))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import MissingFileError
-from ...flow.cache.files import FileStore
+from ...flow.cache.files import FileCacheStore
 from ...flow.cache.fill import CacheFlow
 from ...plan.arrival import any_order
 from ...plan.cache import Cache, FileCache
@@ -25,7 +25,7 @@ def cache(lowerer: Lowerer, node: Cache, *given: Pending) -> Pending:
 
 def file_cache(lowerer: Lowerer, node: FileCache, *given: Pending) -> Pending:
     """The elements of the file if there is one, else those of the input, which fill it."""
-    store: FileStore = node.store
+    store: FileCacheStore = node.store
     mixed = any_order(node.source, lowerer.settings.deterministic) is not None
     found = store.find(lowerer.settings)
     if found is not None:

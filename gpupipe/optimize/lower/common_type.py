@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...errors import PlanTypeError
-from ...plan.node import Element
+from ...plan.node import ElementType
 from ...spec import LEAF, Structure, describe
 from ..pending import UNKNOWN, Pending
 
 __all__ = ["common", "in_one_order", "unknown"]
 
 
-def unknown(element: Element) -> bool:
+def unknown(element: ElementType) -> bool:
     """Whether not even the first element could tell the type: nothing was read, or there is none."""
     return element.structure is None or (element.structure == LEAF and element.specs == UNKNOWN.specs)
 
 
-def common(name: str, line: str, elements: Sequence[Element]) -> Element:
+def common(name: str, line: str, elements: Sequence[ElementType]) -> ElementType:
     """The type of the elements of all inputs, those that turned out to have none left out.
 
     Args:
@@ -43,7 +43,7 @@ def common(name: str, line: str, elements: Sequence[Element]) -> Element:
                 f"{describe(other.nested)} (in the {name} at {line})"
             )
         specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))
-        first = Element(first.structure, specs, first.batched and other.batched)
+        first = ElementType(first.structure, specs, first.batched and other.batched)
     return first
 
 
@@ -68,4 +68,4 @@ def _with_keys(pending: Pending, first: Structure) -> Pending:
     structure = Structure(dict, first.keys, tuple(places[key][0] for key in first.keys), own.count)
     specs = tuple(element.specs[place] for place in order)
     values = tuple(pending.values[place] for place in order)
-    return replace(pending, values=values, element=Element(structure, specs, element.batched))
+    return replace(pending, values=values, element=ElementType(structure, specs, element.batched))

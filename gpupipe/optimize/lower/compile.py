@@ -12,7 +12,7 @@ from ...flow.run import Context, Flow
 from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...options import Settings
-from ...plan.node import Element, Node, walk
+from ...plan.node import ElementType, Node, walk
 from ...plan.order import Prefetch, WithOptions
 from ..pending import AHEAD, Pending
 from ..place.placer import Placer
@@ -53,14 +53,14 @@ class Lowered:
     """
 
     flow: Flow
-    element: Element
+    element: ElementType
     steps: tuple[str, ...]
     placer: Placer
     fired: dict[str, int]
-    learned: dict[int, Element]
+    learned: dict[int, ElementType]
 
 
-def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, Element] | None = None) -> Lowered:
+def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, ElementType] | None = None) -> Lowered:
     """Lower a plan to be opened in a context: first elements that are needed are looked at there, and kept.
 
     Args:
@@ -81,7 +81,7 @@ def lower_dry(root: Node, settings: Settings) -> Lowered:
 
 
 def lower(
-    root: Node, settings: Settings, known: Mapping[int, Element] | None = None, dry: bool = False
+    root: Node, settings: Settings, known: Mapping[int, ElementType] | None = None, dry: bool = False
 ) -> Steps[Lowered]:
     """Lower a plan step by step; reads nothing. It stops for each first element that is needed to go on.
 

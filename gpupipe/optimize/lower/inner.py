@@ -9,13 +9,13 @@ from typing import Any
 from ...errors import PlanTypeError
 from ...flow.check import failed
 from ...flow.combine.read_ahead import calls_python
-from ...flow.element import Element as FlowElement
+from ...flow.element import Element
 from ...flow.run import Context, Flow
 from ...flow.state.snapshot import State
 from ...flow.step import Running
 from ...graph.classify import name_of
 from ...graph.trace import call_with, called_before
-from ...plan.node import Element, Node
+from ...plan.node import ElementType, Node
 from ...plan.order import refuse_options
 from ...spec import LEAF, Structure, TensorSpec, as_leaf
 from ..pending import Learns, Pending
@@ -34,21 +34,21 @@ class StaticInner:
     def __post_init__(self) -> None:
         object.__setattr__(self, "python", calls_python(self.flow))
 
-    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Running:
+    def __call__(self, at: Context, outer: Element, state: State = None) -> Running:
         return self.flow.open(at.with_param(outer[0]), state)
 
 
 class DynamicInner:
     """Calls the user's function for every outer element and opens the dataset it makes."""
 
-    def __init__(self, node: Any, element: Element, lower: Callable[[Node, Node, Context], Pending]) -> None:
+    def __init__(self, node: Any, element: ElementType, lower: Callable[[Node, Node, Context], Pending]) -> None:
         self._node = node
         self._lower = lower
         self._structure = element.structure or LEAF
-        self._element: Element | None = None
+        self._element: ElementType | None = None
         self._called = self._python = False
 
-    def __call__(self, at: Context, outer: FlowElement, state: State = None) -> Running:
+    def __call__(self, at: Context, outer: Element, state: State = None) -> Running:
         with called_before(self._called):
             pending, cardinality = self._made(at, outer)
         self._called = True
@@ -65,7 +65,7 @@ class DynamicInner:
             self._one_dtype(pending.element.specs, self._element.specs)
         return pending.flow.open(at, state)
 
-    def _made(self, at: Context, outer: FlowElement) -> tuple[Pending, int]:
+    def _made(self, at: Context, outer: Element) -> tuple[Pending, int]:
         """The dataset of an outer element, lowered, and its cardinality."""
         name = self._node.name
         argument = self._structure.unflatten([as_leaf(column) for column in outer[0]])
@@ -106,7 +106,7 @@ class DynamicInner:
         """How the type of what the datasets hold is learned from the first of them."""
         return Learns(self._seen_structure, self._expect, lambda: self._element is not None and self._element.batched)
 
-    def _expect(self, element: Element) -> None:
+    def _expect(self, element: ElementType) -> None:
         self._element = element
 
     def _seen_structure(self) -> Structure | None:

@@ -15,7 +15,7 @@ from ...flow.run import Flow
 from ...graph.values import Identity, Input, Value
 from ...plan.joins import Concatenate, Zip
 from ...plan.mixing import ChooseFrom, SampleFrom
-from ...plan.node import Element, Node
+from ...plan.node import ElementType, Node
 from ...spec import TensorSpec
 from ..pending import Pending, renumber
 from ..place.placer import Placer
@@ -39,7 +39,7 @@ def zip_(lowerer: Lowerer, node: Zip, *given: Pending) -> Pending:
         on_gpu |= {shift + column for column in pending.on_gpu}
         shift += pending.columns
     return Pending(
-        ZipFlow(tuple(pending.flow for pending in inputs), node.number),
+        ZipFlow(tuple(pending.flow for pending in inputs), node.branch),
         total + len(inputs) - 1,
         tuple(values),
         node.infer(*(pending.element for pending in inputs)),
@@ -95,7 +95,9 @@ def in_one_stream(lowerer: Lowerer, node: Node, inputs: Sequence[Pending]) -> tu
     return on_one_device(inputs, lowerer.placer), same
 
 
-def one_stream(inputs: Sequence[Pending], same: bool, flow: Flow, element: Element, steps: Sequence[str]) -> Pending:
+def one_stream(
+    inputs: Sequence[Pending], same: bool, flow: Flow, element: ElementType, steps: Sequence[str]
+) -> Pending:
     """The stream of such inputs."""
     if same:
         return replace(inputs[0], flow=flow, element=element, steps=tuple(steps))
@@ -106,7 +108,7 @@ def _mixed(node: SampleFrom | ChooseFrom, inputs: tuple[Flow, ...], picks: Pendi
     branches = node.first_branches()
     if isinstance(node, SampleFrom):
         by = None if picks is None else picks.flow
-        return SampleFlow(inputs, branches, node.number, node.stop, node.weights, by, node.seed, node.anew, where(node))
+        return SampleFlow(inputs, branches, node.branch, node.stop, node.weights, by, node.seed, node.anew, where(node))
     assert picks is not None
     element = picks.element
     (spec, *rest) = element.specs

@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ...flow.maps.peek import PrimedFlow
+from ...flow.maps.peek import PeekedFlow
 from ...flow.run import Context
 from ...options import Settings
 from ...plan.arrival import any_order
-from ...plan.node import Element, Node, walk
+from ...plan.node import ElementType, Node, walk
 from ...spec import TensorSpec
 from ..pending import UNKNOWN, Learns, Pending
 from ..place.placer import Placer
@@ -42,7 +42,7 @@ class NeedsFirstElement:
     """
 
     node: Node
-    flow: PrimedFlow
+    flow: PeekedFlow
     order: list[Node]
 
 
@@ -92,9 +92,9 @@ class Lowerer:
     lowerings: Mapping[type[Node], Lowering]
     above: Above = field(default_factory=Above)
     asks: bool = False
-    known: Mapping[int, Element] = field(default_factory=dict)
+    known: Mapping[int, ElementType] = field(default_factory=dict)
     numbers: Mapping[int, int] = field(default_factory=dict)
-    learned: dict[int, Element] = field(default_factory=dict)
+    learned: dict[int, ElementType] = field(default_factory=dict)
     done: dict[int, Pending] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
 
@@ -122,7 +122,7 @@ class Lowerer:
 
     def _told(self, node: Node, pending: Pending, learns: Learns, order: list[Node]) -> Steps[Pending]:
         """The chain with the type that its first element tells, and with that element kept."""
-        flow, number = PrimedFlow(pending.flow), self.numbers.get(id(node), -1)
+        flow, number = PeekedFlow(pending.flow), self.numbers.get(id(node), -1)
         element = self.known.get(number)
         if element is None:
             element = first_type(node.element, learns, (yield NeedsFirstElement(node, flow, order)))
@@ -191,13 +191,13 @@ class Lowerer:
         return below.placer.place(answered(below.steps(plan), at), above.delivers, node.name)
 
 
-def first_type(declared: Element, learns: Learns, specs: Specs) -> Element:
+def first_type(declared: ElementType, learns: Learns, specs: Specs) -> ElementType:
     """The type that a first element of these specs tells; what was declared stays, and it fills the gaps."""
     if specs is None:  # there is no element: whatever stands above will never see one
         return UNKNOWN
     if declared.structure is None:
-        element = Element(learns.structure(), specs)
-        return Element(element.structure, specs, element.known and learns.batched())
+        element = ElementType(learns.structure(), specs)
+        return ElementType(element.structure, specs, element.known and learns.batched())
     merged = [
         found
         if type(found) is not TensorSpec
@@ -208,4 +208,4 @@ def first_type(declared: Element, learns: Learns, specs: Specs) -> Element:
         )
         for given, found in zip(declared.specs, specs, strict=True)
     ]
-    return Element(declared.structure, tuple(merged), declared.batched)
+    return ElementType(declared.structure, tuple(merged), declared.batched)

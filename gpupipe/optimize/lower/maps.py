@@ -62,7 +62,7 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
     result = None
     if node.result is not None and node.result.structure is not None:
         result = (node.result.structure, node.result.specs)
-    site = f"map#{dict(node.source.counts).get('map', 0)}"
+    site = f"map#{dict(node.source.random_calls).get('map', 0)}"
     function = PythonFunction(node.fn, placed.element.structure or LEAF, "map", result, node.rng, site)
     calls = node.parallel(settings)
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
@@ -98,7 +98,12 @@ def _trace_now(node: Map, source: Pending) -> Traced | None:
         return None
     try:
         return trace(
-            node.fn, element.structure, element.rows(), batched=element.batched, counts=node.source.counts, who="map"
+            node.fn,
+            element.structure,
+            element.rows(),
+            batched=element.batched,
+            random_calls=node.source.random_calls,
+            who="map",
         )
     except PlanError as error:
         raise type(error)(f"{error} (in the map at {node.line})") from error
@@ -138,7 +143,7 @@ def take_while(lowerer: Lowerer, node: TakeWhile, source: Pending) -> Pending:
 
 def rejection_resample(lowerer: Lowerer, node: RejectionResample, source: Pending) -> Pending:
     """A column with the class in front of the others."""
-    number = dict(node.source.counts).get("rejection_resample", 0)
+    number = dict(node.source.random_calls).get("rejection_resample", 0)
     site = f"rejection_resample{f'#{number}' if node.seed is None else f'@{node.seed}'}"
     source, classes = question(lowerer, node, source, site)
     flow = ResampleFlow(source.flow, classes, node.target, node.initial, site, node.seed is not None)
@@ -179,7 +184,7 @@ def scan(lowerer: Lowerer, node: Scan, source: Pending) -> Pending:
     result = None
     if node.result is not None and node.result.structure is not None:
         result = (node.result.structure, node.result.specs)
-    site = f"scan#{dict(node.source.counts).get('scan', 0)}"
+    site = f"scan#{dict(node.source.random_calls).get('scan', 0)}"
     function = PythonFunction(node.fn, source.element.structure or LEAF, "scan", result, site=site)
     flow = ScanFlow(source.flow, function, node.leaves, node.structure, node.line)
     return Pending.learning(node, flow, (*source.steps, node.describe()), Learns.of(function.learned, function.seen))

@@ -10,7 +10,7 @@ from ...flow.order.by_index import SelectFlow, shards_of, skipping
 from ...flow.order.repeat import RepeatFlow
 from ...flow.order.select import EnumerateFlow, TakeFlow
 from ...flow.order.shuffle import ShuffleFlow
-from ...flow.order.shuffle_by_index import PLACE, ShufflePlacesFlow, can_place
+from ...flow.order.shuffle_by_index import PLACE, ShuffleByIndexFlow, has_cheap_index
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
 from ...plan.index import Select, blocker
@@ -74,7 +74,7 @@ def shuffle(lowerer: Lowerer, node: Shuffle | ShuffleRepeat, source: Pending) ->
     if isinstance(node, ShuffleRepeat):
         how = (*how, passes(node), where(node))
     return source.through(
-        lambda flow: (ShufflePlacesFlow if can_place(flow) else ShuffleFlow)(flow, *how),
+        lambda flow: (ShuffleByIndexFlow if has_cheap_index(flow) else ShuffleFlow)(flow, *how),
         node.describe() + held(node, source),
     )
 
@@ -91,7 +91,7 @@ def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
         return f" holding {count} batches"
     if source.references:
         return f" holding {count} references, about {number * REFERENCE:,} bytes"
-    if can_place(source.flow):
+    if has_cheap_index(source.flow):
         return f" holding {count} places, about {number * PLACE:,} bytes"
     return f" holding {count} elements"
 

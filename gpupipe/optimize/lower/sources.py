@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...extract.storage.names import Names
-from ...flow.batching.windows import HeldFlow
+from ...flow.batching.windows import NestedElementsFlow
 from ...flow.cache.saved import SavedFilesFlow, SavedFlow
 from ...flow.maps.python_function import PythonFunction
 from ...flow.maps.python_map import PythonMapFlow
@@ -34,7 +34,7 @@ from ...plan.sources import (
     Slices,
     Tensors,
 )
-from ...plan.windows import Held
+from ...plan.windows import NestedElements
 from ...spec import LEAF
 from ..pending import Learns, Pending
 from .lowerer import Lowerer, Lowering
@@ -116,7 +116,7 @@ SOURCES: dict[type[Node], Lowering] = {
     Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
     Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),
     SavedFiles: plain(lambda node: SavedFilesFlow(node.files, node.make)),
-    Held: plain(lambda node: HeldFlow(node.elements, node.base)),
+    NestedElements: plain(lambda node: NestedElementsFlow(node.elements, node.base)),
     FromGenerator: generator,
     FromIndexable: from_indexable,
     Records: records,

@@ -9,7 +9,7 @@ from ...flow.combine.flat_map import FlatMapFlow
 from ...flow.combine.inner import Inner
 from ...flow.maps.python_function import PythonFunction
 from ...plan.batches import Bucketed
-from ...plan.node import Element, Node
+from ...plan.node import ElementType, Node
 from ...plan.padding import padding
 from ...plan.windows import GroupByWindow, Window
 from ...spec import LEAF, Structure, TensorSpec
@@ -20,10 +20,10 @@ from .lowerer import Lowerer, Lowering
 
 __all__ = ["WINDOWS"]
 
-KEY_AND_GROUP = Element(Structure(tuple, (), (LEAF, LEAF), 2), (TensorSpec((), "int64"), TensorSpec(None, None)))
+KEY_AND_GROUP = ElementType(Structure(tuple, (), (LEAF, LEAF), 2), (TensorSpec((), "int64"), TensorSpec(None, None)))
 
 
-def datasets_of(node: Window | GroupByWindow, element: Element) -> Datasets:
+def datasets_of(node: Window | GroupByWindow, element: ElementType) -> Datasets:
     """The maker of datasets of gathered elements of this type."""
     if node.make is None:
         raise PlanError(f"{node.describe()} has nobody who makes its datasets")

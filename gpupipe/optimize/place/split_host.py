@@ -9,7 +9,7 @@ from ...flow.maps.host_program import HeaderCheck
 from ...graph.host_values import is_image
 from ...graph.values import Apply, Const, Draw, Identity, Input, Item, Value, topological
 from ...ops.dali_function import DaliFunction, known_size
-from ...plan.node import Element
+from ...plan.node import ElementType
 from ...spec import Structure
 
 __all__ = [
@@ -172,7 +172,7 @@ def input_of(values: Sequence[Value], index: int) -> Value:
     return Input(index, Identity(index).spec)
 
 
-def loose(values: Sequence[Value]) -> Element:
+def loose(values: Sequence[Value]) -> ElementType:
     """The type of an element that holds these values side by side."""
     structure = Structure(tuple, (), tuple(Structure() for _ in values), len(values))
-    return Element(structure, tuple(value.spec for value in values))
+    return ElementType(structure, tuple(value.spec for value in values))

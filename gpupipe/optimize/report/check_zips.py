@@ -151,7 +151,7 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
         case Select(source=source, order=Everything(seed=seed, reshuffle=reshuffle)):
             yield _random(node, source, seed, reshuffle, "all")
         case SampleFrom(seed=seed, weights=weights, anew=anew):
-            yield _random(node, node.inputs[0], seed, anew, "sample", weights, node.number if seed is None else 0)
+            yield _random(node, node.inputs[0], seed, anew, "sample", weights, node.branch if seed is None else 0)
         case RejectionResample(source=source, seed=seed):
             yield _random(node, source, seed, True, "resample", _names(base))
         case Node(made=Node() as inner):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...extract.records.index import INDEXES
 from ...flow.memory import REFERENCE, bytes_of_all
-from ...flow.order.shuffle_by_index import PLACE, can_place
+from ...flow.order.shuffle_by_index import PLACE, has_cheap_index
 from ...flow.run import Run
 from ...flow.stage.runner import IN_FLIGHT, WAITING
 from ...graph.host_values import is_image
@@ -92,7 +92,7 @@ def _number(value: int | None) -> str:
 def memory_report(root: Node, settings: Settings, run: Run | None = None) -> MemoryReport:
     """The memory of a chain; of its running buffers too, where a run is given. Reads no data."""
     steps = _planned(root, settings)
-    for label, (elements, size) in ({} if run is None else run.held()).items():
+    for label, (elements, size) in ({} if run is None else run.buffer_usage()).items():
         place = next((i for i, step in enumerate(steps) if step.step == label), None)
         if place is None:  # of a dataset that was made while running
             steps.append(StepMemory(label, "", elements, size))
@@ -139,7 +139,7 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
     buffer = node.buffer(settings)
     pending = lowerer.done[id(node)]
     if buffer is not None and (pending.flow, pending.above) != (source.flow, source.above):  # else its stage holds them
-        places = node.payload == "holds" and can_place(source.flow)
+        places = node.payload == "holds" and has_cheap_index(source.flow)
         each = PLACE if places else _physical(source) if buffer.sized else None
         return _buffer(buffer.step, node.line, buffer.elements, each)
     if not isinstance(node, Batch) or not any(map(is_image, topological(pending.values))):

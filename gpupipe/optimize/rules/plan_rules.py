@@ -85,7 +85,7 @@ def shuffle_and_repeat(node: Node) -> Node | None:
         case Repeat(source=Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle), count=count) if (
             count != 0
         ):
-            return ShuffleRepeat(source, size, seed, reshuffle, count, line=node.line, number=node.number)
+            return ShuffleRepeat(source, size, seed, reshuffle, count, line=node.line, branch=node.branch)
         case _:
             return None
 
