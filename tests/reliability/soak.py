@@ -179,7 +179,8 @@ def soak(executor: str, batches: int, warm: int, iterators: int) -> dict[str, An
         found: dict[str, Any] = {"batches": many_batches(ds, batches, warm, 50)}
         damaged = write(Path(folder) / "bad", {3: cut, 21: bad_scan})
         ds_bad = images(damaged, on(executor, threads=2, on_error="skip"))
-        found["repairs"] = many_batches(ds_bad, batches // 5, warm // 5, 10)
+        # After 400 repairs the allocator still grows by 0.1 to 0.7 MB, after 1,000 by less than 0.15.
+        found["repairs"] = many_batches(ds_bad, batches // 2, warm // 2, 10)
         before = pipelines[0]
         found["iterators"] = many_iterators(iter(lambda: ds, None), iterators, 20, 3, state=False)
         found["rebuilt"] = pipelines[0] - before
