@@ -211,7 +211,7 @@ def goes_on(case: Case, policies: Sequence[str] = POLICIES) -> None:
             assert whole == wholes[0], f"marks change what comes: {policy}"
             found, left_out_then, places = walked(chain, len(whole), "walk")
             assert found == whole, policy
-            if case.program.random_calls:
+            if case.program.counts:
                 assert left_out_then == left_out, policy
                 assert chain.manifest("walk") == chain.manifest("whole"), policy
     if any(0 < place < len(whole) for place in places):
