@@ -17,6 +17,7 @@ from gpupipe import Dataset, Options
 from gpupipe.extract.storage.names import Names
 from gpupipe.flow.access import access
 from gpupipe.flow.element import Element
+from gpupipe.flow.order import shuffle_by_index
 from gpupipe.flow.order.shuffle import ShuffleFlow
 from gpupipe.flow.order.shuffle_by_index import ShuffleByIndexFlow, has_cheap_index
 from gpupipe.flow.run import Context, Flow, Run
@@ -224,3 +225,22 @@ def test_what_a_report_counts_are_places() -> None:
     assert near_its_end.elements == 100
     assert step.most_bytes == 300 * 8
     assert "holding 300 places, about 2,400 bytes" in str(ds.explain())
+
+
+@pytest.mark.parametrize(("size", "batch"), [(10_000, 1000), (100_000, 100)])
+def test_the_buffer_is_seldom_copied_for_states_that_nobody_asks_for(
+    monkeypatch: pytest.MonkeyPatch, size: int, batch: int
+) -> None:
+    snapshots = []
+    snapshot = shuffle_by_index._Shuffled.snapshot
+
+    def counted(self: shuffle_by_index._Shuffled) -> State:
+        snapshots.append(1)
+        return snapshot(self)
+
+    monkeypatch.setattr(shuffle_by_index._Shuffled, "snapshot", counted)
+
+    for _ in Dataset.range(100_000).shuffle(size, seed=1).batch(batch):
+        pass
+
+    assert 0 < len(snapshots) <= 101  # not twice for a batch, and the more seldom the larger the buffer is

@@ -403,7 +403,7 @@ def test_a_wrong_snapshot_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         (checkpoints.CheckpointedInput, "discard_before", _too_few),
         (
             resumable.ResumableBatcher,
-            "point",
+            "checkpoint",
             lambda self: resumable.Checkpoint(self._base, max(self._items - 1, 0), self._bad),
         ),
     ):

@@ -130,7 +130,7 @@ class ResumableBatcher:
 
     def exact(self) -> Checkpoint:
         """The present place, begun at the input's own present place if that is possible."""
-        if self.batcher.clean and not self.batcher.lags:
+        if self._items and self.batcher.clean and not self.batcher.lags:
             self._begin(self.source.snapshot(), len(self._known.holes))
         return self.checkpoint()
 

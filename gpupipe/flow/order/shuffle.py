@@ -20,7 +20,7 @@ from ..memory import bytes_of_all
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
 from ..state.buffer import is_record
-from ..state.checkpoints import CheckpointedInput
+from ..state.checkpoints import EVERY, CheckpointedInput
 from ..state.snapshot import State, int_part, part
 from ..step import Running, close
 from ..words import WordStream
@@ -93,7 +93,8 @@ class Pass:
         self.last = False
         self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
         self._pruned = 16
-        self.input = CheckpointedInput(flow.source, at, part(state))
+        # A resume that reads again reads a buffer's worth at least; an eighth more of it costs little.
+        self.input = CheckpointedInput(flow.source, at, part(state), every=max(EVERY, flow.size // 8))
         self.pairs = self.input.pairs
         if state is not None:
             self._resume(state)

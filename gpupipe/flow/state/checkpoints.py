@@ -21,7 +21,7 @@ from ..step import close
 from .buffer import held_elements, held_json, is_record
 from .snapshot import Deferred, Numbered, Numbers, State, fast_forward, int_part, part
 
-__all__ = ["CheckpointedInput", "InputAhead", "Interval", "interval"]
+__all__ = ["EVERY", "CheckpointedInput", "InputAhead", "Interval", "interval"]
 
 _first = itemgetter(0)
 
@@ -39,14 +39,16 @@ class Interval:
 
     Args:
         count: elements before the first.
-        always: behind every element. In any order nothing can be read again.
+        always: after every element. In any order nothing can be read again.
+        every: elements between two checkpoints at least.
     """
 
-    __slots__ = ("_always", "_next")
+    __slots__ = ("_always", "_every", "_next")
 
-    def __init__(self, count: int = 0, always: bool = False) -> None:
+    def __init__(self, count: int = 0, always: bool = False, every: int = EVERY) -> None:
         self._always = always
-        self._next = count + EVERY
+        self._every = every
+        self._next = count + every
 
     def due(self, count: int) -> bool:
         """Whether a checkpoint is worth its cost behind so many elements."""
@@ -54,12 +56,12 @@ class Interval:
 
     def taken(self, count: int, state: State) -> None:
         """One was taken behind so many elements: the larger it is, the later is the next one."""
-        self._next = count + interval(state)
+        self._next = count + interval(state, self._every)
 
 
-def interval(state: State) -> int:
-    """Elements until the next checkpoint behind this one: the more, the more it cost to take."""
-    return max(EVERY, PER_PART * parts(state))
+def interval(state: State, every: int = EVERY) -> int:
+    """Elements until the next checkpoint after this one: the more, the more it cost to take."""
+    return max(every, PER_PART * parts(state))
 
 
 def parts(state: State) -> int:
@@ -85,12 +87,13 @@ class CheckpointedInput:
         flow: the input.
         at: where it is opened.
         state: what `state` or `holding` gave: it goes on there.
-        always: take a checkpoint behind every element, see `Interval`.
+        always: take a checkpoint after every element, see `Interval`.
+        every: elements between two checkpoints at least.
     """
 
     __slots__ = ("_at", "_checkpoints", "_interval", "_numbers", "inner", "items", "pairs", "recovered")
 
-    def __init__(self, flow: Flow, at: Context, state: State = None, always: bool = False) -> None:
+    def __init__(self, flow: Flow, at: Context, state: State = None, always: bool = False, every: int = EVERY) -> None:
         begin, place = (0, None) if state is None else (int_part(state, "at"), part(state, "input"))
         self._at = at
         self.inner = flow.open(at, place)
@@ -101,7 +104,7 @@ class CheckpointedInput:
             self.items = iter(self.inner)
             self.pairs = ((element, element[2]) for element in self.items)
         self._checkpoints: list[tuple[int, State]] = [(begin, place)]
-        self._interval = Interval(begin, always)
+        self._interval = Interval(begin, always, every)
         self.recovered: list[tuple[Element, int]] = []
         if state is not None:
             try:
