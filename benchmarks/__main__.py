@@ -100,6 +100,7 @@ def _compare(options: argparse.Namespace, folder: Path, work: str) -> int:
         data=options.data,
         contestants=_names(options),
         against=options.against,
+        checkout=options.checkout,
         pairs=options.pairs,
         batch=options.batch,
         batches=options.batches,
@@ -174,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     for command, batch, batches, warmup in sizes:
         command.add_argument("--data", default="", help="a glob of TFRecord shards; default: procedural photographs")
         command.add_argument("--against", default="", help="the reference of the ratios")
+        command.set_defaults(checkout=None)
         command.add_argument("--pairs", type=_positive, default=9, help="pairs for each contestant (%(default)s)")
         command.add_argument("--batch", type=_positive, default=batch, help="rows in a batch (%(default)s)")
         command.add_argument("--batches", type=_positive, default=batches, help="batches in the window (%(default)s)")
@@ -181,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--probes", type=_positive, default=40, help="passes over 512 probes (%(default)s)")
         command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
+    chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
     chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: the same as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")

@@ -30,7 +30,7 @@ _LIBRARIES = ("torch", "tensorflow", "nvidia.dali", "nvidia.dali.fn", "nvidia.da
 def main() -> int:
     """Do the job on stdin; print its report as the last line of stdout."""
     job = Job.from_json(sys.stdin.readline())
-    if job.checkout:
+    if job.checkout and CONTESTANTS[job.contestant].other:
         sys.path.insert(0, job.checkout)
     out = os.dup(1)
     os.dup2(2, 1)  # libraries print to stdout; only the report may

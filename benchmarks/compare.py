@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import data, probe, report
 from benchmarks.contestants import CONTESTANTS, missing
-from benchmarks.equal import UnequalWork, check, expected_counts
+from benchmarks.equal import UnequalWork, check, checkout_in, expected_counts
 from benchmarks.job import Audit, Job
 from benchmarks.pairs import ContestantFailed, Pair, audit, notices_damage, run_pairs
 
@@ -43,6 +43,7 @@ class Comparison:
     data: str = ""
     contestants: tuple[str, ...] = ()
     against: str = ""
+    checkout: Path | None = None
     pairs: int = 9
     batch: int = 64
     batches: int = 40
@@ -66,7 +67,7 @@ def present(what: Comparison) -> tuple[list[str], dict[str, str]]:
     """
     # On a machine with a GPU the question is also what the same chain costs on its CPU.
     works = ("chain", "chain-gpu") if what.work == "chain-gpu" else (what.work,)
-    known = [name for name, one in CONTESTANTS.items() if one.work in works]
+    known = [name for name, one in CONTESTANTS.items() if one.work in works and (what.checkout or not one.other)]
     asked = what.contestants or known
     if wrong := [name for name in (*asked, what.reference) if name not in known]:
         raise UnequalWork(
@@ -95,6 +96,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         ContestantFailed: if the reference ends without a report. Any other that does is absent, with its reason.
     """
     names, absent = present(what)
+    checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
     shards = data.load(what.data, folder)
     margin = what.shuffle + 8 * what.batch  # so that nobody nears the end of the pass while the window is open
     job = Job(
@@ -105,6 +107,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
         warmup=what.warmup,
         batches=what.batches,
         shuffle=what.shuffle,
+        checkout=checkout,
         timeout=what.timeout,
     )
 
@@ -125,6 +128,7 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
              f"{what.reference} {pair.reference.cpu_ms:.3f}")  # fmt: skip
     pairs = [pair for pair in pairs if pair.contestant not in absent]  # one may have failed in a later round
     settings = {**asdict(what), **shards.describe(), "files_in_a_pass": len(job.files), "verifies_checksums": crc}
+    settings["checkout"] = bool(checkout)
     found = report.summary(pairs, what.reference)
     print(report.table(found, what.reference, absent, "record" if what.work == "extract" else "image"))
     print(_goal(what, found))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import Path
 
 from benchmarks.job import Audit
 
-__all__ = ["UnequalWork", "check", "expected_counts", "refusals"]
+__all__ = ["UnequalWork", "check", "checkout_in", "expected_counts", "refusals"]
 
 # What two contestants may differ by: (relative part, absolute part). The reason stands beside each.
 _LIMITS = {
@@ -81,3 +82,14 @@ def check(audits: Sequence[Audit], counts: dict[str, int]) -> None:
 
 def _times(counts: dict[str, int]) -> str:
     return ", ".join(f"{labels} of them {times}x" for times, labels in counts.items()) or "never"
+
+
+def checkout_in(folder: Path, work: str) -> str:
+    """The absolute path of another checkout of gpupipe.
+
+    Raises:
+        UnequalWork: the folder does not hold one.
+    """
+    if not (folder / "gpupipe" / "__init__.py").is_file():
+        raise UnequalWork(f"{work} needs the folder of a checkout that holds gpupipe/ to compare with, got {folder}")
+    return str(folder.resolve())

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, missing
-from benchmarks.equal import UnequalWork
+from benchmarks.equal import UnequalWork, checkout_in
 from benchmarks.job import Job
 from benchmarks.pairs import ContestantFailed, Pair, run_pairs, spawn
 from benchmarks.pairs import measure as run_once
@@ -76,9 +76,7 @@ def host(
         ContestantFailed: the reference ends without a report. Any other that does takes no part in that chain.
     """
     known = [name for name, one in CONTESTANTS.items() if one.work == "host" and (against or name != OTHER)]
-    if against is not None and not (against / "gpupipe" / "__init__.py").is_file():
-        raise UnequalWork(f"host needs the folder of a checkout that holds gpupipe/ to compare with, got {against}")
-    checkout = "" if against is None else str(against.resolve())
+    checkout = "" if against is None else checkout_in(against, "host")
     if wrong := [name for name in contestants if name not in known] + [name for name in chains if name not in CHAINS]:
         raise UnequalWork(
             f"host needs contestants out of {', '.join(known)} and chains out of {', '.join(CHAINS)}, got "
@@ -102,17 +100,19 @@ def host(
             said = [absent[who]] if who in absent else []
             absent[who] = "; ".join([*said, f"failed at {chain}: {error.reason}"])
 
-        small = Job(REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT))
+        small = Job(
+            REFERENCE, (), "host-audit", batch=batch, chain=chain, elements=min(elements, _AUDIT), checkout=checkout
+        )
         audits: dict[str, Mapping[str, Any]] = {}
         for name in tuple(able):
             try:
-                audits[name] = spawn(_of(replace(small, contestant=name), checkout))[0]
+                audits[name] = spawn(replace(small, contestant=name))[0]
             except ContestantFailed as error:
                 failed(error)
         check(chain, audits)
         for prefetch in PREFETCH:
             job = replace(small, mode="host", elements=elements, prefetch=prefetch)
-            run = run_pairs(job, tuple(able), REFERENCE, pairs, lambda job: _measure(_of(job, checkout)), False, failed)
+            run = run_pairs(job, tuple(able), REFERENCE, pairs, _measure, False, failed)
             took = [pair for pair in list(run) if pair.contestant in able]  # one may have failed in a later round
             key = f"{chain}, prefetch({prefetch})" if prefetch else chain
             found[key] = {**summary(took), "audit": audits[REFERENCE]}
@@ -138,11 +138,6 @@ def host(
         "pairs": raw,
     }
     return report.write(document, out)
-
-
-def _of(job: Job, checkout: str) -> Job:
-    """The job, with the folder of the other checkout if it is for that."""
-    return replace(job, checkout=checkout) if job.contestant == OTHER else job
 
 
 def worse(found: Mapping[str, Mapping[str, Any]]) -> str:

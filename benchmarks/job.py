@@ -37,7 +37,7 @@ class Job:
         chain: a name in `benchmarks.host.CHAINS`, for the host modes.
         elements: numbers that enter that chain.
         prefetch: finished batches that wait behind it, 0 for none.
-        checkout: a folder whose gpupipe is measured instead of the one beside the benchmarks; "" for the latter.
+        checkout: a folder whose gpupipe `Contestant.other` measures instead of the one beside the benchmarks.
         timeout: seconds after which the process is killed.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
     """

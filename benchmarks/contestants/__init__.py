@@ -30,6 +30,8 @@ class Contestant:
     label: str
     needs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    other: bool = False
+    """Whether it is the gpupipe of another checkout (`Job.checkout`): it takes part only where one is named."""
 
 
 _DALI = ("nvidia.dali",)
@@ -43,6 +45,10 @@ _ALL = (
     Contestant("dali", "chain", "dali_chain", "DALI by hand, CPU", _DALI, _CPU | _REGION),
     Contestant("gpupipe-dali", "chain", "gpupipe_chain", "gpupipe, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}),
     Contestant("gpupipe-numpy", "chain", "gpupipe_chain", "gpupipe, NumPy", _GPUPIPE, {"backend": "numpy"}),
+    Contestant(
+        "other-dali", "chain", "gpupipe_chain", "another, DALI on CPU", _GPUPIPE + _DALI, {"backend": "dali"}, True
+    ),
+    Contestant("other-numpy", "chain", "gpupipe_chain", "another, NumPy", _GPUPIPE, {"backend": "numpy"}, True),
     Contestant("torch", "chain", "torch_chain", "torch DataLoader + Pillow", ("torch", "PIL")),
     Contestant("tfdata", "chain", "tf_chain", "tf.data", _TF),
     Contestant("dali-gpu", "chain-gpu", "dali_chain", "DALI by hand, GPU", _DALI, _GPU | _WHOLE),
@@ -69,7 +75,7 @@ _ALL = (
     Contestant("tfdata-before", "shuffle", "tf_shuffle", "tf.data, parse before", _TF, _BEFORE),
     Contestant("tfdata-after", "shuffle", "tf_shuffle", "tf.data, parse after", _TF, _AFTER),
     Contestant("gpupipe-host", "host", "host_gpupipe", "gpupipe", _GPUPIPE),
-    Contestant("gpupipe-other", "host", "host_gpupipe", "gpupipe, other checkout", _GPUPIPE),
+    Contestant("gpupipe-other", "host", "host_gpupipe", "gpupipe, other checkout", _GPUPIPE, other=True),
     Contestant("tfdata-host", "host", "host_tf", "tf.data", _TF, {"python": "py_function"}),
     Contestant("tfdata-numpy", "host", "host_tf", "tf.data, numpy_function", _TF, {"python": "numpy_function"}),
 )
