@@ -1,10 +1,10 @@
-"""access: the elements of a flow by their places.
+"""access: the elements of a flow by index.
 
-`access(flow, at)` looks at a flow from the side: how many elements it has in a context, and the elements at any places,
-with the identities that iterating gives them. Nothing is read before an element is asked for, but for the headers of
-record files that have no index yet.
+`access(flow, at)` gives the number of elements that a flow has in a context, and the elements at any indices, with the
+identities that iterating gives them. Nothing is read before an element is asked for, except the headers of record files
+that have no index yet.
 
-A flow that has them says so by a method `access(at)`.
+A flow supports it by a method `access(at)`.
 """
 
 from __future__ import annotations
@@ -40,73 +40,73 @@ __all__ = [
 ]
 
 AT_ONCE = 4096
-"""Places that are worked out at a time."""
+"""Indices that are computed at a time."""
 
 
 class RandomAccess:
-    """The elements of a flow, opened in one context, by their places.
+    """The elements of a flow, opened in one context, by index.
 
     Attributes:
-        size: how many there are; `ENDLESS` for ever.
+        size: the number of elements; `ENDLESS` if there is no end.
     """
 
     size: int
 
-    def one(self, place: int) -> Element:
-        """The element at a place, 0 <= place < size."""
-        found = self.pick(iter([np.array([place])]))
+    def one(self, index: int) -> Element:
+        """The element at an index, 0 <= index < size."""
+        found = self.pick(iter([np.array([index])]))
         try:
             for element in found:
                 if is_element(element):
                     return element
-            raise GpupipeError(f"place {place} of {self.size} has no element; please report it")
+            raise GpupipeError(f"index {index} of {self.size} has no element; please report it")
         finally:
             close(found)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
-        """The elements at some places, int64[N] at a time, in their order."""
-        return (self.one(place) for block in blocks for place in block.tolist())
+        """The elements at the given indices, blocks of int64[N], in that order."""
+        return (self.one(index) for block in blocks for index in block.tolist())
 
 
 def access(flow: Flow, at: Context) -> RandomAccess:
-    """The elements of a flow in a context by their places; headers of files without an index are read.
+    """The elements of a flow in a context, by index. Headers of files without an index are read.
 
     Raises:
-        GpupipeError: the flow has no places; `plan.index.blocker` says so of its plan.
+        GpupipeError: the flow has no access by index, which `plan.index.blocker` should have said of its plan.
     """
     opened: Callable[[Context], RandomAccess] | None = getattr(flow, "access", None)
     if opened is None:
-        raise GpupipeError(f"{type(flow).__name__} gives no elements by place; please report it")
+        raise GpupipeError(f"{type(flow).__name__} needs an access method for elements by index, got none; please report it")
     return opened(at)
 
 
 def blocks_of(start: int, stop: int, step: int = 1) -> Iterator[Array]:
-    """The places from `start` to `stop`, some thousand at a time."""
+    """The indices ``range(start, stop, step)`` in blocks of up to `AT_ONCE`."""
     for first in range(start, stop, AT_ONCE * step):
         yield np.arange(first, min(first + AT_ONCE * step, stop), step)
 
 
 class FromFunction(RandomAccess):
-    """Elements that a function makes of their places."""
+    """Elements that a function makes from their indices."""
 
     def __init__(self, size: int, make: Callable[[int], Element]) -> None:
         self.size = size
         self._make = make
 
-    def one(self, place: int) -> Element:
-        return self._make(place)
+    def one(self, index: int) -> Element:
+        return self._make(index)
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return map(self._make, chain.from_iterable(block.tolist() for block in blocks))
 
 
 def from_list(elements: Sequence[Element]) -> RandomAccess:
-    """Elements that are there."""
+    """The elements of a list."""
     return FromFunction(len(elements), elements.__getitem__)
 
 
 class Remapped(RandomAccess):
-    """Some of the places of another flow."""
+    """Elements of another flow at indices that a function computes."""
 
     def __init__(self, source: RandomAccess, size: int, where: Callable[[Array], Array]) -> None:
         self._source = source
@@ -118,19 +118,19 @@ class Remapped(RandomAccess):
 
 
 def strided(source: RandomAccess, start: int, step: int) -> RandomAccess:
-    """Every `step`-th element from `start` on."""
+    """Every `step`-th element, from index `start`."""
     n = source.size
     size = n if n == ENDLESS else max(0, -(-(n - start) // step))
-    return Remapped(source, size, lambda places: start + places * step)
+    return Remapped(source, size, lambda indices: start + indices * step)
 
 
 class Joined(RandomAccess):
     """Elements of several flows.
 
     Args:
-        size: how many there are.
-        where: from places to the number of a part and the place in it.
-        part: gives a part by its number; asked once.
+        size: the number of elements.
+        where: maps indices to numbers of parts and indices within them.
+        part: opens a part by its number; called once for each.
     """
 
     def __init__(
@@ -143,14 +143,14 @@ class Joined(RandomAccess):
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         for block in blocks:
-            numbers, places = self._where(block)
+            numbers, indices = self._where(block)
             found: dict[int, Iterator[Element]] = {}
             try:
                 for number in np.unique(numbers).tolist():
                     part = self._parts.get(number)
                     if part is None:
                         part = self._parts[number] = self._part(number)
-                    found[number] = part.pick(iter([places[numbers == number]]))
+                    found[number] = part.pick(iter([indices[numbers == number]]))
                 for number in numbers.tolist():
                     for element in found[number]:
                         yield element
@@ -162,42 +162,42 @@ class Joined(RandomAccess):
 
 
 def joined(parts: Sequence[RandomAccess]) -> RandomAccess:
-    """One part after the other."""
+    """The parts one after another."""
     ends = np.cumsum([0, *(min(part.size, ENDLESS >> 20) for part in parts)])
     size = ENDLESS if any(part.size == ENDLESS for part in parts) else int(ends[-1])
 
-    def where(places: Array) -> tuple[Array, Array]:
-        numbers = np.searchsorted(ends, places, side="right") - 1
-        return numbers, places - ends[numbers]
+    def where(indices: Array) -> tuple[Array, Array]:
+        numbers = np.searchsorted(ends, indices, side="right") - 1
+        return numbers, indices - ends[numbers]
 
     return Joined(size, where, parts.__getitem__)
 
 
 def passes(numbered: Callable[[int], RandomAccess], count: int) -> RandomAccess:
-    """The passes of a repeat, by their number there; a negative count has no end."""
+    """The passes of a repeat, opened by their number; a negative count has no end."""
     first = numbered(0)
     n = first.size
     if n == ENDLESS or count == 1:
         return first if count else from_list([])
     size = 0 if n == 0 or count == 0 else ENDLESS if count < 0 else min(n * count, ENDLESS)
-    return Joined(size, lambda places: (places // n, places % n), lambda j: numbered(j) if j else first)
+    return Joined(size, lambda indices: (indices // n, indices % n), lambda j: numbered(j) if j else first)
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Chosen elements as a flow: what a step runs over in place of its input."""
+    """Elements at chosen indices as a flow, which takes the place of a step's input."""
 
     source: RandomAccess
     blocks: Iterator[Array]
 
     def open(self, at: Context, state: State = None) -> Running:
         if state is not None:
-            raise StateError("places that were chosen have no state of their own; please report it")
+            raise StateError("elements picked by index need no state, got one; please report it")
         return Counted(self.source.pick(self.blocks))
 
 
 class Through(RandomAccess):
-    """A step that makes one element of each."""
+    """Access to a step that makes one element of each: runs the step over the chosen elements of its input."""
 
     def __init__(self, flow: Any, at: Context) -> None:
         self._flow = flow

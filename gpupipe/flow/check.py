@@ -1,4 +1,4 @@
-"""check: whether values are what a dataset declares."""
+"""check: values against the element type that a dataset declares."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["conform", "failed", "fits", "same_structure", "shown", "truth"]
 
 
 def shown(value: Any) -> str:
-    """The start of a value's text, for messages."""
+    """A value's repr for messages, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def same_structure(who: str, structure: Structure, seen: list[Structure]) -> None:
-    """Check a structure against the first one, and remember the first.
+    """Check a structure against the first one, which is stored in `seen`.
 
     Raises:
         FunctionError: they differ.
@@ -38,7 +38,7 @@ def conform(
     """Check an element against its declared type. Python numbers take the declared dtype if they fit it exactly.
 
     Raises:
-        FunctionError: another structure, dtype or shape.
+        FunctionError: structure, dtype or shape differ.
     """
     if structure != wanted:
         raise FunctionError(
@@ -59,9 +59,9 @@ def conform(
 
 
 def fits(column: Any, spec: TensorSpec) -> bool:
-    """Whether a column is what `spec` says, as ``spec.accepts(spec_of(column))`` finds for numbers, arrays and bytes.
+    """Whether a column matches `spec`: a fast ``spec.accepts(spec_of(column))`` for numbers, arrays and bytes.
 
-    False for every other leaf, which the general rule decides.
+    False for every other leaf, which the caller checks in full.
     """
     if type(spec) is not TensorSpec:
         return False
@@ -77,12 +77,11 @@ def fits(column: Any, spec: TensorSpec) -> bool:
 
 
 def fits_size(size: int, declared: int | None) -> bool:
-    """Whether a dimension is as declared."""
     return declared is None or size == declared
 
 
 def exact_cast(column: Any, spec: TensorSpec) -> Any:
-    """The value in the dtype of `spec` if nothing is lost and shapes agree, else None."""
+    """The value cast to the dtype of `spec` if that is exact and shapes agree, else None."""
     if spec.dtype is None or spec.dtype is bytes or isinstance(column, (bytes, Compound)) or column.dtype == object:
         return None
     with np.errstate(all="ignore"):
@@ -94,7 +93,7 @@ def exact_cast(column: Any, spec: TensorSpec) -> Any:
 
 
 def failed(stage: str, error: BaseException, stream: Stream, position: int) -> DataError:
-    """A user's exception as a data error, with the original as its cause."""
+    """Wrap a user's exception in a data error, with the original as its cause."""
     if not isinstance(error, DataError):
         wrapped = FunctionError(f"raised {text_of(error)}", stage=stage)
         wrapped.__cause__ = error
@@ -103,10 +102,10 @@ def failed(stage: str, error: BaseException, stream: Stream, position: int) -> D
 
 
 def truth(value: Any, who: str = "filter") -> bool:
-    """The answer of a predicate.
+    """The result of a predicate as a bool.
 
     Raises:
-        ResultError: not one boolean.
+        ResultError: it is not one boolean.
     """
     if type(value) is np.bool_ or type(value) is bool:
         return bool(value)

@@ -1,4 +1,4 @@
-"""element: what goes through a chain: columns, with the stream and the position that they come from; and holes."""
+"""element: the items of a chain: columns with their stream and position, and holes for those that failed."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Stream:
     """One opened source: a file, an array, a generator. Its key and a position are the identity of an element.
 
     Attributes:
-        key: mixes in the place where it was opened.
-        name: for people.
+        key: 64 bits that depend on the context in which it was opened.
+        name: for messages.
         unit: of positions.
-        alike: the key without the inputs of zips: what steps with a seed of their own go by.
+        alike: the key without the inputs of zips; steps with a seed of their own use it.
     """
 
     __slots__ = ("alike", "key", "name", "unit")
@@ -49,7 +49,7 @@ class Stream:
 
 
 class BatchStream(Stream):
-    """The stream of a batch: remembers the identities of its rows, which `unbatch` gives back.
+    """The stream of a batch: keeps the identities of its rows for `unbatch`.
 
     Attributes:
         streams: of the rows.
@@ -71,7 +71,7 @@ class BatchStream(Stream):
     def of(cls, elements: Sequence[Element]) -> BatchStream:
         """The stream of a batch of these elements.
 
-        Two lists, no pair for each row: few batches are ever taken apart again.
+        Keeps two lists instead of a pair for each row: few batches are ever unbatched.
         """
         made = cls.__new__(cls)
         made._keep([element[1] for element in elements], [element[2] for element in elements])
@@ -84,35 +84,35 @@ class BatchStream(Stream):
 
 
 class Replacement(Stream):
-    """The stream of a row that `on_error="replace"` gave the contents of another: the identity is the bad row's."""
+    """The stream of a row that `on_error="replace"` filled with another's contents: the identity is the bad row's."""
 
     __slots__ = ()
 
 
 def replaced(columns: Any, hole: Element) -> Element:
-    """The columns of a good element in the place of a bad one, and under its identity."""
-    return columns, _standing_in(hole[1]), hole[2]
+    """The columns of a good element under the identity of a bad one."""
+    return columns, _replacement(hole[1]), hole[2]
 
 
-def _standing_in(stream: Stream) -> Stream:
+def _replacement(stream: Stream) -> Stream:
     if isinstance(stream, BatchStream):
-        return BatchStream([(_standing_in(row), position) for row, position in stream.rows])
+        return BatchStream([(_replacement(row), position) for row, position in stream.rows])
     return Replacement(stream.key, stream.name, stream.unit, stream.alike)
 
 
 def is_replacement(stream: Stream) -> bool:
-    """Whether an element, or a row of a batch, is not what was read in its place."""
+    """Whether an element, or any row of a batch, is a replacement for a bad one."""
     return any(map(is_replacement, stream.streams)) if isinstance(stream, BatchStream) else type(stream) is Replacement
 
 
 class Failure:
-    """Stands where the columns of an element would stand.
+    """An error in the place of an element's columns.
 
     Attributes:
-        error: what failed.
-        noted: it is counted, and listed among the bad records.
-        known: a manifest said so before the run started.
-        ignored: the rest of a file that its error hides is left out, as an `ignore_errors` says.
+        error: why it failed.
+        noted: whether it was counted and listed among the bad records.
+        known: whether a manifest listed it before the run started.
+        ignored: whether an `ignore_errors` leaves out the rest of the file that the error hides.
     """
 
     __slots__ = ("error", "ignored", "known", "noted")
@@ -125,23 +125,23 @@ class Failure:
 
 
 class Hole(Failure):
-    """An element that failed. It keeps its place and identity, and counts like any other."""
+    """An element that failed. It keeps its position and identity, and counts like any other."""
 
     __slots__ = ()
 
 
 class Raised(Failure):
-    """An error on its way to the user; no element. Every step passes it on, and none counts it.
+    """An error on its way to the user, not an element. Every step passes it on, and none counts it.
 
-    A batch was waiting for the element and decided to raise, or the error hides the rest of a file, nobody knows how
-    many elements (`DataError.lost`).
+    Either a batch needed the element and raises, or the error hides the rest of a file, an unknown number of elements
+    (`DataError.lost`).
     """
 
     __slots__ = ()
 
 
 def hole_of(error: DataError) -> Hole | Raised:
-    """What stands for something that could not be read: no element where the error hides the rest of a file."""
+    """A failed read as a `Hole`, or as `Raised` if the error hides the rest of a file."""
     return Raised(error) if error.lost else Hole(error)
 
 
@@ -150,24 +150,24 @@ Element = tuple[Any, Stream, int]
 
 
 def element_keys(streams: list[Stream], positions: list[int]) -> Array:
-    """The keys of some elements, uint64[N], vectorised."""
+    """The keys of N elements, uint64[N]."""
     n = len(streams)
     keys = np.fromiter((stream.key for stream in streams), np.uint64, n)
     return mix64_array(keys, np.fromiter(positions, np.uint64, n))
 
 
 def locate(error: DataError, stream: Stream, position: int, stage: str = "") -> DataError:
-    """Say in an error where its element came from."""
+    """Add the origin of its element to an error."""
     return error.at(stream.name, position, stage, stream.unit)
 
 
 def is_element(item: Element) -> bool:
-    """Whether an item is an element, good or bad: everything but an error on its way."""
+    """Whether an item is an element, good or bad: everything but `Raised`."""
     return type(item[0]) is not Raised
 
 
 def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
-    """Columns that can be kept: views of a block become bytes of their own."""
+    """Columns that can be kept: memory views of a block are copied to bytes."""
     for column in columns:
         if type(column) is memoryview:
             return tuple([bytes(column) if type(column) is memoryview else column for column in columns])
@@ -175,13 +175,13 @@ def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def keep(element: Element) -> Element:
-    """An element that can be held for long: it owns its bytes instead of pinning the block they came in."""
+    """An element that can be held for long: it owns its bytes instead of pinning the block they were read in."""
     value, stream, position = element
     return (own_bytes(value), stream, position) if type(value) is tuple else element
 
 
 def identity_of(element: Element) -> tuple[Stream, int]:
-    """The identity of what begins with this element: its own, without the rows of a batch."""
+    """The identity of a batch or window that starts with this element: its own, without the rows of a batch."""
     _, stream, position = element
     if isinstance(stream, BatchStream):
         return Stream(stream.key, stream.name, stream.unit, stream.alike), position

@@ -1,7 +1,7 @@
-"""kept: where worker processes wait for the next pass, and when they end. Knows no multiprocessing.
+"""kept: where idle worker processes wait for the next pass, and when they end. Imports no multiprocessing.
 
-A worker is a new interpreter that imports the script: seconds, where that imports PyTorch. So a step of a chain has a
-home for its workers, which lives as long as any dataset or iterator that has the step; a run has one, too.
+A worker is a new interpreter that imports the script, which takes seconds if that imports PyTorch. So a step of a chain
+has a home for its workers, which lives as long as any dataset or iterator with that step; a run has one, too.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["HOMES", "Home"]
 
 
 class Ends(Protocol):
-    """What waits."""
+    """Workers that can be ended."""
 
     def close(self, wait: bool = True) -> None:
-        """End it. Safe to call twice."""
+        """End the workers. Safe to call twice."""
         ...
 
 
 class Home:
-    """Where workers wait to be used again, by what tells them from others. Safe to use from several threads.
+    """Idle workers by key. Safe to use from several threads.
 
-    Those that wait end with it: nobody who may need them holds it any more.
+    They end when the home is collected: no dataset or iterator can need them any more.
     """
 
     __slots__ = ("__weakref__", "_ending", "_idle", "_lock", "_open")
@@ -38,16 +38,16 @@ class Home:
         HOMES.add(self)
 
     def _renew(self) -> None:
-        """Have no workers. Those to come outlive this object until they are ended, in whatever order a cycle goes."""
+        """Start without workers. The finalizer owns later ones, so they end in whatever order a cycle is collected."""
         self._idle: dict[Any, list[Ends]] = {}
-        self._lock = threading.RLock()  # reentrant: the garbage collector may close it in a thread that is just here
+        self._lock = threading.RLock()  # reentrant: the garbage collector may close the home in a thread that holds it
         self._ending = weakref.finalize(self, _end, self._idle, self._lock)
 
     def __reduce__(self) -> tuple[type[Home], tuple[()]]:
-        return Home, ()  # the workers of a copy are its own
+        return Home, ()  # a copy starts without workers
 
     def take(self, key: Any) -> Any:
-        """Workers of this key; None if there are none, and then those of other keys end: options have changed."""
+        """Take workers of this key. If there are none, end those of other keys (options have changed), return None."""
         with self._lock:
             waiting = self._idle.get(key)
             if waiting:
@@ -56,7 +56,7 @@ class Home:
         return None
 
     def put(self, key: Any, workers: Ends) -> None:
-        """Keep workers for the next who asks; where nobody can ask any more they end. Safe to call twice."""
+        """Keep workers for the next `take`, or end them if the home is closed. Safe to call twice."""
         with self._lock:
             waiting = self._idle.setdefault(key, [])
             if workers not in waiting:
@@ -67,23 +67,22 @@ class Home:
         workers.close()
 
     def empty(self, wait: bool = True) -> None:
-        """End all that wait."""
+        """End all idle workers."""
         _end(self._idle, self._lock, wait)
 
     def close(self, wait: bool = True) -> None:
-        """End all that wait, and those that come later."""
+        """End all idle workers, and those that come later."""
         self._open = False
         self.empty(wait)
 
     def abandon(self) -> None:
-        """In a forked child: they are the parent's."""
+        """Forget the workers, in a forked child: they belong to the parent."""
         keep_for_ever(self._idle, self._lock)
         self._ending.detach()
         self._renew()
 
 
 def _end(idle: dict[Any, list[Ends]], lock: threading.RLock, wait: bool = True) -> None:
-    """End the workers that wait in a home."""
     with lock:
         waiting = [workers for some in idle.values() for workers in some]
         idle.clear()

@@ -1,4 +1,4 @@
-"""memory: what running buffers hold, for `memory_report()`. Nothing is counted before somebody asks."""
+"""memory: elements and bytes in running buffers, for `memory_report()`. Nothing is counted until the report is made."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ REFERENCE = 250
 
 
 class Buffer(Protocol):
-    """What a run asks for the memory it holds."""
+    """A step that reports the memory it holds."""
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Elements, and their bytes. May be asked by any thread at any time."""
+        """Elements, and their bytes. Any thread may call it at any time."""
         ...
 
 
 def bytes_of(element: Any) -> int:
-    """The payload of one element in bytes; a reference to a record is taken for `REFERENCE`."""
+    """The payload of one element in bytes; a reference to a record counts as `REFERENCE`."""
     value = element[0]
     if type(value) is not tuple:
         return 0
@@ -32,6 +32,6 @@ def bytes_of(element: Any) -> int:
 
 
 def bytes_of_all(elements: Iterable[Any]) -> tuple[int, int]:
-    """How many elements there are among some slots (None is an empty one), and their bytes."""
+    """How many slots hold an element (None is an empty slot), and the bytes of those elements."""
     there = [element for element in list(elements) if element is not None]
     return len(there), sum(map(bytes_of, there))

@@ -1,4 +1,4 @@
-"""rekey: the keys of elements that are kept, and what is handed out of them."""
+"""rekey: new keys for cached elements in each pass, and copies that the user may change."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["Rekey", "stream_in"]
 
 
 def stream_in(at: Context, key: int, name: str, unit: str, kind: type[Stream] = Stream) -> Stream:
-    """A kept stream in a context.
+    """The stream of a cached element in a context.
 
-    What is kept has the keys of the root context. There it keeps them: random ops behind a cache draw what they draw
-    without it. In any other (a later pass of `repeat`, a later input of `zip`) elements are others, as without a cache.
+    Cached elements have the keys of the root context. There they keep them: random ops after a cache draw what they
+    draw without it. In any other context (a later pass of `repeat`, a later input of `zip`) keys differ, as without a
+    cache.
     """
     return kind(_key_in(at.key, key), name, unit, _key_in(at.alike, key))
 
@@ -28,17 +29,17 @@ def _key_in(context: int, key: int) -> int:
 
 
 class Rekey:
-    """Gives kept elements the keys of the pass that they are given in. What is handed out cannot change what is kept.
+    """Gives cached elements the keys of the present pass. A user who changes an element does not change the cache.
 
     Args:
-        at: the context of that pass.
-        base: the key of a context in which elements keep their keys, beside the root.
+        at: the context of the pass.
+        base: the key of a context in which elements keep their keys, in addition to the root.
     """
 
     def __init__(self, at: Context, base: int = ROOT) -> None:
         self._at = at
         self._same = at.key in (base, ROOT)
-        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, and what has it: an id is used again
+        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, with the stream itself: an id is used again once its object is gone
 
     def __call__(self, element: Element) -> Element:
         value, stream, position = element
@@ -46,11 +47,11 @@ class Rekey:
             own = copied if isinstance(stream, BatchStream) else read_only
             value = tuple([own(column) for column in value])
         elif type(value) is Hole:
-            value = Hole(value.error, value.known)  # of this pass: it is counted in each of them
+            value = Hole(value.error, value.known)  # a new one for each pass: it is counted in each of them
         return value, self.stream(stream), position
 
     def stream(self, stream: Stream) -> Stream:
-        """A kept stream in this pass."""
+        """The stream of a cached element in this pass."""
         if self._same:
             return stream
         if isinstance(stream, BatchStream):
@@ -63,5 +64,5 @@ class Rekey:
 
 
 def copied(column: Any) -> Any:
-    """A batch's array as one that the user may change."""
+    """A copy of a batch's array, which the user may change."""
     return column.copy() if type(column) is np.ndarray else column

@@ -1,4 +1,4 @@
-"""run: one run of a chain, and the contexts in which its steps are opened."""
+"""run: the run of a chain (threads, counters, bad elements) and the contexts in which its steps are opened."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from .step import Running, State
 __all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Flow", "PeekedErrors", "Run"]
 
 REMOTE_READERS = 16
-"""As many as the default interleave has files open."""
+"""Threads that read remote files: as many as the default interleave has files open."""
 
 
 class Flow(Protocol):
     """A step of a running chain, before it runs."""
 
     def open(self, at: Context, state: State = None) -> Running:
-        """Start a pass, or go on after a snapshot of one."""
+        """Start a pass, or resume one from a snapshot."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a source is opened in. Keys come from here, top-down (`random.place_key`).
+    """Where in a chain a source is opened. The keys of elements derive from it, top-down (`random.place_key`).
 
     Attributes:
         run: the run it belongs to.
         epoch: number of the iterator.
-        key: mixes in all of the numbers below.
-        alike: all but `zipped`, so it is equal in all inputs of a zip.
+        key: hash of `outer`, `branch`, `passes` and `zipped`.
+        alike: the key without `zipped`, so it is equal in all inputs of a zip.
         outer: key of the outer element.
-        outer_alike: the same without the inputs of zips.
+        outer_alike: key of the outer element without the inputs of zips.
         branch: number of the input of a concatenation or mixture.
         passes: number of the pass.
-        zipped: inputs of zips, mixed.
-        mixtures: how many of them this is an input of, one inside the other.
+        zipped: hash of the inputs of zips.
+        mixtures: number of nested mixtures around it.
         params: the columns of the outer elements of `interleave` and `flat_map`, the innermost last.
     """
 
@@ -68,20 +68,20 @@ class Context:
     params: tuple[Any, ...] = ()
 
     def in_pass(self, index: int, count: int) -> Context:
-        """The context of pass `index` of `count`, which is negative for endless."""
+        """The context of pass `index` of `count`; a negative count has no end."""
         passes = pass_number(self.passes, index, count)
         return self if passes == self.passes else self._at(passes=passes)
 
     def in_branch(self, first: int) -> Context:
-        """The context of an input of a concatenation, in front of which there are `first` branches."""
+        """The context of an input of a concatenation, after `first` other branches."""
         return self if first == 0 else self._at(branch=self.branch + first)
 
     def in_mixture(self, first: int) -> Context:
-        """The context of an input of a mixture, in front of which there are `first` branches."""
+        """The context of an input of a mixture, after `first` other branches."""
         return self._at(branch=self.branch + first, mixtures=self.mixtures + 1)
 
     def in_zip(self, number: int, index: int) -> Context:
-        """The context of input `index` of the zip with this number; that of number 0 is this one."""
+        """The context of input `index` of the zip with this number; that of input 0 is this one."""
         return self if index == 0 else self._at(zipped=mix64(mix64(self.zipped, number), index))
 
     def _at(self, **numbers: Any) -> Context:
@@ -89,7 +89,7 @@ class Context:
         key = place_key(at.outer, at.branch, at.passes, at.zipped)
         return replace(at, key=key, alike=place_key(at.outer_alike, at.branch, at.passes))
 
-    # Both are called for every outer element: `replace` would cost as much as all the rest.
+    # The next two are called for every outer element: `replace` would cost as much as all the rest.
 
     def inside(self, stream: Stream, position: int) -> Context:
         """The context of a dataset made from the element at this position."""
@@ -98,21 +98,21 @@ class Context:
         return Context(self.run, self.epoch, key, alike, key, alike, 0, 0, 0, 0, self.params)
 
     def with_param(self, columns: Any) -> Context:
-        """The context of the traced plan of a function, applied to these columns."""
+        """The context of a function's traced plan, applied to these columns."""
         numbers = (self.branch, self.passes, self.zipped, self.mixtures)
         keys = (self.key, self.alike, self.outer, self.outer_alike)
         return Context(self.run, self.epoch, *keys, *numbers, (*self.params, columns))
 
     def neutral(self) -> Context:
-        """The context of a cache's input: its contents depend on the seed and on identity only."""
+        """The context of a cache's input: cached elements depend on the seed and on identity only."""
         return Context(self.run)
 
     def stream(self, kind: str, name: str, unit: str = "index") -> Stream:
         """The stream of a source that is opened here.
 
         Args:
-            kind: tells sources of one place apart.
-            name: for people.
+            kind: of source, so that two in one context differ.
+            name: for messages.
             unit: of positions.
         """
         mixed = hash64(kind)
@@ -120,11 +120,11 @@ class Context:
         return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed))
 
     def draws(self, seed: int | None, anew: bool) -> tuple[int, int, int]:
-        """Seed, epoch and key of what a step draws that is opened here.
+        """Seed, epoch and key of the draws of a step that is opened here.
 
         Args:
-            seed: of the step. One that is given takes the place of the inputs of zips.
-            anew: other draws in every epoch, pass and branch; otherwise the outer element alone counts.
+            seed: of the step. If one is given, the draws are equal in all inputs of a zip.
+            anew: whether draws differ between epochs, passes and branches; otherwise only between outer elements.
         """
         here, outer = (self.key, self.outer) if seed is None else (self.alike, self.outer_alike)
         epoch, key = (self.epoch, here) if anew else (0, outer)
@@ -133,7 +133,7 @@ class Context:
 
 @dataclass(slots=True)
 class Counters:
-    """What one stage has done so far."""
+    """Totals of one stage so far; times in seconds."""
 
     busy: float = 0.0
     waiting: float = 0.0
@@ -148,13 +148,13 @@ class Run:
 
     Attributes:
         idle: where worker processes wait for the next pass, if they end with the run.
-        epoch: that is being run, for reports.
+        epoch: the present epoch, for reports.
         bad: the bad elements so far.
-        limits: what ends its reads; each of its threads is told of them (`LIMITS`).
-        any_order: some step gives what is ready first, and the chain has a state nevertheless: nothing is read again.
+        limits: time limit and stop flag of its reads, set in each of its threads (`LIMITS`).
+        any_order: whether a step gives what is ready first and the chain still has a state: no element is read again.
         stateless: why the chain has no state, if it has none.
-        counting: somebody only asks how many elements there are.
-        on_gpu: whether the arrays of a delivered column are, where only the first of them tells.
+        counting: whether only the number of elements is wanted.
+        on_gpu: by delivered column, whether its arrays are on the GPU, where only the first of them tells.
     """
 
     settings: Settings
@@ -173,7 +173,7 @@ class Run:
     _closers: dict[Callable[[bool], None], None] = field(default_factory=dict)
     _readers: DaemonPool | None = None
     _remote: DaemonPool | None = None
-    # Reentrant: the garbage collector may close a run in a thread that is just here.
+    # Reentrant: the garbage collector may close a run in a thread that holds the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -182,9 +182,9 @@ class Run:
         renew_lock(self.bad)
 
     def is_inside(self) -> bool:
-        """Whether this thread works for the run, in `next` or in a thread of its own: here nobody may wait for it.
+        """Whether this thread works for the run, in `next` or as one of its threads, and so must not wait for it.
 
-        So it does while a function of the chain iterates over another one.
+        Also true while a function of the chain iterates over another dataset.
         """
         at = LIMITS.get()
         while at is not None and at is not self.limits:
@@ -193,10 +193,10 @@ class Run:
 
     @property
     def readers(self) -> DaemonPool | None:
-        """A thread that reads ahead, None where two CPUs or fewer have better work for it.
+        """The thread that reads ahead; None on two CPUs or fewer.
 
-        One thread: on cached files it gave 60-69 thousand records/s where four gave 33-51. On two CPUs none: with the
-        reader thread a record of 126 KB cost 27 CPU-us and 34 thousand came per second, without it 23 and 42.
+        One thread: on cached files it gave 60-69 thousand records/s where four gave 33-51. None on two CPUs: with the
+        reader thread a record of 126 KB cost 27 CPU-us at 34 thousand per second, without it 23 at 42 thousand.
         """
         if cpu_count() <= 2:
             return None
@@ -207,7 +207,7 @@ class Run:
 
     @property
     def remote_readers(self) -> DaemonPool:
-        """Threads that read remote files ahead: each waits for the network most of the time."""
+        """The threads that read remote files ahead; they wait for the network most of the time."""
         with self._lock:
             if self._remote is None:
                 self._remote = DaemonPool(REMOTE_READERS, "gpupipe-remote")
@@ -215,23 +215,23 @@ class Run:
             return self._remote
 
     def on_close(self, closer: Callable[[bool], None]) -> None:
-        """Call `closer` when the run ends, with whether to wait for threads."""
+        """Call `closer` when the run ends. Its argument is whether to wait for threads."""
         with self._lock:
             self._closers[closer] = None
 
     def forget(self, closer: Callable[[bool], None]) -> None:
-        """Take that back, as the last thing of what `closer` does: one that is cut short is called again."""
+        """Undo `on_close`. A closer calls it last, so that one that is interrupted is called again."""
         with self._lock:
-            if not self.stopped.is_set():  # `close` forgets those that have done all of it
+            if not self.stopped.is_set():  # `close` itself removes the closers that have returned
                 self._closers.pop(closer, None)
 
     def track_buffer(self, buffer: Any, step: str) -> None:
-        """Note something that holds elements (see `flow.memory.Buffer`) and the step it belongs to, for reports."""
+        """Add a buffer (see `flow.memory.Buffer`) of a step to the memory report."""
         with self._lock:
             self._buffers[buffer] = step
 
     def buffer_usage(self) -> dict[str, tuple[int, int]]:
-        """Elements and bytes in every live buffer now, by step."""
+        """Elements and bytes now in all live buffers, by step."""
         with self._lock:
             buffers = list(self._buffers.items())
         found: dict[str, tuple[int, int]] = {}
@@ -242,27 +242,27 @@ class Run:
 
     @property
     def left_out(self) -> int:
-        """How many bad elements were left out or replaced so far."""
+        """The number of bad elements that were left out or replaced so far."""
         return self.bad.left_out
 
     @property
     def known(self) -> KnownBad:
-        """What `Options.bad_records` lists."""
+        """The records that `Options.bad_records` lists."""
         return self.bad.known
 
     def policy(self) -> ErrorPolicy:
-        """What becomes of bad elements in a step that gathers elements."""
+        """A policy for the bad elements of a step that gathers elements."""
         return ErrorPolicy(self.settings.on_error, self.leave_out, self.stopped.is_set)
 
     def leave_out(self, element: Element, verb: Action | None = None, always: bool = False) -> None:
-        """Note an element that is skipped or replaced: counted, listed and logged, so that nothing is lost silently.
+        """Count, list and log an element that is left out or replaced.
 
-        Each is noted once, however often its batch is formed. The first ten are logged one by one, then every tenfold.
-        What is made again behind a restored state was noted before.
+        Each is noted once, however often its batch is formed; elements that are made again after a restored state were
+        noted before. The first ten are logged, then the 100th, the 1,000th and so on.
 
         Args:
             element: a hole with its identity.
-            verb: what was done with it; what `on_error` says unless given.
+            verb: what was done with it; by default what `on_error` says.
             always: log it, whatever its number.
 
         Raises:
@@ -274,7 +274,7 @@ class Run:
             logger.warning("%s: %s (%d so far)", verb, element[0].error, count)
 
     def settle(self, element: Element) -> DataError | None:
-        """What becomes of a hole at the end of the chain: the error to raise, None where it is left out or replaced.
+        """Decide about a hole at the end of the chain: the error to raise, or None if it is left out or replaced.
 
         Raises:
             TooManyBadError: there are more than `Options.max_bad`.
@@ -291,7 +291,7 @@ class Run:
         return None
 
     def lose(self, element: Element) -> None:
-        """Note the rest of a file that is left out before any element is asked for; once in each pass."""
+        """Note the rest of a file that is left out, before any element is asked for; once in each epoch."""
         _, stream, _ = element
         if self.counting:
             _say_once(element[0].error)
@@ -300,15 +300,15 @@ class Run:
             self.leave_out(element, "left out", always=True)
 
     def note(self, element: Element, verb: Action) -> int:
-        """List a bad element; answer how many were left out so far, 0 if this one was noted before."""
+        """List a bad element; return how many were left out so far, 0 if this one was noted before."""
         hole = element[0]
-        if hole.noted or self.stopped.is_set():  # what a run that ends breaks off is not bad
+        if hole.noted or self.stopped.is_set():  # a read that is interrupted by the end of the run is not bad
             return 0
         hole.noted = True
         if SILENT_REPLAY.get():
             return 0
-        looking = PEEKING.get()
-        if looking is not None and looking.keeps(element, verb):
+        peeking = PEEKING.get()
+        if peeking is not None and peeking.keeps(element, verb):
             return 0
         return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
 
@@ -317,8 +317,8 @@ class Run:
         return self.counters.setdefault(stage, Counters())
 
     def abandon(self) -> None:
-        """Forget everything without waiting for anybody: in a forked child, where the threads do not exist."""
-        # A thread that is not there may have held any lock, and what it worked with waits for it when it is destroyed.
+        """Forget everything and wait for nothing: in a forked child, where the threads do not exist."""
+        # A thread of the parent may have held any lock; destroying these objects here would wait for it forever.
         keep_for_ever(self.stopped, self.limits, self._closers, self._readers, self._remote)
         self._lock = threading.RLock()
         self._closers = {}
@@ -329,27 +329,25 @@ class Run:
         self.limits = Limits(None, self.stopped)
 
     def stop(self) -> None:
-        """Tell every thread to stop, and wait for none. Safe to call twice."""
+        """Tell every thread to stop, without waiting. Safe to call twice."""
         if not self.stopped.is_set():
             self.stopped.set()
         self.limits.close()
 
     def close(self, wait: bool = True) -> None:
-        """Stop every thread and give everything back. Safe to call twice, and from any thread.
+        """Stop every thread and release everything. Safe to call twice, and from any thread.
 
-        One that is cut short, by Ctrl-C, leaves the rest to the next call.
+        If it is interrupted, by Ctrl-C, the next call does the rest.
 
         Args:
-            wait: whether to wait until the threads have ended. The garbage collector may run in one of them, holding
-                what another waits for: it only tells them to stop.
+            wait: whether to wait until the threads have ended. The garbage collector does not wait: it may run in one
+                of them while that holds a lock another one needs.
         """
         self.stop()
         with self._lock:
             closers = list(self._closers)
             readers = self._readers
-        with (
-            contextlib.ExitStack() as stack
-        ):  # one that fails keeps no other from being called; the last one comes first
+        with contextlib.ExitStack() as stack:  # all are called, even if one fails; the last one first
             stack.callback(self.idle.close, wait)
             if readers is not None:
                 stack.callback(readers.close, wait)
@@ -364,7 +362,7 @@ class Run:
 
 
 TOLD: dict[tuple[str | None, int | None], None] = {}
-"""Files of which it was said that a part of them is left out of a count, with the place: `ds[i]` counts each time."""
+"""Files and offsets whose loss was logged while counting: `ds[i]` counts each time, and logs it once."""
 
 
 def _say_once(error: DataError) -> None:
@@ -376,13 +374,13 @@ def _say_once(error: DataError) -> None:
 
 
 class PeekedErrors:
-    """What is bad among elements that are looked at before their pass is asked for.
+    """The bad elements among those that are peeked at before their pass is asked for.
 
-    Another pass may be asked for instead, which meets them, too: they are noted when this one is handed out.
+    They are noted when that pass is opened: another pass may be opened instead, which meets them, too.
 
     Args:
-        run: they are noted there.
-        most: so many are kept; where there are more, all are noted at once.
+        run: where they are noted.
+        most: how many are kept; if there are more, all are noted at once.
     """
 
     def __init__(self, run: Run, most: int) -> None:
@@ -391,7 +389,7 @@ class PeekedErrors:
         self._kept: list[tuple[Element, Action]] | None = []
 
     def keeps(self, element: Element, verb: Action) -> bool:
-        """Keep a bad element; False if it is to be noted now."""
+        """Keep a bad element; return False if it is to be noted now."""
         if self._kept is not None:
             self._kept.append((element, verb))
             if len(self._kept) <= self._most:
@@ -401,7 +399,7 @@ class PeekedErrors:
         return False
 
     def tell(self) -> None:
-        """Note those that were kept, and keep none from now on."""
+        """Note the kept elements, and keep none from now on."""
         kept, self._kept = self._kept or [], None
         for element, verb in kept:
             element[0].noted = False
@@ -411,12 +409,12 @@ class PeekedErrors:
                 self._run.leave_out(element, verb)
 
 
-PEEKING: ContextVar[PeekedErrors | None] = ContextVar("gpupipe_looking", default=None)
-"""Where the elements that are asked for now are only looked at: who keeps the bad ones."""
+PEEKING: ContextVar[PeekedErrors | None] = ContextVar("gpupipe_peeking", default=None)
+"""The object that keeps bad elements while they are only peeked at; None otherwise."""
 
 
 def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
-    """A hole as it is listed: where its error says, with the identity of the element, or of the row of a batch."""
+    """The bad record of a hole: located where its error says, with the key of the element or of the row of a batch."""
     hole, stream, position = element
     error = hole.error
     if isinstance(stream, BatchStream):
@@ -433,8 +431,8 @@ def bad_record(element: Element, action: Action, epoch: int) -> BadRecord:
 
 
 SILENT_REPLAY: ContextVar[bool] = ContextVar("gpupipe_replaying", default=False)
-"""Elements are made again that were delivered before: what they report was reported.
+"""Whether elements that were delivered before are made again: their errors were reported then.
 
-Whoever sets it, or another variable for a while, reads what stands there first, sets it inside of the `try`, and
-sets the old value back by one call in the `finally`: Ctrl-C may strike behind every call, so a token may never arrive.
+To set this or another context variable for a while, read the old value first, set the new one inside the `try`, and
+restore the old one by a single call in the `finally`: Ctrl-C may strike after any call, so a token may never arrive.
 """

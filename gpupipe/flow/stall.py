@@ -1,4 +1,4 @@
-"""stall: nothing runs forever without a word: watches over steps that may take elements without giving any."""
+"""stall: warnings about steps that take many elements without giving any, so that no chain hangs silently."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .step import Running
 __all__ = ["SECONDS", "SOMEWHERE", "GivenFlow", "TakenFlow", "Watch", "Watched", "Where"]
 
 SECONDS = 10.0
-"""A step that has given nothing for so long is reported; each pause before the next report is twice the last one."""
+"""Seconds without an element after which a step is reported; each further report waits twice as long as the last."""
 
 
 _EVERY = 1024
-"""How often a step that drops many elements looks at the clock; the first 1024 it looks at 1, 2, 4, 8, ..."""
+"""Dropped elements between two looks at the clock; within the first 1024 it is read at 1, 2, 4, 8, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Where:
 
 
 SOMEWHERE = Where()
-"""Of a flow that was made without a plan."""
+"""For a flow that was made without a plan."""
 
 
 class Watch:
-    """Looks at the clock while a step gives nothing.
+    """Logs a warning while a step takes elements and gives none.
 
     Args:
         where: the step.
-        seconds: the first pause; `SECONDS` unless given.
-        what: it takes.
+        seconds: before the first warning; `SECONDS` unless given.
+        what: the items that the step takes, for the message.
     """
 
     __slots__ = ("_pause", "_seconds", "_since", "_spoken", "_what", "_where")
@@ -63,7 +63,7 @@ class Watch:
         self._pause = self._seconds
 
     def nothing(self, count: int) -> None:
-        """One more element was taken and nothing given, `count` of them in a row: 1, 2, 3, ..."""
+        """Note that `count` elements in a row were taken and none given; called with 1, 2, 3, ..."""
         if count & (count - 1) and count % _EVERY:
             return
         now = monotonic()
@@ -72,7 +72,7 @@ class Watch:
             self._pause = self._seconds
         elif now - self._spoken >= self._pause:
             logger.warning(
-                "%s has taken %s %s in a row and given none, for %.3g s; it goes on, Ctrl-C or close() ends it",
+                "%s has taken %s %s in a row and given none for %.3g s; it continues, Ctrl-C or close() ends it",
                 self._where,
                 f"{count:,}",
                 self._what,

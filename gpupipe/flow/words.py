@@ -1,4 +1,4 @@
-"""words: the random words that a step draws in one pass, with a place to go on from."""
+"""words: the random words that a step draws in one pass, resumable at any word."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .state.snapshot import State, int_part
 __all__ = ["BLOCK", "WordStream"]
 
 BLOCK = 1024
-"""Words of one block: its key is that of the pass and its number."""
+"""Words of one block. The key of a block is made of the key of the pass and the block's number."""
 
 
 _AT_ONCE = 128
-"""Words that are handed out at once; between two of them a place in the input may be marked."""
+"""Words that are returned at a time; the caller may take a checkpoint before it asks for more."""
 
 
 _BLOCKS = 16
-"""Blocks drawn at once, from the second time on: 16 together cost a third of 16 one by one."""
+"""Blocks drawn at a time, after the first one: 16 together cost a third of 16 one by one."""
 
 
 class WordStream:
@@ -33,8 +33,8 @@ class WordStream:
     Args:
         at: the context of the pass.
         seed: of the step, mixed with the chain's; None takes the chain's.
-        anew: whether epoch and pass change them.
-        site: tells the words of this step from those of another.
+        anew: whether the words change with epoch and pass.
+        site: the kind of step, so that two steps draw different words.
         first: the number of the first block.
     """
 
@@ -48,11 +48,11 @@ class WordStream:
         self.left: list[int] = []
 
     def snapshot(self) -> State:
-        """How many blocks were drawn, and how many words of the last ones are left."""
+        """The number of blocks drawn, and how many of their words are left."""
         return {"blocks": self._at, "left": len(self._words) + len(self.left)}
 
     def resume(self, state: State) -> None:
-        """Go on after that many words."""
+        """Continue from a snapshot."""
         blocks, left = int_part(state, "blocks"), int_part(state, "left")
         if blocks:
             self._at = max(blocks - _BLOCKS, 0) if blocks > 1 else 0
@@ -63,7 +63,7 @@ class WordStream:
         return (self.left or self.more()).pop() / 2.0**32
 
     def more(self) -> list[int]:
-        """The next words, when none are left: some of those that were drawn, so that somebody comes by now and then."""
+        """The next words, when `left` is empty: at most `_AT_ONCE`, so that the caller takes checkpoints in between."""
         if not self._words:
             self._words = self.draw()[::-1].tolist()
         self.left = self._words[-_AT_ONCE:]

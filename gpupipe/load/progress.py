@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ..errors import StateError
-from ..flow.state.snapshot import State, as_int, damaged, to_json
+from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
 from ..plan.node import ElementType, Node
 from ..serial.structures import Malformed
 from .reshard import begun, one_of, resharded, sharding
@@ -209,7 +209,7 @@ class Resume:
         except (Malformed, TypeError, KeyError, AttributeError, ValueError, zlib.error, RecursionError) as error:
             if isinstance(error, StateError):
                 raise
-            raise damaged() from error
+            raise corrupt_state() from error
 
     @classmethod
     def _of(cls, chain: StateHeader, state: dict[str, Any], moved: Any) -> Resume:
@@ -219,12 +219,12 @@ class Resume:
         flow = chain.named(unpacked(state.get("flow"))) if stand == "inside" else None
         behind = as_int(state.get("behind"), "behind") if stand == "inside" else 0
         if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None and not behind):
-            raise damaged()
+            raise corrupt_state()
         delivered, in_epoch, left_out = (
             as_int(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
         )
         if in_epoch > delivered:
-            raise damaged()
+            raise corrupt_state()
         if moved is not None:
             stand, flow, behind, begin, in_epoch = "end" if stand == "end" else "begin", None, 0, moved, 0
         progress = Progress(

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import DataError, GpupipeError, PlanError, StateError
 from ..extract.storage.files import storage_of
 from ..flow.cache.files import element_from_json, element_to_json
-from ..flow.state.snapshot import MOST, State, as_int, damaged
+from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
 from ..log import logger
 from ..options import Settings
 from ..plan.node import ElementType, Node
@@ -135,7 +135,7 @@ class StateHeader:
         except (TypeError, ValueError, RecursionError):  # what is no JSON never was a state
             whole = False
         if not whole:
-            raise damaged()
+            raise corrupt_state()
         self._check_files(state.get("files"), mine["files"])
         if not other_shards:
             self._check_steps(state.get("steps"), mine["steps"])
@@ -252,11 +252,11 @@ def unpacked(flow: State) -> State:
         return flow
     letters = as_int(flow["letters"], "letters")
     if max(letters, len(flow["zlib"])) > MOST:
-        raise damaged()
+        raise corrupt_state()
     inflater = zlib.decompressobj()
     data = inflater.decompress(base64.b64decode(flow["zlib"], validate=True), letters + 1)
     if len(data) != letters or not inflater.eof:
-        raise damaged()
+        raise corrupt_state()
     return json.loads(data)
 
 

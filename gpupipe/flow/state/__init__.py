@@ -1,1 +1,1 @@
-"""state: where a running chain stands, as data."""
+"""state: the position of a running chain as data, and how steps resume from it."""

@@ -1,10 +1,11 @@
-"""buffer: what a buffer holds, as text: the places of records, or the numbers of elements in the input.
+"""buffer: the elements in a buffer as text: records by file and offset, others by their numbers in the input.
 
 At most 16 bytes an element: integers of as many bytes as the largest of them needs, as base64.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 from ...errors import DataError, StateError
@@ -16,10 +17,10 @@ from .snapshot import State, decode_ints, encode_ints
 __all__ = ["held_elements", "held_json", "is_record"]
 
 
-def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> State:
-    """Elements with their numbers in the input: records by file and offset, others by number, counted from `begin`.
+def held_json(entries: Sequence[tuple[Element | None, int]], start: int) -> State:
+    """Write elements and their numbers: records by file and offset, others by number, counted from `start`.
 
-    None stands for an element that is no record.
+    None stands for an element that is not a record.
     """
     streams: dict[int, int] = {}
     table: list[Stream] = []
@@ -27,17 +28,17 @@ def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> Stat
     for slot, (element, number) in enumerate(entries):
         if element is None or not is_record(element):
             slots.append(slot)
-            numbers.append(number - begin)
+            numbers.append(number - start)
             continue
-        _, stream, position = element
-        place = streams.get(id(stream))
-        if place is None:
-            place = streams[id(stream)] = len(table)
+        _, stream, offset = element
+        row = streams.get(id(stream))
+        if row is None:
+            row = streams[id(stream)] = len(table)
             table.append(stream)
-        which.append(place)
-        offsets.append(position)
+        which.append(row)
+        offsets.append(offset)
     names = [stream.name for stream in table]
-    common = shared_begin(names)
+    common = common_prefix(names)
     return {
         "folder": common,
         "names": [name[len(common) :] for name in names],
@@ -50,17 +51,15 @@ def held_json(entries: Sequence[tuple[Element | None, int]], begin: int) -> Stat
     }
 
 
-def shared_begin(names: Sequence[str]) -> str:
-    """The text that all names begin with, where there are several."""
+def common_prefix(names: Sequence[str]) -> str:
+    """The text that all names start with; empty for a single name."""
     if len(names) < 2:
         return ""
-    first, last = min(names), max(names)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    return first[:same]
+    return os.path.commonprefix(names)
 
 
 def is_record(element: Element) -> bool:
-    """Whether an element is the reference to a record, and nothing else."""
+    """Whether an element is a single reference to the record at its own position."""
     value, stream, position = element
     if type(value) is not tuple or len(value) != 1 or type(value[0]) is not Reference:
         return False
@@ -68,16 +67,16 @@ def is_record(element: Element) -> bool:
 
 
 def held_elements(
-    state: State, recover: Callable[[list[int]], dict[int, Element]], begin: int, at: Context
+    state: State, recover: Callable[[list[int]], dict[int, Element]], start: int, at: Context
 ) -> list[tuple[Element, int]]:
-    """The elements that such a text names, in their order, with their numbers; -1 for a record. None if it is stopped.
+    """Read the elements that `held_json` wrote, with their numbers, -1 for a record. Empty if the run is stopped.
 
     Of each record 12 bytes are read.
 
     Args:
-        state: the text.
-        recover: gives the elements with some numbers.
-        begin: the number that they are counted from.
+        state: what `held_json` returned.
+        recover: takes numbers and returns their elements.
+        start: the number that they are counted from.
         at: where the step is opened.
 
     Raises:
@@ -87,8 +86,8 @@ def held_elements(
     keys, alike, which, offsets, slots, numbers = (decode_ints(state[name]) for name in names)
     parts = zip(keys, alike, state["names"], strict=True)
     streams = [Stream(key, state["folder"] + name, "offset", same) for key, same, name in parts]
-    others = {slot: begin + number for slot, number in zip(slots, numbers, strict=True)}
-    again = recover(list(others.values()))
+    others = {slot: start + number for slot, number in zip(slots, numbers, strict=True)}
+    recovered = recover(list(others.values()))
     records = zip(which, offsets, strict=True)
     found: list[tuple[Element, int]] = []
     for slot in range(len(which) + len(others)):
@@ -96,7 +95,7 @@ def held_elements(
             return []
         number = others.get(slot)
         if number is not None:
-            found.append((again[number], number))
+            found.append((recovered[number], number))
             continue
         stream_number, offset = next(records)
         stream = streams[stream_number]

@@ -1,9 +1,9 @@
-"""checkpoints: an input whose last elements may be had again, for steps that hold some.
+"""checkpoints: an input whose last elements can be read again, for steps that hold some.
 
 A snapshot holds no payloads. So a step that holds elements says which ones: records by file and offset, others by
-their numbers in the input. The input counts what it gives and takes a checkpoint now and then, a snapshot to go on
+their numbers in the input. The input counts its elements and now and then takes a checkpoint, a snapshot to resume
 from, often enough that little is read twice. Checkpoints are taken by count, never by the clock: what is read again
-does not depend on how fast a machine is.
+does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _first = itemgetter(0)
 
 
 EVERY = 64
-"""Elements between two checkpoints at least."""
+"""Minimum number of elements between two checkpoints."""
 
 
 PER_PART = 32
-"""Elements for each part of a snapshot, where it has many: some 1 us each, and an element costs 1 us and more."""
+"""Elements between checkpoints for each part of a snapshot: a part costs about 1 us, an element 1 us and more."""
 
 
 class Interval:
     """Says when the next checkpoint is due, by count.
 
     Args:
-        count: elements before the first.
-        always: after every element. In any order nothing can be read again.
-        every: elements between two checkpoints at least.
+        count: elements taken so far.
+        always: take one after every element: elements that come in any order cannot be read again.
+        every: minimum number of elements between two checkpoints.
     """
 
     __slots__ = ("_always", "_every", "_next")
@@ -51,21 +51,21 @@ class Interval:
         self._next = count + every
 
     def due(self, count: int) -> bool:
-        """Whether a checkpoint is worth its cost behind so many elements."""
+        """Whether a checkpoint is worth its cost after `count` elements."""
         return count >= self._next or self._always
 
     def taken(self, count: int, state: State) -> None:
-        """One was taken behind so many elements: the larger it is, the later is the next one."""
+        """Note that one was taken after `count` elements: the larger it is, the later is the next one."""
         self._next = count + interval(state, self._every)
 
 
 def interval(state: State, every: int = EVERY) -> int:
-    """Elements until the next checkpoint after this one: the more, the more it cost to take."""
+    """Elements between this checkpoint and the next, in proportion to its cost."""
     return max(every, PER_PART * parts(state))
 
 
 def parts(state: State) -> int:
-    """How many parts a snapshot has, which it costs to take it."""
+    """The number of parts of a snapshot, which is what it costs to take it."""
     if isinstance(state, dict):
         return sum(map(parts, state.values()), 1)
     if isinstance(state, (list, tuple)):
@@ -74,51 +74,51 @@ def parts(state: State) -> int:
 
 
 class CheckpointedInput:
-    """An input whose last elements may be had again.
+    """An input whose last elements can be read again.
 
     Attributes:
-        inner: what it gives.
-        items: the elements, counted on their way.
-        pairs: the same with their numbers.
-        recovered: the elements that `holding` named in a state, in their order, with their numbers; a record has none
-            that anybody needs: -1. Fewer if the run is stopped.
+        inner: the running input.
+        items: its elements, which are counted.
+        pairs: its elements with their numbers.
+        recovered: the elements that `holding` named in the state, in that order, with their numbers (-1 for a record,
+            which needs none). Fewer if the run is stopped.
 
     Args:
         flow: the input.
         at: where it is opened.
-        state: what `state` or `holding` gave: it goes on there.
+        state: what `state` or `holding` returned, to resume from.
         always: take a checkpoint after every element, see `Interval`.
-        every: elements between two checkpoints at least.
+        every: minimum number of elements between two checkpoints.
     """
 
     __slots__ = ("_at", "_checkpoints", "_interval", "_numbers", "inner", "items", "pairs", "recovered")
 
     def __init__(self, flow: Flow, at: Context, state: State = None, always: bool = False, every: int = EVERY) -> None:
-        begin, place = (0, None) if state is None else (int_part(state, "at"), part(state, "input"))
+        start, inner_state = (0, None) if state is None else (int_part(state, "at"), part(state, "input"))
         self._at = at
-        self.inner = flow.open(at, place)
-        self._numbers = Numbers(self.inner, begin)
+        self.inner = flow.open(at, inner_state)
+        self._numbers = Numbers(self.inner, start)
         self.items: Iterator[Element] = self._numbers.items
         self.pairs: Iterator[tuple[Element, int]] = self._numbers.pairs
         if isinstance(self.inner, Numbered):  # the positions of the elements are their numbers
             self.items = iter(self.inner)
             self.pairs = ((element, element[2]) for element in self.items)
-        self._checkpoints: list[tuple[int, State]] = [(begin, place)]
-        self._interval = Interval(begin, always, every)
+        self._checkpoints: list[tuple[int, State]] = [(start, inner_state)]
+        self._interval = Interval(start, always, every)
         self.recovered: list[tuple[Element, int]] = []
         if state is not None:
             try:
                 fast_forward(self.items, int_part(state, "skip"), at)
                 if "held" in state:
-                    begin = self.count
-                    end = begin + int_part(state, "taken")
-                    self.recovered = held_elements(state["held"], lambda some: self.recover(some, end), begin, at)
+                    first = self.count
+                    end = first + int_part(state, "taken")
+                    self.recovered = held_elements(state["held"], lambda some: self.recover(some, end), first, at)
             except BaseException:
                 close(self.inner)
                 raise
 
     def recover(self, numbers: Sequence[int], end: int) -> dict[int, Element]:
-        """The elements with some numbers among those that come next, up to number `end`, which are all taken."""
+        """Take all elements up to number `end`, and return those with the given numbers."""
         found: dict[int, Element] = {}
         for wanted in sorted(set(numbers)):
             fast_forward(self.items, wanted - self.count, self._at)
@@ -140,7 +140,7 @@ class CheckpointedInput:
 
     @property
     def count(self) -> int:
-        """How many elements were taken since the pass began."""
+        """Elements taken since the pass started."""
         return self.inner.position() if isinstance(self.inner, Numbered) else self._numbers.count
 
     def due(self) -> bool:
@@ -148,33 +148,33 @@ class CheckpointedInput:
         return self._interval.due(self.count)
 
     def checkpoint(self, oldest: int) -> None:
-        """Take a checkpoint. No element before number `oldest` is needed any more."""
+        """Take a checkpoint. Elements before number `oldest` are not needed any more."""
         count, state = self.count, self.inner.snapshot()
         self._checkpoints.append((count, state))
         self._interval.taken(count, state)
         self.discard_before(oldest)
 
     def discard_before(self, oldest: int) -> None:
-        """Forget the checkpoints that only elements before a number need."""
+        """Drop the checkpoints that only elements before number `oldest` need."""
         checkpoints = self._checkpoints
         while len(checkpoints) > 1 and checkpoints[1][0] <= oldest:
             del checkpoints[0]
 
     @property
     def checkpoints(self) -> int:
-        """How many checkpoints there are."""
+        """The number of checkpoints."""
         return len(self._checkpoints)
 
     def state(self, keep: int | None = None) -> State:
-        """The state behind the first `keep` elements; behind all that were taken unless it is given."""
+        """The state after the first `keep` elements, by default after all that were taken."""
         now = self.count
         if keep is None or keep == now:
             return {"at": now, "input": self.inner.snapshot(), "skip": 0}
         return self.back(keep)
 
     def back(self, keep: int) -> State:
-        """The state behind the first `keep` elements, from a checkpoint. Any thread may ask."""
-        return behind(tuple(self._checkpoints), keep)
+        """The state after the first `keep` elements, from a checkpoint. Safe to call from any thread."""
+        return after(tuple(self._checkpoints), keep)
 
     def holding(
         self,
@@ -184,14 +184,14 @@ class CheckpointedInput:
         step: object = "",
         taken: int | None = None,
     ) -> State:
-        """The state behind all that were taken, and which of them the step holds; written down when it is asked for.
+        """The state after all elements that were taken, and which of them the step holds; written out on demand.
 
         Args:
-            numbers: of these elements.
-            elements: themselves, where they may be records, which need no number.
-            ended: the input was closed.
-            step: who holds records that come in any order, for a message; others have no state there.
-            taken: so many elements count as taken; all that were unless it is given.
+            numbers: of the elements held.
+            elements: the elements held, if they may be records, which need no number.
+            ended: whether the input was closed.
+            step: named in the error if elements come in any order and are not records, which has no state.
+            taken: how many elements count as taken; by default all that were.
         """
         count = self.count
         now = (None,) if ended else (self.inner.snapshot(),) if taken in (None, count) else None
@@ -200,16 +200,16 @@ class CheckpointedInput:
 
 
 class InputAhead:
-    """An input that one thread takes from, while another gives what was taken and says where that stands.
+    """An input whose elements one thread takes, while another one delivers them and takes snapshots.
 
     Args:
-        flow: the input; `open` opens it, in the thread that takes from it.
-        at: where.
-        state: what `state` gave.
+        flow: the input, opened by `open` in the thread that takes from it.
+        at: where it is opened.
+        state: what `state` returned.
 
     Attributes:
-        given: elements that were given.
-        input: once it is open.
+        given: the number of elements delivered.
+        input: None until `open`.
     """
 
     __slots__ = ("_at", "_flow", "_state", "given", "input")
@@ -220,12 +220,12 @@ class InputAhead:
         self.input: CheckpointedInput | None = None
 
     def open(self) -> CheckpointedInput:
-        """Open the input where the state says."""
+        """Open the input at the state."""
         self.input = CheckpointedInput(self._flow, self._at, self._state, always=self._at.run.any_order)
         return self.input
 
     def items(self) -> Iterator[Element]:
-        """The elements, with a checkpoint behind those where one is due."""
+        """Iterate over the elements, taking a checkpoint after one where it is due."""
         source = self.open() if self.input is None else self.input
         for element in source.items:
             if source.due():
@@ -233,28 +233,28 @@ class InputAhead:
             yield element
 
     def state(self) -> State:
-        """The state behind the elements that were given."""
+        """The state after the elements that were delivered."""
         if self.input is None:
             return {"at": 0, "input": None, "skip": 0} if self._state is None else self._state
         return self.input.back(self.given)
 
     def close(self) -> None:
-        """Close the input."""
+        """Close the input if it is open."""
         if self.input is not None:
             close(self.input.inner)
 
 
 @dataclass(frozen=True, slots=True)
 class _Holding(Deferred):
-    """An input and what a step held of it, as they were.
+    """A snapshot of an input and of the elements that a step held.
 
     Attributes:
         count: elements that were taken.
-        now: the state of the input behind them, where that is known; none is needed of one that was closed.
+        now: the state of the input after them, if it is known, as a tuple of one; ``(None,)`` for a closed input.
         checkpoints: of the input.
         numbers: of the elements that were held.
         elements: see `CheckpointedInput.holding`.
-        mixed: the step, if what was taken cannot be had again: it came in any order.
+        mixed: the step, if elements come in any order and so cannot be read again; else "".
     """
 
     count: int
@@ -270,21 +270,21 @@ class _Holding(Deferred):
     def json(self) -> State:
         elements: Sequence[Any] = [None] * len(self.numbers) if self.elements is None else self.elements
         entries = list(zip(elements, self.numbers, strict=True))
-        others = [place for element, place in entries if element is None or not is_record(element)]
+        others = [number for element, number in entries if element is None or not is_record(element)]
         if others and self.mixed:
             raise StateError(
                 f"state_dict needs records in {self.mixed}, as some step below it gives what is ready first, got "
                 "elements that no file has at an offset; use deterministic=True there, or another order of the steps"
             )
-        begin = min(others, default=self.count)
-        if begin < self.count or self.now is None:
-            place = behind(self.checkpoints, begin)
+        start = min(others, default=self.count)
+        if start < self.count or self.now is None:
+            state = after(self.checkpoints, start)
         else:
-            place = {"at": self.count, "input": self.now[0], "skip": 0}
-        return {**place, "taken": self.count - begin, "held": held_json(entries, begin)}
+            state = {"at": self.count, "input": self.now[0], "skip": 0}
+        return {**state, "taken": self.count - start, "held": held_json(entries, start)}
 
 
-def behind(checkpoints: Sequence[tuple[int, State]], keep: int) -> State:
-    """The state behind the first `keep` elements, from the last checkpoint before them."""
-    begin, place = checkpoints[max(bisect_right(checkpoints, keep, key=_first) - 1, 0)]
-    return {"at": begin, "input": place, "skip": keep - begin}
+def after(checkpoints: Sequence[tuple[int, State]], keep: int) -> State:
+    """The state after the first `keep` elements, from the last checkpoint before them."""
+    count, state = checkpoints[max(bisect_right(checkpoints, keep, key=_first) - 1, 0)]
+    return {"at": count, "input": state, "skip": keep - count}

@@ -1,10 +1,11 @@
-"""snapshot: where a running chain stands, as data, and how it goes on from there.
+"""snapshot: the position of a running chain as data, and how it resumes from there.
 
-Every flow's iterator answers `snapshot()`, and its flow's `open(at, state)` goes on behind such a snapshot. A snapshot
-holds places, never payloads: how many elements were taken, which byte comes next, which pass it is. It is a tree of
-what JSON knows, and of `Deferred` leaves that become it when somebody asks for the text.
+Every running step has `snapshot()`, and its flow's `open(at, state)` resumes after such a snapshot. A snapshot holds
+positions, never payloads: how many elements were taken, which byte comes next, which pass it is. It is a tree of JSON
+values and of `Deferred` leaves, which become JSON when the text is asked for.
 
-What a step holds (a shuffle buffer, an open window, elements in work) it gets again from its input, see `checkpoints`.
+Elements that a step holds (a shuffle buffer, an open window, elements in work) are read again from its input, see
+`checkpoints`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
     "State",
     "Unsupported",
     "as_int",
-    "damaged",
+    "corrupt_state",
     "decode_ints",
     "encode_ints",
     "fast_forward",
@@ -55,20 +56,20 @@ _first = itemgetter(0)
 
 
 class Deferred(ABC):
-    """A part of a snapshot that costs more to write down than to take."""
+    """A part of a snapshot that costs more to write out than to take."""
 
     def cost(self) -> int:
-        """What it costs to take, in parts of a snapshot; see `checkpoints.Interval`."""
+        """The cost of taking it, in parts of a snapshot; see `checkpoints.Interval`."""
         return 1
 
     @abstractmethod
     def json(self) -> Any:
-        """What JSON gets."""
+        """The part as JSON values and `Deferred` leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported(Deferred):
-    """A part that cannot be written down: whoever asks for the text is told why."""
+    """A part that cannot be written out: `to_json` raises a StateError that says why."""
 
     why: str
 
@@ -77,7 +78,7 @@ class Unsupported(Deferred):
 
 
 def to_json(state: State) -> Any:
-    """A snapshot as JSON: every `Deferred` leaf written down."""
+    """A snapshot as JSON, with every `Deferred` leaf written out."""
     if isinstance(state, Deferred):
         return to_json(state.json())
     if isinstance(state, dict):
@@ -88,20 +89,24 @@ def to_json(state: State) -> Any:
 
 
 def part(state: State, name: str = "source") -> State:
-    """The part of a state that belongs to an input; None where there is no state."""
+    """A part of a state, by default that of the input; None if there is no state."""
     return None if state is None else state[name]
 
 
 def int_part(state: State, name: str) -> int:
-    """A number >= 0 of a state."""
+    """A part of a state that is an integer >= 0.
+
+    Raises:
+        StateError: it is not.
+    """
     return as_int(part(state, name), name)
 
 
 def as_int(value: Any, name: str) -> int:
-    """The same of a value.
+    """A value of a state that is an integer >= 0; `name` is for the message.
 
     Raises:
-        StateError: it is none.
+        StateError: it is not.
     """
     if type(value) is not int or not 0 <= value <= ENDLESS:
         raise StateError(f"load_state_dict needs a number >= 0 for {name}, got {value!r}"[:200])
@@ -109,12 +114,16 @@ def as_int(value: Any, name: str) -> int:
 
 
 def start_of(state: State) -> int:
-    """The byte offset at which a reader begins: that of the block of a state, else 0."""
+    """The byte offset at which a reader starts: that of the block of a state, else 0."""
     return 0 if state is None else int_part(state, "block")
 
 
 def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
-    """Take elements that were delivered before and forget them."""
+    """Take and discard `count` elements that were delivered before.
+
+    Raises:
+        StateError: there are fewer.
+    """
     if not count:
         return
     before = SILENT_REPLAY.get()
@@ -126,8 +135,8 @@ def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
             taken = sum(1 for _ in islice(items, some))
             if taken < some and not stopped.is_set():
                 raise StateError(
-                    f"load_state_dict needs the data that the state was taken over: the input ends {count - taken} "
-                    f"elements before it"
+                    f"load_state_dict needs the data that the state was taken over, got an input that ends "
+                    f"{count - taken} elements before it"
                 )
             count -= taken
     finally:
@@ -135,7 +144,7 @@ def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
 
 
 class Numbers(Generic[_T]):
-    """Counts what passes, in C: 50 ns an item.
+    """Counts items as they pass, in C: 50 ns an item.
 
     Attributes:
         pairs: the items with their numbers.
@@ -151,16 +160,16 @@ class Numbers(Generic[_T]):
 
     @property
     def count(self) -> int:
-        """How many have passed."""
+        """The number of items that have passed."""
         return ENDLESS - length_hint(self._left)
 
 
 class Counted(Running):
-    """An iterator whose state is how many elements it gave: to come back there, it gives them again.
+    """A running step whose state is the number of elements that it gave.
 
     Args:
         items: the elements.
-        inner: what to close.
+        inner: closed with the step; `items` by default.
         done: elements that were given before.
     """
 
@@ -170,11 +179,9 @@ class Counted(Running):
         self._inner = items if inner is None else inner
 
     def snapshot(self) -> State:
-        """How many elements were given."""
         return {"n": self._numbers.count}
 
     def close(self) -> None:
-        """Close what is below."""
         close(self._inner)
 
 
@@ -192,16 +199,15 @@ class Numbered(Running):
         super().__init__(zip(rows, repeat(stream), self._positions))
 
     def position(self) -> int:
-        """The next position: how many elements were given, from the first one on."""
+        """The next position, which is the number of elements given since the start of the pass."""
         return ENDLESS - length_hint(self._positions)
 
     def snapshot(self) -> State:
-        """The next position."""
         return {"n": self.position()}
 
 
 def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) -> Running:
-    """An iterator that comes back to a place by giving everything before it again."""
+    """A running step that resumes by making all elements before its position again."""
     items = Counted(open_())
     if state is not None:
         fast_forward(iter(items), int_part(state, "n"), at)
@@ -209,11 +215,11 @@ def replayed(open_: Callable[[], Iterator[Element]], at: Context, state: State) 
 
 
 MOST = 1 << 27
-"""Bytes of the text of one buffer: a state is read from a file that may be anything."""
+"""Most bytes in the text of one buffer: a state is read from a file, which may hold anything."""
 
 
 def encode_ints(numbers: Sequence[int] | Array) -> State:
-    """Integers >= 0 as text: of 1 to 8 bytes each, little-endian, base64."""
+    """Write integers >= 0 as text: the bytes of each (1 to 8, little-endian) in base64."""
     array = np.array(numbers, np.uint64)
     width = max(1, -(-int(array.max()).bit_length() // 8)) if len(array) else 1
     data = array.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
@@ -221,10 +227,10 @@ def encode_ints(numbers: Sequence[int] | Array) -> State:
 
 
 def decode_ints(state: State) -> list[int]:
-    """The integers of such a text.
+    """Read the integers that `encode_ints` wrote.
 
     Raises:
-        StateError: it is none.
+        StateError: the text has another form.
     """
     match state:
         case [int(width), str(text)] if type(width) is int and 1 <= width <= 8 and len(text) <= MOST:
@@ -234,9 +240,9 @@ def decode_ints(state: State) -> list[int]:
             numbers: list[int] = full.view("<u8").ravel().tolist()
             return numbers
         case _:
-            raise damaged()
+            raise corrupt_state()
 
 
-def damaged() -> StateError:
-    """The error of a text that no state is written in."""
+def corrupt_state() -> StateError:
+    """The error of a state whose text cannot be decoded."""
     return StateError("load_state_dict needs a state as state_dict made it, got one whose numbers are damaged")
