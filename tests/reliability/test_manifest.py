@@ -360,10 +360,10 @@ LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (b"no json\n", "no JSON in line 1"),
-        (b"\xff\xfe\n", "no JSON"),
-        (b"[" * 60_000 + b"\n", "no JSON"),
-        (b'{"offset": ' + b"9" * 60_000 + b"}\n", "no JSON|no key"),
+        (b"no json\n", "invalid JSON in line 1"),
+        (b"\xff\xfe\n", "invalid JSON"),
+        (b"[" * 60_000 + b"\n", "invalid JSON"),
+        (b'{"offset": ' + b"9" * 60_000 + b"}\n", "invalid JSON|no key"),
         (b"[1]\n", "no object"),
         (b"x" * (module.LINE + 1), "a line of more than"),
         (json.dumps(LINE | {"key": 5}).encode(), "no key"),
@@ -376,7 +376,7 @@ LINE = {"file": "a", "offset": 0, "unit": "offset", "key": "0" * 16, "stage": "s
         (json.dumps(LINE | {"file": "a\0b"}).encode(), "a file name"),
         (json.dumps(LINE | {"unit": "mile"}).encode(), "a unit"),
         (json.dumps(LINE | {"action": "eaten"}).encode(), "an action"),
-        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[1:40].encode(), "no JSON in line 3"),
+        (json.dumps(LINE).encode() + b"\n\n" + json.dumps(LINE)[1:40].encode(), "invalid JSON in line 3"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

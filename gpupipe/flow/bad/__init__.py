@@ -1,1 +1,1 @@
-"""bad: elements that could not be read, decoded or computed."""
+"""bad: what becomes of elements that could not be read, decoded or computed."""

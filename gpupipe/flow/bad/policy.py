@@ -1,4 +1,4 @@
-"""policy: what `on_error` makes of bad elements in a step that gathers elements: a batch, a window, a file."""
+"""policy: applies `Options.on_error` in a step that gathers elements: into a batch, a window, a file."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["ErrorPolicy"]
 
 
 class ErrorPolicy:
-    """Decides about bad elements: "raise" passes their errors on, "skip" leaves them out, "replace" fills their places.
+    """Decides about bad elements: "raise" passes their errors on, "skip" leaves them out, "replace" replaces them.
 
-    The last good element replaces a bad one, the first good one those before it.
+    The last good element replaces a bad one; the first good one replaces those before it.
 
     Args:
-        on_error: of the options.
-        leave_out: notes a bad element that is left out or replaced.
-        stopped: whether the run ends.
+        on_error: `Options.on_error`.
+        leave_out: called with each bad element that is left out or replaced.
+        stopped: whether the run has been stopped.
 
     Attributes:
-        last: the columns of the last good element, under "replace". A step that takes good elements without `good` sets
-            it before it calls `bad`.
+        last: the columns of the last good element, under "replace". A step that does not call `good` sets it before it
+            calls `bad`.
         early: bad elements before the first good one, under "replace".
     """
 
@@ -35,7 +35,7 @@ class ErrorPolicy:
         self.early: list[Element] = []
 
     def good(self, element: Element) -> list[Element]:
-        """A good element, after those that it replaces."""
+        """The elements to emit for a good one: replacements of `early`, then the element itself."""
         if not self._replaces:
             return [element]
         self.last = element[0]
@@ -43,7 +43,7 @@ class ErrorPolicy:
         return [*(replaced(self.last, hole) for hole in early), element]
 
     def bad(self, hole: Element) -> list[Element]:
-        """What comes in the place of a bad element: a good one, its error, or nothing."""
+        """The elements to emit for a bad one: a replacement, its error, or nothing."""
         if type(hole[0]) is Raised:
             return [hole]
         if self._raises:
@@ -56,7 +56,7 @@ class ErrorPolicy:
         return []
 
     def sifted(self, source: Iterator[Element]) -> Iterator[Element]:
-        """Good elements that may be held for long, and errors on their way."""
+        """Apply the policy to a stream: yields good elements that may be held for long, and `Raised`."""
         for element in source:
             if self._stopped():
                 return

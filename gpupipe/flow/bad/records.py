@@ -1,7 +1,7 @@
-"""records: what an iterator remembers of bad elements: the last of them, their causes, and a manifest on request.
+"""records: the bad elements of an iterator: the last of them, their causes, and a manifest on request.
 
 The manifest is a JSONL file: one object for each bad element, appended with one `write`, so that several iterators and
-processes may share a file. Reading one back checks everything: it may have come from anywhere.
+processes may share a file. Everything is checked when it is read: the file may have come from anywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...random import hash64, mix64
 __all__ = ["KEPT", "BadRecords", "KnownBad", "read_manifest"]
 
 KEPT = 10_000
-"""Bad elements that an iterator remembers: the last ones, about 300 bytes each."""
+"""Bad elements that an iterator keeps: the last ones, about 300 bytes each."""
 
 
 REASON = 500
@@ -33,27 +33,27 @@ REASON = 500
 
 
 WINDOW = 10_000
-"""Elements that a share of bad ones is taken of: the last ones."""
+"""A share of bad elements (`max_bad` as a float) refers to this many of the last elements."""
 
 
 LEAST = 100
-"""Bad elements that no share makes too many: 3 of the first 10 elements are no 30 % of a data set."""
+"""Bad elements that any share allows: 3 of the first 10 elements do not mean that 30 % of a data set are bad."""
 
 
 CAUSES = 1_000
-"""Causes that are told apart when they are counted."""
+"""Most causes that are counted separately."""
 
 
 LINE = 64 << 10
-"""Bytes of a manifest's line. One that gpupipe wrote has 30 KB at most: a file name of 4,096 bytes, all escaped."""
+"""Most bytes of a manifest's line. gpupipe writes at most 30 KB: a file name of 4,096 bytes, all escaped."""
 
 
 RECORDS = 5_000_000
-"""Records of a manifest, about 200 bytes each in memory."""
+"""Most records of a manifest, about 200 bytes each in memory."""
 
 
 TORN = b'{"file": '
-"""How a line begins; one that does not end was cut off when the disk was full."""
+"""How a line starts; one without an end was cut off when the disk was full."""
 
 
 Action = Literal["left out", "replaced", "raised"]
@@ -69,13 +69,13 @@ class BadRecords:
     """The bad elements of a run. Any thread may add one.
 
     Args:
-        settings: where the manifest is, and how many may be bad.
+        settings: the manifest, and how many may be bad.
 
     Attributes:
         left_out: elements that were left out or replaced.
-        good: elements that were delivered, where a share of bad ones is asked for.
-        before: marks of bad elements of this epoch that were noted before a state was loaded, and how often: those that
-            were read ahead of it are met again.
+        good: elements that were delivered, if `max_bad` is a share.
+        before: marks of the bad elements of this epoch that were noted before a state was loaded, with their number:
+            those that had been read ahead are met again.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -88,31 +88,31 @@ class BadRecords:
         self._causes: Counter[str] = Counter()
         share = isinstance(self._most, float)
         self._allowed = max(LEAST, int(self._most * WINDOW)) if isinstance(self._most, float) else self._most
-        # Where the last bad elements stood among all. One more than may be: the oldest tells how dense they are.
-        self._places: deque[int] | None = (
+        # Indices of the last bad elements among all. One more than is allowed: the oldest tells how dense they are.
+        self._indices: deque[int] | None = (
             deque(maxlen=self._allowed + 1) if share and self._allowed is not None else None
         )
         self.left_out = 0
         self.good = 0
         self.before: Counter[int] = Counter()
-        self._met: list[tuple[int, int]] = []  # of those: epoch and mark, as the next state needs them too
+        self._met: list[tuple[int, int]] = []  # epoch and mark of those met again, which the next state needs too
         self._unwritten = 0
 
     @property
     def counts_good(self) -> bool:
-        """Whether somebody must count what is delivered."""
-        return self._places is not None
+        """Whether `good` must be counted."""
+        return self._indices is not None
 
     @property
     def kept(self) -> tuple[BadRecord, ...]:
-        """The last ones, oldest first."""
+        """The last bad elements, oldest first."""
         with self._lock:
             return tuple(self._kept)
 
     def so_far(self, last: int, epoch: int) -> tuple[int, list[int]]:
-        """How many were left out, and marks of the last bad elements of an epoch, at one moment.
+        """The number left out, and marks of the last bad elements of an epoch, at one moment.
 
-        Marks of `before` count too, met again or not: behind that state they may be met once more.
+        Includes the marks of `before`, met again or not: after the state they may be met once more.
         """
         with self._lock:
             keys = [_mark(record) for record in islice(reversed(self._kept), last) if record.epoch == epoch]
@@ -120,21 +120,21 @@ class BadRecords:
             return self.left_out, [*keys, *others.elements()][:last]
 
     def _loaded(self, epoch: int) -> Counter[int]:
-        """Marks that `before` had, met again or not."""
+        """The marks that were in `before`, met again or not."""
         return self.before + Counter(mark for of, mark in self._met if of == epoch)
 
     def again(self, epoch: int) -> None:
-        """The epoch goes on from an earlier place: what was noted may be met once more, and is not noted then."""
+        """Prepare to resume the epoch from an earlier position: elements that were noted are not noted again."""
         with self._lock:
             noted = Counter(_mark(record) for record in self._kept if record.epoch == epoch)
             self.before = noted | self._loaded(epoch)
             self._met = []
 
     def begin(self) -> None:
-        """Create the manifest if it is not there, and read the one of `Options.bad_records`.
+        """Create the manifest if it does not exist, and read the one of `Options.bad_records`.
 
         Raises:
-            PlanError: there is no such folder, or a file cannot be written or read, or holds something else.
+            PlanError: the folder does not exist, or a file cannot be written or read, or is not a manifest.
         """
         if self._manifest is not None:
             self._create(self._manifest)
@@ -142,14 +142,14 @@ class BadRecords:
 
     @property
     def known(self) -> KnownBad:
-        """What `Options.bad_records` lists; read when it is first asked for.
+        """The records that `Options.bad_records` lists, read on first use.
 
         Raises:
-            PlanError: it cannot be read, or is no manifest.
+            PlanError: the file cannot be read, or is not a manifest.
         """
         if self._known is None:
             known = KnownBad() if self._known_in is None else read_manifest(self._known_in)
-            with self._lock:  # not around the reading, which may speak in the log: see `add`
+            with self._lock:  # not held while reading, which may log: see `add`
                 if self._known is None:
                     self._known = known
         return self._known
@@ -171,11 +171,11 @@ class BadRecords:
             ) from error
 
     def add(self, record: BadRecord, known: bool = False) -> int:
-        """Remember a bad element, write it to the manifest, and answer how many were left out so far.
+        """Keep a bad element, write it to the manifest, and return how many were left out so far.
 
         Args:
             record: the element.
-            known: it came from a manifest and is not written to one again.
+            known: whether it came from a manifest, and so is not written to one.
 
         Raises:
             TooManyBadError: there are more than `Options.max_bad`.
@@ -186,13 +186,13 @@ class BadRecords:
                 self.before[mark] -= 1
                 self._met.append((record.epoch, mark))
                 return 0
-            # What is cut short here, by Ctrl-C, is met again: a line may be written twice, and nothing counts twice.
+            # If Ctrl-C interrupts here, the element is met again: its line may be written twice, it counts once.
             if self._manifest is not None and not known:
                 complaint = self._write(self._manifest, line_of(record))
             count = self.left_out = self.left_out + (record.action != "raised")
             self._kept.append(record)
             too_many = self._check(record) if record.action != "raised" else None
-        # Behind the lock: a handler of the user's may ask for `iterator.errors`, here or in another thread.
+        # After the lock is released: a user's log handler may ask for `iterator.errors`, here or in another thread.
         if complaint is not None:
             logger.error("%s lacks %d bad records, it cannot be written: %s", self._manifest, *complaint)
         if too_many is not None:
@@ -200,9 +200,9 @@ class BadRecords:
         return count
 
     def _write(self, path: str, line: bytes) -> tuple[int, Exception] | None:
-        """Append to the manifest. A disk that is full ends no training: it is tried again each time.
+        """Append to the manifest. A full disk does not end a training: writing is tried again each time.
 
-        Answers how many lines are missing, and why, where that is to be said.
+        Returns how many lines are missing and why, if that is to be logged: at 1, 2, 4, 8, ... lines.
         """
         try:
             _append(path, line)
@@ -213,21 +213,21 @@ class BadRecords:
         return None
 
     def _check(self, record: BadRecord) -> TooManyBadError | None:
-        """What is to be raised if there are too many by now."""
+        """Count the cause, and return an error if too many elements are bad by now."""
         if self._allowed is None:
             return None
         cause = f"{record.stage}: {_NUMBER.sub('N', record.reason)[:120]}"
         if cause in self._causes or len(self._causes) < CAUSES:
             self._causes[cause] += 1
-        if self._places is None:
+        if self._indices is None:
             if self.left_out > self._allowed:
                 return self._too_many(record, f"{self.left_out} bad elements were left out or replaced")
             return None
-        place = self.good + self.left_out
-        self._places.append(place)
-        if len(self._places) > self._allowed and place - self._places[0] < WINDOW:
-            among = min(place, WINDOW)
-            return self._too_many(record, f"{len(self._places)} of the last {among} elements were left out or replaced")
+        index = self.good + self.left_out
+        self._indices.append(index)
+        if len(self._indices) > self._allowed and index - self._indices[0] < WINDOW:
+            found = f"{len(self._indices)} of the last {min(index, WINDOW)} elements were left out or replaced"
+            return self._too_many(record, found)
         return None
 
     def _too_many(self, record: BadRecord, found: str) -> TooManyBadError:
@@ -237,18 +237,18 @@ class BadRecords:
         causes += f"; and {more} more causes" if more else ""
         return TooManyBadError(
             f"{found}, and Options.max_bad={self._most} allows {self._allowed}. Causes: {causes}. The last one: "
-            f"{record.file} at {record.unit} {record.offset}. iterator.errors lists them; mend the data or the chain, "
+            f"{record.file} at {record.unit} {record.offset}. iterator.errors lists them; fix the data or the chain, "
             f"or set a larger max_bad"
         )
 
 
 def _mark(record: BadRecord) -> int:
-    """What tells a bad element of an epoch from others: two steps may each say of one place what is wrong with it."""
+    """The identity of an error: key, step and reason, as two steps may each report an error of one element."""
     return mix64(record.key, hash64(f"{record.stage}: {record.reason[:100]!a}"))
 
 
 def line_of(record: BadRecord) -> bytes:
-    """A bad element as a line of the manifest. The key is text: JSON's readers elsewhere know 53 bits of a number."""
+    """A bad element as a line of the manifest. The key is text: other JSON readers keep 53 bits of a number."""
     fields = {
         "file": record.file,
         "offset": record.offset,
@@ -268,22 +268,22 @@ def _appended(path: str) -> int:
 
 
 def _check_regular(path: str, option: str) -> None:
-    """Refuse what is there and no regular file: opening a FIFO waits for somebody at its other end.
+    """Refuse a path that exists and is not a regular file: opening a FIFO waits for its other end.
 
     Raises:
-        PlanError: it is none.
-        OSError: nobody may look.
+        PlanError: it is another kind of file.
+        OSError: its kind cannot be read.
     """
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder says what it is
-        raise PlanError(f"Options.{option} needs a regular file, got {path!r}, which is none")
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises an error of its own
+        raise PlanError(f"Options.{option} needs a regular file, got {path!r}, which is not one")
 
 
 def _is_torn(file: int) -> bool:
-    """Whether a manifest ends with half a line, as a full disk leaves it; not one that somebody is writing just now."""
+    """Whether a manifest ends with half a line, as a full disk leaves it, and no process is writing it now."""
     sizes = []
     for pause in (0.0, 0.05):
         time.sleep(pause)
@@ -296,24 +296,24 @@ def _is_torn(file: int) -> bool:
 
 
 def _append(path: str, line: bytes) -> None:
-    """Append with one call, which the system does not mix with another's.
+    """Append with one call, which the system does not mix with that of another process.
 
-    Opened anew for each line: bad records are few, and so no run holds a file that a fork, an exit or the garbage
-    collector would have to think of.
+    The file is opened for each line: bad records are few, and an open file would have to survive forks, exits and the
+    garbage collector.
     """
     file = _appended(path)
     try:
-        while line:  # less than all of it is written where the disk is full; the next call then says so
+        while line:  # a full disk takes part of it, and the next call raises
             line = line[os.write(file, line) :]
     finally:
         os.close(file)
 
 
 class KnownBad:
-    """Records that a manifest says are bad.
+    """Records that a manifest lists as bad.
 
-    A record of a file is known by the file's absolute path and the offset, in every pass and epoch. Anything else is
-    known by its key: an index says little without the array it belongs to.
+    A record of a file is known by the file's absolute path and the offset, in every pass and epoch. Any other element
+    is known by its key: an index says little without its array.
     """
 
     def __init__(self) -> None:
@@ -321,7 +321,7 @@ class KnownBad:
         self._keys: dict[int, BadRecord] = {}
 
     def add(self, record: BadRecord) -> None:
-        """Add one; of several for one place the first counts. A file that was lost may be there again."""
+        """Add a record; the first for an element counts. A lost file is not added: it may be readable again."""
         if record.unit == "file":
             return
         if record.unit == "offset" and record.offset is not None:
@@ -338,20 +338,20 @@ class KnownBad:
 
     @property
     def of_key(self) -> dict[int, BadRecord]:
-        """Those known by their key."""
+        """The other bad elements, by key."""
         return self._keys
 
 
 def whole_name(name: str) -> str:
-    """A file's name that does not depend on the working directory."""
+    """The absolute path of a file; a URL as it is."""
     return name if is_url(name) else os.path.abspath(name)
 
 
 def read_manifest(path: str) -> KnownBad:
-    """Read a manifest back.
+    """Read a manifest.
 
     Raises:
-        PlanError: it cannot be read, a line is no bad record, or there are more than 5 million.
+        PlanError: it cannot be read, a line is not a bad record, or there are more than 5 million.
     """
     known = KnownBad()
     try:
@@ -365,7 +365,7 @@ def read_manifest(path: str) -> KnownBad:
                 if len(line) > LINE:
                     raise _refused(path, number, f"a line of more than {LINE} bytes")
                 if line.startswith(TORN) and not line.rstrip().endswith(b"}"):
-                    logger.warning("%s: line %d is torn, as a full disk leaves it; it is passed over", path, number)
+                    logger.warning("%s: line %d is torn, as a full disk leaves it; it is skipped", path, number)
                 elif line.strip():
                     known.add(record_of(line, path, number))
     except OSError as error:
@@ -374,15 +374,15 @@ def read_manifest(path: str) -> KnownBad:
 
 
 def record_of(line: bytes, path: str, number: int) -> BadRecord:
-    """A line of a manifest as a bad record, everything checked.
+    """Parse and check a line of a manifest.
 
     Raises:
-        PlanError: it is none.
+        PlanError: it is not a bad record.
     """
     try:
         given: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of thousands of digits; too deep
-        raise _refused(path, number, "no JSON") from error
+    except (ValueError, RecursionError) as error:  # not JSON or UTF-8, a number of thousands of digits, or too deep
+        raise _refused(path, number, "invalid JSON") from error
     if not isinstance(given, dict):
         raise _refused(path, number, "no object")
     key = given.get("key")
@@ -390,10 +390,10 @@ def record_of(line: bytes, path: str, number: int) -> BadRecord:
         raise _refused(path, number, "no key of 16 hexadecimal digits")
     offset = given.get("offset")
     if offset is not None and not _natural(offset):
-        raise _refused(path, number, "an offset that is no number from 0 to 2**63 - 1")
+        raise _refused(path, number, "an offset that is not an integer from 0 to 2**63 - 1")
     epoch = given.get("epoch", 0)
     if not _natural(epoch):
-        raise _refused(path, number, "an epoch that is no number from 0 to 2**63 - 1")
+        raise _refused(path, number, "an epoch that is not an integer from 0 to 2**63 - 1")
     texts = {name: given.get(name) for name in ("file", "unit", "stage", "reason", "action")}
     for name, text in texts.items():
         if not isinstance(text, str):
@@ -403,7 +403,7 @@ def record_of(line: bytes, path: str, number: int) -> BadRecord:
         or texts["action"] not in _ACTIONS
         or "\0" in str(texts["file"])
     ):
-        raise _refused(path, number, "a unit, an action or a file name that there is not")
+        raise _refused(path, number, "a unit, an action or a file name that is not allowed")
     file, unit, stage, reason, action = map(str, texts.values())
     return BadRecord(file, offset, unit, int(key, 16), stage[:REASON], reason[:REASON], action, epoch)
 
