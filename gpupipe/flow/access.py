@@ -76,7 +76,9 @@ def access(flow: Flow, at: Context) -> RandomAccess:
     """
     opened: Callable[[Context], RandomAccess] | None = getattr(flow, "access", None)
     if opened is None:
-        raise GpupipeError(f"{type(flow).__name__} needs an access method for elements by index, got none; please report it")
+        raise GpupipeError(
+            f"{type(flow).__name__} needs an access method for elements by index, got none; please report it"
+        )
     return opened(at)
 
 

@@ -39,7 +39,9 @@ class Rekey:
     def __init__(self, at: Context, base: int = ROOT) -> None:
         self._at = at
         self._same = at.key in (base, ROOT)
-        self._streams: dict[int, tuple[Stream, Stream]] = {}  # by id, with the stream itself: an id is used again once its object is gone
+        self._streams: dict[
+            int, tuple[Stream, Stream]
+        ] = {}  # by id, with the stream itself: an id is used again once its object is gone
 
     def __call__(self, element: Element) -> Element:
         value, stream, position = element

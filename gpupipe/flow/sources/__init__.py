@@ -1,1 +1,1 @@
-"""sources: steps that make elements."""
+"""sources: steps without an input: arrays, generators, numbers, and the readers of files."""

@@ -1,4 +1,4 @@
-"""arrays: elements of arrays, ranges, lists of files and objects."""
+"""arrays: sources over data in memory: arrays, ranges, lists of files, indexable objects."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _BLOCK = 1024
 
 
 class IndexedSource(RandomAccess):
-    """What a source holds, in one context, by index: its number is enough to keep an element.
+    """A source in one context, by index. A buffer holds an index instead of the element.
 
     Attributes:
-        make: the elements at some places, many at a time.
+        make: makes the elements at the given indices, many at a time.
     """
 
     def __init__(self, size: int, make: Callable[[list[int]], Iterator[Element]]) -> None:
         self.size = size
         self.make = make
 
-    def one(self, place: int) -> Element:
-        return next(self.make([place]))
+    def one(self, index: int) -> Element:
+        return next(self.make([index]))
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return chain.from_iterable(self.make(block.tolist()) for block in blocks)
 
     def since(self, done: int) -> Iterator[Element]:
-        """The elements from a place on, in their order."""
+        """The elements from index `done` to the end."""
         starts = range(done, self.size, _BLOCK)
         return chain.from_iterable(self.make(list(range(start, min(start + _BLOCK, self.size)))) for start in starts)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeFlow:
-    """Numbers, made in blocks: an array that is iterated gives a scalar in 16 ns, a Python integer one in 160."""
+    """The numbers of a range, made in blocks: a scalar takes 16 ns from an array, 160 ns from a Python integer."""
 
     numbers: range
     dtype: np.dtype[Any]
@@ -67,16 +67,16 @@ class RangeFlow:
         stream = at.stream("range", "range")
         fits = self._fits(numbers)
 
-        def make(places: list[int]) -> Iterator[Element]:
+        def make(indices: list[int]) -> Iterator[Element]:
             if not fits:
-                return zip(zip(kind(numbers[i]) for i in places), repeat(stream), places)
-            chosen = np.array(places, np.int64) * numbers.step + numbers.start
-            return zip(zip(chosen.astype(kind, copy=False)), repeat(stream), places)
+                return zip(zip(kind(numbers[i]) for i in indices), repeat(stream), indices)
+            chosen = np.array(indices, np.int64) * numbers.step + numbers.start
+            return zip(zip(chosen.astype(kind, copy=False)), repeat(stream), indices)
 
         return IndexedSource(len(numbers), make)
 
     def _block(self, numbers: range) -> Iterable[Any]:
-        """Some of the numbers as scalars, one by one where they may not fit: the error comes where the number is."""
+        """Some of the numbers as scalars, one by one if they may not fit: the error is raised at that number."""
         kind = self.dtype.type
         if not self._fits(numbers):
             return map(kind, numbers)
@@ -84,10 +84,13 @@ class RangeFlow:
         return block.astype(kind, copy=False)
 
     def _fits(self, numbers: range) -> bool:
-        """Whether an array of integers holds some of the numbers, and casting it rounds as casting each does."""
+        """Whether an int64 array can hold the numbers, and casting it rounds as casting each of them does."""
         kind = self.dtype.type
         if kind in (np.float32, np.float64):
-            low, high = -(2**53), 2**53  # where a double holds every integer: beyond, two roundings are not one
+            low, high = (
+                -(2**53),
+                2**53,
+            )  # a double holds every integer up to here; beyond, two roundings differ from one
         elif self.dtype.kind != "f":
             low, high = max(np.iinfo(kind).min, -(2**63)), min(np.iinfo(kind).max, 2**63 - 1)
         else:
@@ -98,13 +101,13 @@ class RangeFlow:
 
 @dataclass(frozen=True, slots=True)
 class SlicesFlow:
-    """Slices of arrays.
+    """The rows of arrays.
 
     Attributes:
         leaves: the arrays.
-        whole: give the arrays themselves as one element.
-        names: identify the elements by these (they are paths) and by how often a name came before; so a Python slice of
-            the list, or another directory, changes no augmentation. None identifies them by index.
+        whole: whether the arrays themselves are the one element.
+        names: of the elements, which are paths: a name and the number of times that it came before identify an element.
+            So a Python slice of the list, or another directory, changes no augmentation. None identifies by index.
     """
 
     leaves: tuple[Any, ...]
@@ -116,46 +119,46 @@ class SlicesFlow:
         if self.whole:
             return replayed(lambda: iter([(self.leaves, stream, 0)]), at, state)
         if self.names is not None:
-            return listed(self._placed(at), state)
+            return listed(self._indexed(at), state)
         rows = zip(*self.leaves, strict=True)
         done = 0 if state is None else int_part(state, "n")
         return Numbered(islice(rows, done, None) if done else rows, stream, done)
 
     def access(self, at: Context) -> RandomAccess:
-        return from_list(list(self.open(at))) if self.whole else self._placed(at)
+        return from_list(list(self.open(at))) if self.whole else self._indexed(at)
 
-    def _placed(self, at: Context) -> IndexedSource:
+    def _indexed(self, at: Context) -> IndexedSource:
         leaves, names = self.leaves, self.names
 
-        def rows(places: list[int]) -> Iterator[tuple[Any, ...]]:
-            return zip(*chosen(leaves, places), strict=True)
+        def rows(indices: list[int]) -> Iterator[tuple[Any, ...]]:
+            return zip(*chosen(leaves, indices), strict=True)
 
         if names is None:
             stream = at.stream("slices", "from_tensor_slices")
-            return IndexedSource(len(leaves[0]), lambda places: zip(rows(places), repeat(stream), places))
+            return IndexedSource(len(leaves[0]), lambda indices: zip(rows(indices), repeat(stream), indices))
 
-        def named(places: list[int]) -> Iterator[Element]:
-            shown = [leaves[0][i].decode(errors="surrogateescape") for i in places]
-            return zip(rows(places), named_streams(at, names, places, shown), repeat(0))
+        def named(indices: list[int]) -> Iterator[Element]:
+            shown = [leaves[0][i].decode(errors="surrogateescape") for i in indices]
+            return zip(rows(indices), named_streams(at, names, indices, shown), repeat(0))
 
         return IndexedSource(len(names), named)
 
 
-def chosen(leaves: Sequence[Any], places: list[int]) -> list[Iterable[Any]]:
-    """Some of the rows of every leaf, as iterating over it gives them: numbers at once, those of arrays as views."""
-    where = np.array(places, np.int64)
+def chosen(leaves: Sequence[Any], indices: list[int]) -> list[Iterable[Any]]:
+    """Rows of every leaf, as iterating over it gives them: numbers by one lookup, rows of arrays as views."""
+    where = np.array(indices, np.int64)
     return [
-        leaf[where] if type(leaf) is np.ndarray and leaf.ndim == 1 else [leaf[i] for i in places] for leaf in leaves
+        leaf[where] if type(leaf) is np.ndarray and leaf.ndim == 1 else [leaf[i] for i in indices] for leaf in leaves
     ]
 
 
-def named_streams(at: Context, names: Names, places: list[int], shown: Sequence[str]) -> Iterator[Stream]:
-    """The streams of some listed files: each keyed by its name and by how often that name was listed before."""
-    where = np.array(places, np.int64)
+def named_streams(at: Context, names: Names, indices: list[int], shown: Sequence[str]) -> Iterator[Stream]:
+    """The streams of listed files, keyed by name and by the number of times that the name was listed before."""
+    where = np.array(indices, np.int64)
     hashes, before = names.hashes(where), names.before(where)
 
     def keys(start: int) -> list[int]:
-        found: list[int] = mix64_array(mix64_array(np.full(len(places), start, np.uint64), hashes), before).tolist()
+        found: list[int] = mix64_array(mix64_array(np.full(len(indices), start, np.uint64), hashes), before).tolist()
         return found
 
     if at.alike == at.key:
@@ -163,24 +166,24 @@ def named_streams(at: Context, names: Names, places: list[int], shown: Sequence[
     return map(Stream, keys(at.key), shown, repeat("index"), keys(at.alike))
 
 
-def listed(placed: IndexedSource, state: State) -> Running:
-    """What a list of files gives, from a place on.
+def listed(indexed: IndexedSource, state: State) -> Running:
+    """Open a list of files, from the start or from a state.
 
     Raises:
-        StateError: it is shorter.
+        StateError: the list is shorter than the state says.
     """
     done = 0 if state is None else int_part(state, "n")
-    if done > placed.size:
+    if done > indexed.size:
         raise StateError(
-            f"load_state_dict needs the data that the state was taken over: the input ends {done - placed.size} "
-            f"elements before it"
+            f"load_state_dict needs the data that the state was taken over, got an input that ends "
+            f"{done - indexed.size} elements before it"
         )
-    return Counted(placed.since(done), done=done)
+    return Counted(indexed.since(done), done=done)
 
 
 @dataclass(frozen=True, slots=True)
 class FilesFlow:
-    """File names, identified by their stable names."""
+    """File names, identified by their stable names (`Names`)."""
 
     paths: tuple[str, ...]
     names: Names
@@ -191,17 +194,17 @@ class FilesFlow:
     def access(self, at: Context) -> IndexedSource:
         paths, names = self.paths, self.names
 
-        def make(places: list[int]) -> Iterator[Element]:
-            shown = [paths[i] for i in places]
+        def make(indices: list[int]) -> Iterator[Element]:
+            shown = [paths[i] for i in indices]
             columns = zip([path.encode(errors="surrogateescape") for path in shown])
-            return zip(columns, named_streams(at, names, places, shown), repeat(0))
+            return zip(columns, named_streams(at, names, indices, shown), repeat(0))
 
         return IndexedSource(len(paths), make)
 
 
 @dataclass(frozen=True, slots=True)
 class ParamFlow:
-    """The one outer element of an inner dataset."""
+    """The outer element of an inner dataset, as its only element."""
 
     def open(self, at: Context, state: State = None) -> Running:
         return replayed(lambda: iter([(at.params[-1], Stream(at.key, "element", alike=at.alike), 0)]), at, state)
@@ -212,18 +215,18 @@ class ParamFlow:
 
 @dataclass(frozen=True, slots=True)
 class ItemsFlow:
-    """The numbers of the items of an object: what `from_indexable` asks it for."""
+    """The indices of the items of an object, for `from_indexable`."""
 
     count: int
 
     def open(self, at: Context, state: State = None) -> Running:
         return self.chosen(at, range(self.count), state)
 
-    def chosen(self, at: Context, places: range, state: State = None) -> Running:
-        """The elements at some places."""
+    def chosen(self, at: Context, indices: range, state: State = None) -> Running:
+        """The elements at the given indices."""
         stream = at.stream("indexable", "from_indexable")
         done = 0 if state is None else number_of(state, "n")
-        return Counted((((i,), stream, i) for i in places[done:]), done=done)
+        return Counted((((i,), stream, i) for i in indices[done:]), done=done)
 
     def access(self, at: Context) -> RandomAccess:
         stream = at.stream("indexable", "from_indexable")

@@ -1,4 +1,4 @@
-"""generator: elements that a Python generator yields."""
+"""generator: elements of a Python generator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ __all__ = ["GeneratorFlow"]
 
 @dataclass(frozen=True, slots=True)
 class GeneratorFlow:
-    """What a Python generator yields, checked against its signature."""
+    """The values of a Python generator, checked against its signature.
+
+    Attributes:
+        structure: of the signature; None without one.
+        specs: of the signature.
+        seen: the structure of the first element, once there was one and there is no signature.
+        first: the specs of the first element, once there was one.
+    """
 
     generator: Callable[..., Any]
     args: tuple[Any, ...]
@@ -29,11 +36,11 @@ class GeneratorFlow:
     first: list[tuple[TensorSpec, ...]] = field(default_factory=list, compare=False)
 
     def learned(self) -> Structure | None:
-        """The structure of the first element, once there was one."""
+        """The structure of the first element; None before there was one."""
         return self.seen[0] if self.seen else None
 
     def open(self, at: Context, state: State = None) -> Running:
-        return replayed(lambda: self._elements(at), at, state)  # nobody knows how to begin in the middle
+        return replayed(lambda: self._elements(at), at, state)  # a generator cannot start in the middle
 
     def _elements(self, at: Context) -> Iterator[Element]:
         stream = at.stream("generator", "from_generator")
@@ -85,14 +92,14 @@ class GeneratorFlow:
             return Hole(failed("from_generator", error, stream, position))
 
     def _like_the_first(self, columns: tuple[Any, ...]) -> None:
-        """Check dtypes, and ranks where there is no signature, against the first element's; remember the first.
+        """Check dtypes, and without a signature ranks, against those of the first element, which are stored.
 
         Raises:
             FunctionError: they differ.
         """
         if not self.first:
             specs = [spec_of(column).loose() for column in columns]
-            if self.structure is not None:  # the signature leaves the rank open, or it was checked
+            if self.structure is not None:  # the signature has the rank, if it says one
                 specs = [TensorSpec(None, spec.dtype) if type(spec) is TensorSpec else spec for spec in specs]
             self.first.append(tuple(specs))
             return
@@ -104,5 +111,5 @@ class GeneratorFlow:
             structure = self.structure or self.seen[0]
             raise FunctionError(
                 f"needs elements of one dtype and rank, got {describe(structure.unflatten(found))} after "
-                f"{describe(structure.unflatten(first))}; convert them, or say what they are with output_signature="
+                f"{describe(structure.unflatten(first))}; convert them, or declare them with output_signature="
             )

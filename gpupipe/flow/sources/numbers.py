@@ -19,7 +19,7 @@ __all__ = ["CounterFlow", "RandomFlow"]
 
 @dataclass(frozen=True, slots=True)
 class CounterFlow:
-    """Numbers that each are the one before plus a step, in one dtype: integers wrap around, floats round."""
+    """Numbers that each are the previous one plus a step, in one dtype: integers wrap around, floats round."""
 
     start: Any
     step: Any
@@ -27,7 +27,7 @@ class CounterFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else int_part(state, "n")
-        # Blocks of sums: a float is rounded in each, so those before are made again.
+        # Floats are summed and rounded from the start, so the blocks before the state are computed again.
         blocks = islice(self._blocks(), done // BLOCK, None)
         numbers = islice(zip(chain.from_iterable(blocks)), done % BLOCK, None)
         return Numbered(numbers, at.stream("counter", "counter"), done)
@@ -46,7 +46,7 @@ class CounterFlow:
 
 @dataclass(frozen=True, slots=True)
 class RandomFlow:
-    """Numbers in [0, 2**32), int64."""
+    """Random integers in [0, 2**32), int64."""
 
     seed: int | None
     anew: bool

@@ -1,4 +1,4 @@
-"""readers: the elements of one file, identified by their byte offset: lines, records of fixed length."""
+"""readers: sources of one file whose elements are identified by byte offset: lines, records of fixed length."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..step import Running, close
 __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of"]
 
 REMOTE_BLOCK = 4 << 20
-"""Bytes of one request to a remote storage: at 50 ms each, 256 KB would be 5 MB/s of a file."""
+"""Bytes of one request to a remote storage: at 50 ms each, requests of 256 KB would read 5 MB/s."""
 
 LOCAL_BLOCK: int | None = None
-"""Bytes of one read from a local file; None for what the reader of its format finds best."""
+"""Bytes of one read from a local file; None leaves it to the reader of the format."""
 
 
 def path_of(flow: Any, at: Context) -> str | None:
-    """The path that the one outer element names; None where there is no such element."""
+    """The path in the one outer element; None if there is no such element."""
     for value, _, _ in flow.source.open(at):
         path: str = value[flow.column].decode(errors="surrogateescape")
         return path
@@ -35,7 +35,7 @@ def path_of(flow: Any, at: Context) -> str | None:
 
 
 def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, Any]:
-    """What every reader is told. A remote file has many threads that read ahead: waiting needs no CPU."""
+    """The arguments of every reader. Remote files have many threads that read ahead: waiting needs no CPU."""
     remote = is_url(path)
     readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
     size = REMOTE_BLOCK if remote else LOCAL_BLOCK
@@ -48,10 +48,10 @@ class LinesFlow:
     """The lines of the text file that an outer element names.
 
     Attributes:
-        source: gives the one outer element.
+        source: has the one outer element.
         column: which of its columns is the path.
         compression: "", "GZIP" or "ZLIB".
-        ahead: whether reader threads run ahead.
+        ahead: whether threads read ahead.
     """
 
     source: Any
@@ -72,13 +72,13 @@ class FixedRecordsFlow:
     """The records of the file that an outer element names, each of `record` bytes.
 
     Attributes:
-        source: gives the one outer element.
+        source: has the one outer element.
         column: which of its columns is the path.
         record: bytes of a record.
-        header: bytes before the first.
-        footer: bytes behind the last.
+        header: bytes before the first record.
+        footer: bytes after the last record.
         compression: "", "GZIP" or "ZLIB".
-        ahead: whether reader threads run ahead.
+        ahead: whether threads read ahead.
     """
 
     source: Any
@@ -99,17 +99,17 @@ class FixedRecordsFlow:
 
 
 class ReaderIterator(Running):
-    """What a file holds as elements, damage as holes; reads block by block.
+    """The elements of a file, with holes for damaged ones; reads block by block.
 
-    Its state is the offset at which the present block begins, and how many items of it were given. Behind an error
-    that hid the rest of the file nothing follows, also where the file can be read again by then: what was counted
-    behind it would be other elements.
+    Its state is the offset of the present block, and how many of its items were given. An error that hid the rest of
+    the file ends it for good, even if the file is readable again on resume: the elements counted after the error
+    would be others.
 
     Args:
-        reader: begins at the offset of `state`.
+        reader: starts at the offset of `state`.
         stream: of the elements.
         at: where it is opened.
-        state: where to go on.
+        state: to resume from.
     """
 
     def __init__(self, reader: BlockReader, stream: Stream, at: Context, state: State = None) -> None:
@@ -117,8 +117,8 @@ class ReaderIterator(Running):
         self._blocks = reader.blocks()
         self._items: Iterator[tuple[int, Any]] = iter(())
         self._stream = stream
-        self._begin = reader.start
-        self._before = 0 if state is None else int_part(state, "before")  # items in front of the block
+        self._offset = reader.start
+        self._before = 0 if state is None else int_part(state, "before")  # items before the block
         self._size = 0
         self._lost = state is not None and bool(state.get("lost"))
         if self._lost:
@@ -132,7 +132,7 @@ class ReaderIterator(Running):
         if item is None:
             block = next(self._blocks)
             self._before += self._size
-            self._begin, self._size = block[0][0], len(block)
+            self._offset, self._size = block[0][0], len(block)
             self._items = iter(block)
             item = next(self._items)
         element = element_of(item, self._stream)
@@ -141,23 +141,22 @@ class ReaderIterator(Running):
         return element
 
     def snapshot(self) -> State:
-        """The offset of the block, how many items are in front of it, and how many of it were given."""
+        """The offset of the block, the number of items before it, and how many of its items were given."""
         given = self._size - length_hint(self._items)
-        state = {"block": self._begin, "before": self._before, "given": given}
+        state = {"block": self._offset, "before": self._before, "given": given}
         return {**state, "lost": True} if self._lost else state
 
     def ready(self) -> bool:
-        """Whether the next item is there without waiting."""
+        """Whether the next item can be had without waiting."""
         return length_hint(self._items) > 0 or self._reader.ready()
 
     def close(self) -> None:
-        """End the reader."""
         self._reader.close()
         close(self._blocks)
 
 
 def element_of(item: tuple[int, Any], stream: Stream) -> Element:
-    """What a reader gives as an element, an error as a hole; one that hides the rest of a file is no element."""
+    """A reader's item as an element: an error as a hole, or as `Raised` if it hides the rest of the file."""
     offset, value = item
     if isinstance(value, DataError):
         value.at(stream.name, offset, "read", "offset")

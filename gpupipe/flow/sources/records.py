@@ -1,4 +1,4 @@
-"""records: the records of one TFRecord file, as bytes or as references, in their order or by their numbers."""
+"""records: the records of one TFRecord file, as bytes or as references, in file order or by index."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class RecordsFlow:
     """The records of the TFRecord file that an outer element names.
 
     Attributes:
-        source: gives the one outer element.
+        source: has the one outer element.
         column: which of its columns is the path.
         compression: "", "GZIP" or "ZLIB".
-        references: yield references (file, offset, length) instead of payloads, where the file allows it.
-        ahead: whether reader threads run ahead.
+        references: yield references (file, offset, length) instead of payloads, if the file is local and uncompressed.
+        ahead: whether threads read ahead.
         index: where indexes of files are kept, see `record_index`.
     """
 
@@ -59,7 +59,7 @@ class RecordsFlow:
 
 
 class _References(Running):
-    """References to the records of a file. Its state is the offset of the last one, and how many were given."""
+    """References to the records of a file. The state is the offset of the last one, and how many were given."""
 
     def __init__(self, path: str, stream: Stream, index: str, state: State) -> None:
         last = part(state, "offset")
@@ -87,25 +87,25 @@ class _References(Running):
             yield element
 
     def snapshot(self) -> State:
-        """The offset of the last record, and how many were given; whether the rest of the file was lost there."""
+        """The offset of the last record, how many were given, and whether the rest of the file was lost there."""
         state = {"offset": self._last[2], "given": self._given}
         return {**state, "lost": True} if self._lost else state
 
 
 class Records(RandomAccess):
-    """The records of one file."""
+    """The records of one file that has an index."""
 
     def __init__(self, flow: RecordsFlow, path: str, index: RecordIndex, stream: Stream) -> None:
-        self.size = len(index) - (not index.lasting)  # the error of what could not be read is no record
+        self.size = len(index) - (not index.lasting)  # an error that hides the rest of the file is not a record
         self._index = index
         self._path = path
         self._stream = stream
         self._references = flow.references
 
-    def one(self, place: int) -> Element:
-        offset, length = self._index.place(place)
+    def one(self, index: int) -> Element:
+        offset, length = self._index.place(index)
         stream = self._stream
-        error = self._index.faults.get(place)
+        error = self._index.faults.get(index)
         if error is not None:
             return Hole(error.at(stream.name, offset, "read", "offset")), stream, offset
         reference = Reference(self._path, offset, length)
@@ -117,24 +117,29 @@ class Records(RandomAccess):
             return Hole(failed.at(stream.name, offset, "read", "offset")), stream, offset
 
     def strided(self, start: int, step: int) -> Iterator[Element]:
-        """Every `step`-th record from place `start` on."""
+        """Every `step`-th record, from index `start`."""
         if self._references and not self._index.faults and self._index.lasting:
             return indexed_elements(self._index, self._path, self._stream, start, step)
         return self.pick(blocks_of(start, self.size, step))
 
 
 def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
-    """The records of a file whose index is there, or is built now."""
+    """The records of a file by its index, which is built if `build`; None without an index or a file.
+
+    Raises:
+        PlanTypeError: an index is to be built of a remote file.
+        DataError: the file cannot be read to its end, see `_uncounted`.
+    """
     path = path_of(flow, at)
     if path is None:
         return None
     if is_url(path):
         if build:
-            # a TypeError, so that `list(ds)`, which asks for a length, goes on without one
-            raise PlanTypeError(f"a choice by place needs local files, got {path}; copy it to a disk")
+            # a TypeError, so that `list(ds)`, which asks for a length, continues without one
+            raise PlanTypeError(f"access by index needs local files, got {path}; copy it to a disk")
         return None
     try:
-        LOCAL.size(path)  # drops what is open of an earlier version of the file
+        LOCAL.size(path)  # drops an open handle of an earlier version of the file
     except DataError:
         if not build:
             return None
@@ -148,10 +153,10 @@ def records_of(flow: RecordsFlow, at: Context, build: bool) -> Records | None:
 
 
 def _uncounted(run: Run, failure: DataError, stream: Stream) -> None:
-    """A file could not be read to its end: only where that is allowed, the records in front of that place are all.
+    """Report a file that could not be read to its end. ``lost_files="skip"`` allows it, and the rest is left out.
 
     Raises:
-        DataError: it is not; a LengthError where somebody only asks for their number.
+        DataError: it is not allowed; a LengthError if only the number of elements is wanted.
     """
     element = Raised(failure), stream, failure.offset or 0
     if run.settings.lost_files == "skip":
