@@ -38,7 +38,8 @@ def held_json(entries: Sequence[tuple[Element | None, int]], start: int) -> Stat
         which.append(row)
         offsets.append(offset)
     names = [stream.name for stream in table]
-    common = common_prefix(names)
+    # characters, not path components: also the start of a file name is stored once
+    common = os.path.commonprefix(names) if len(names) > 1 else ""  # noqa: RUF071
     return {
         "folder": common,
         "names": [name[len(common) :] for name in names],
@@ -49,13 +50,6 @@ def held_json(entries: Sequence[tuple[Element | None, int]], start: int) -> Stat
         "slots": encode_ints(slots),
         "numbers": encode_ints(numbers),
     }
-
-
-def common_prefix(names: Sequence[str]) -> str:
-    """The text that all names start with; empty for a single name."""
-    if len(names) < 2:
-        return ""
-    return os.path.commonprefix(names)
 
 
 def is_record(element: Element) -> bool:
