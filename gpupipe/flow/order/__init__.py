@@ -1,1 +1,1 @@
-"""order: steps that choose, reorder and repeat elements."""
+"""order: steps that choose, reorder and repeat elements without looking at them."""

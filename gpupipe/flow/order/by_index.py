@@ -1,4 +1,4 @@
-"""by_index: choices of elements by their indices, and steps that start anywhere in their input."""
+"""by_index: elements chosen by index, and strides and shards that skip what they leave out without reading it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["EvenByIndexFlow", "SelectFlow", "StridedFlow", "shards_of", "skippin
 
 @dataclass(frozen=True, slots=True)
 class SelectFlow:
-    """The elements at the places that an order names."""
+    """The elements of the input at the indices of an order."""
 
     source: Flow
     order: Order
@@ -45,28 +45,28 @@ class SelectFlow:
         n = source.size
         if n == ENDLESS and not isinstance(self.order, Sliced):
             raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
-        return Remapped(source, self.order.size(n), _places(self.order, n, at))
+        return Remapped(source, self.order.size(n), _indices(self.order, n, at))
 
 
 class _ByIndex(Running):
-    """Elements from a place on. Its state is how many were given, and how many errors behind the last of them.
+    """Elements that can start anywhere. The state is how many were given, and how many errors after the last one.
 
     Args:
-        begin: gives the elements without the first so many.
+        start: takes a number of elements, and returns those after them.
         at: where they are opened.
-        state: where to go on.
+        state: to resume from.
     """
 
-    def __init__(self, begin: Callable[[int], Iterator[Element]], at: Context, state: State) -> None:
+    def __init__(self, start: Callable[[int], Iterator[Element]], at: Context, state: State) -> None:
         self._given = 0 if state is None else number_of(state, "n")
         self._errors = 0
-        self._begun = begin(self._given)
+        self._inner = start(self._given)
         self.items = self._counted()
         if state is not None:
             fast_forward(self.items, number_of(state, "errors"), at)
 
     def _counted(self) -> Iterator[Element]:
-        for element in self._begun:
+        for element in self._inner:
             if type(element[0]) is not Raised:
                 self._given += 1
                 self._errors = 0
@@ -80,11 +80,11 @@ class _ByIndex(Running):
 
     def close(self) -> None:
         """Close the input."""
-        close(self._begun)
+        close(self._inner)
 
 
 def _selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
-    """Every `step`-th element of the order from `start` on. Nothing happens before the first is asked for."""
+    """Every `step`-th element of the order, from index `start`. Nothing is read before the first is asked for."""
     chosen = access(flow, at)
     found = chosen.pick(blocks_of(start, chosen.size, step))
     stopped = at.run.stopped
@@ -97,86 +97,83 @@ def _selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[
         close(found)
 
 
-def _places(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
-    """What an order makes of places, for an input of `n` elements opened in a context."""
+def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
+    """The map from indices in an order to indices in its input, which has `n` elements."""
     match order:
         case Sliced(start=start, step=step):
-            return lambda places: start + places * step
+            return lambda indices: start + indices * step
         case Everything(seed=seed, reshuffle=reshuffle):
             own, epoch, key = at.draws(seed, reshuffle)
             return Permutation(n, mix64(mix64(mix64(own, epoch), key), hash64("shuffle all")))
         case Part(seed=seed, part=part):
             before = sum(order.sizes(n)[:part])
             whole = Permutation(n, mix64(seed & (1 << 64) - 1, hash64("split")))
-            return lambda places: whole(before + places)
+            return lambda indices: whole(before + indices)
         case Rows(order=batches, rows=rows, drop=drop):
-            of_batches = _places(batches, n // rows if drop else -(-n // rows), at)
-            return lambda places: of_batches(places // rows) * rows + places % rows
+            of_batches = _indices(batches, n // rows if drop else -(-n // rows), at)
+            return lambda indices: of_batches(indices // rows) * rows + indices % rows
 
 
 @dataclass(frozen=True, slots=True)
 class StridedFlow:
-    """Every `step`-th element from `start` on, of a flow that can begin anywhere."""
+    """Every `step`-th element, from index `start`, of a flow that can start anywhere."""
 
     source: Flow
     start: int
     step: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        def begin(given: int) -> Iterator[Element]:
-            return _begun(self.source, at, self.start + given * self.step, self.step)
-
-        return _ByIndex(begin, at, state)
+        return _ByIndex(lambda given: _strided(self.source, at, self.start + given * self.step, self.step), at, state)
 
     def access(self, at: Context) -> RandomAccess:
         return strided(access(self.source, at), self.start, self.step)
 
 
 def skipping(flow: Flow, count: int, where: Where) -> Flow:
-    """A flow without its first `count` elements; where it can, it begins behind them."""
-    return StridedFlow(flow, count, 1) if _can_begin(flow) else SkipFlow(flow, count, where)
+    """A flow without its first `count` elements; it starts after them if it can."""
+    return StridedFlow(flow, count, 1) if _can_start(flow) else SkipFlow(flow, count, where)
 
 
-def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, places: bool = False) -> Flow:
-    """Every `shards`-th element; where the flow can, the others are passed over at once.
+def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, indexed: bool = False) -> Flow:
+    """Every `shards`-th element; the others are not read if the flow can start anywhere.
 
     Args:
         flow: the input.
         shards: how many there are.
-        index: which one.
-        even: "drop" or "wrap" gives each shard equally many; see `even`.
-        places: the input has an index: how many elements it has can be asked.
+        index: of this shard.
+        even: "drop" or "wrap" gives every shard equally many, see `even`.
+        indexed: whether the input has access by index, and so its number of elements can be asked for.
     """
     if even is None:
-        return StridedFlow(flow, index, shards) if _can_begin(flow) else ShardFlow(flow, shards, index)
-    kind = EvenByIndexFlow if places and _can_begin(flow) else EvenFlow
+        return StridedFlow(flow, index, shards) if _can_start(flow) else ShardFlow(flow, shards, index)
+    kind = EvenByIndexFlow if indexed and _can_start(flow) else EvenFlow
     return kind(flow, shards, index, even == "wrap")
 
 
 @dataclass(frozen=True, slots=True)
 class EvenByIndexFlow(EvenFlow):
-    """What `EvenFlow` gives, of a flow that can begin anywhere and can be counted: nothing is passed over one by one.
+    """An `EvenFlow` of a flow that can start anywhere and be counted: no element that it leaves out is read.
 
-    Files are counted behind their last record, when all of them have an index; other flows tell their size.
+    Files are counted after their last record, when all of them have an index; other flows know their size.
     """
 
     def open(self, at: Context, state: State = None) -> Running:
         return _ByIndex(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
 
     def _from(self, at: Context, given: int) -> Iterator[Element]:
-        return _begun(self.source, at, self.index + given * self.shards, self.shards)
+        return _strided(self.source, at, self.index + given * self.shards, self.shards)
 
     def _dropped(self, at: Context) -> Callable[[int], Iterator[Element]]:
-        walked = isinstance(_below(self.source), FlatMapFlow)  # over files, which may have no index yet
+        of_files = isinstance(_base(self.source), FlatMapFlow)  # which may have no index yet
 
-        def begin(given: int) -> Iterator[Element]:
-            whole = ENDLESS if walked else self._size(at)
+        def start(given: int) -> Iterator[Element]:
+            whole = ENDLESS if of_files else self._size(at)
             items, held = self._from(at, given), None
             try:
                 for element in items:
                     if not is_element(element):
                         yield element
-                    elif not walked:
+                    elif not of_files:
                         if given >= whole:
                             return
                         given += 1
@@ -191,10 +188,10 @@ class EvenByIndexFlow(EvenFlow):
             if held is not None and not at.run.stopped.is_set() and given < self._size(at):
                 yield held
 
-        return begin
+        return start
 
     def _wrapped(self, at: Context) -> Callable[[int], Iterator[Element]]:
-        def begin(given: int) -> Iterator[Element]:
+        def start(given: int) -> Iterator[Element]:
             items = self._from(at, given)
             try:
                 for element in items:
@@ -208,21 +205,22 @@ class EvenByIndexFlow(EvenFlow):
             if given < found.size:
                 yield found.one(given)
 
-        return begin
+        return start
 
     def _size(self, at: Context) -> int:
         return access(self, at).size
 
 
-def _below(flow: Flow) -> Flow:
-    """What steps that only choose are put on."""
+def _base(flow: Flow) -> Flow:
+    """The flow below steps that only choose."""
     while isinstance(flow, TakeFlow | StridedFlow | PeekedFlow):
         flow = flow.flow if isinstance(flow, PeekedFlow) else flow.source
     return flow
 
 
-def _can_begin(flow: Flow) -> bool:
-    flow = _below(flow)
+def _can_start(flow: Flow) -> bool:
+    """Whether a flow can start at any index without reading the elements before it."""
+    flow = _base(flow)
     if isinstance(flow, PythonMapFlow):
         return isinstance(flow.source, ItemsFlow)
     if isinstance(flow, FlatMapFlow):
@@ -230,18 +228,18 @@ def _can_begin(flow: Flow) -> bool:
     return isinstance(flow, RangeFlow | SlicesFlow | ItemsFlow | SelectFlow)
 
 
-def _begun(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
-    """Every `step`-th element of a flow from `start` on."""
+def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
+    """Every `step`-th element of a flow, from index `start`."""
     match flow:
         case StridedFlow(source=source, start=first, step=inner):
-            return _begun(source, at, first + start * inner, step * inner)
+            return _strided(source, at, first + start * inner, step * inner)
         case TakeFlow(source=source, count=count) if count >= 0:
             left = max(0, -(-(count - start) // step))
             return TakeFlow(StridedFlow(source, start, step), left).open(at)
         case TakeFlow(source=source):
-            return _begun(source, at, start, step)
+            return _strided(source, at, start, step)
         case PeekedFlow():
-            return _begun(flow.flow, at, start, step)
+            return _strided(flow.flow, at, start, step)
         case SelectFlow():
             return _selected(flow, at, start, step)
         case PythonMapFlow(source=ItemsFlow() as items):
@@ -249,7 +247,7 @@ def _begun(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
         case ItemsFlow():
             return flow.chosen(at, range(start, flow.count, step))
         case FlatMapFlow():
-            return _begun_in_files(flow, at, start, step)
+            return _strided_files(flow, at, start, step)
         case RangeFlow() | SlicesFlow(names=None, whole=False):
             found = access(flow, at)
             return found.pick(blocks_of(start, found.size, step))
@@ -257,8 +255,8 @@ def _begun(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element]:
             return islice(flow.open(at), start, None, step)
 
 
-def _begun_in_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iterator[Element]:
-    """The same over files of records: of a file with an index nothing is read, another one is walked by its headers."""
+def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iterator[Element]:
+    """Every `step`-th record of some files, after the first `left`: by index, or by reading the headers of a file."""
     records, outer = flow.inner.flow, flow.source.open(at)
     stopped = at.run.stopped
     try:

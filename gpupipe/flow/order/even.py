@@ -1,7 +1,7 @@
-"""even: shards of one size each, of inputs whose size is known at their end only.
+"""even: shards of equal size, for inputs whose size is only known at their end.
 
-Every shard is to have as many elements as every other, so that ranks that train together make equally many steps.
-"drop" leaves out a last round that not every shard has an element of; "wrap" fills it up with the first elements.
+Ranks that train together must make equally many steps. A round is one element for every shard: "drop" leaves out an
+incomplete last round, "wrap" completes it with the first elements of the input.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..step import Running, close
 __all__ = ["EvenFlow", "even_size"]
 
 KEPT = 1 << 24
-"""Bytes of first elements that are kept for the end of a pass; larger ones are read again there."""
+"""Bytes of first elements that "wrap" keeps for the end of a pass; if they have more, they are read again."""
 
 
 def even_size(n: int, shards: int, wrap: bool) -> int:
-    """How many of `n` elements each shard has."""
+    """The number of elements in each of the shards of `n` elements."""
     return -(-n // shards) if wrap else n // shards
 
 
@@ -36,7 +36,7 @@ class EvenFlow:
     """Every `shards`-th element, equally many for every `index`.
 
     Attributes:
-        wrap: the last round is filled up with the first elements, which keep their identities; else it is left out.
+        wrap: complete the last round with the first elements, which keep their identities; else leave it out.
     """
 
     source: Flow
@@ -55,35 +55,35 @@ class EvenFlow:
 
 
 class _Dropping(Running):
-    """An element is given once the last one of its round is there. An error is not held back."""
+    """Gives an element once its round is complete. Errors pass at once."""
 
     def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._index = flow.index
-        self._place = 0 if state is None else int_part(state, "place")  # in the round
-        self._errors = 0  # that were given while an element was held back
-        self._begin: int | None = None  # elements of the input before the one that is held back
+        self._index_in_round = 0 if state is None else int_part(state, "place")
+        self._errors = 0  # given while an element is held back
+        self._held_at: int | None = None  # number of the element that is held back
         self.source = self._input.inner
         self.items = self._whole_rounds(flow.shards)
         if state is not None:
             fast_forward(self.items, int_part(state, "errors"), at)
 
     def _whole_rounds(self, shards: int) -> Iterator[Element]:
-        source, index, place = self._input, self._index, self._place
+        source, index, in_round = self._input, self._index, self._index_in_round
         held: Element | None = None
         for element in source.items:
             if type(element[0]) is Raised:
-                self._place = place
+                self._index_in_round = in_round
                 self._errors += held is not None
                 yield element
                 continue
-            if place == index:
-                held, self._begin = element, source.count - 1
-            place += 1
-            if place < shards:
+            if in_round == index:
+                held, self._held_at = element, source.count - 1
+            in_round += 1
+            if in_round < shards:
                 continue
-            place = self._place = self._errors = 0
-            self._begin = None
+            in_round = self._index_in_round = self._errors = 0
+            self._held_at = None
             if source.due():
                 source.checkpoint(source.count)
             given, held = held, None
@@ -91,17 +91,17 @@ class _Dropping(Running):
             yield given
 
     def snapshot(self) -> State:
-        """Where the input stands and the place in the round; where an element is held back, those in front of it."""
-        if self._begin is None:
-            return {"source": self._input.state(), "place": self._place, "errors": 0}
-        return {"source": self._input.state(self._begin), "place": self._index, "errors": self._errors}
+        """The state of the input and the index in the round, both before an element that is held back."""
+        if self._held_at is None:
+            return {"source": self._input.state(), "place": self._index_in_round, "errors": 0}
+        return {"source": self._input.state(self._held_at), "place": self._index, "errors": self._errors}
 
 
 class _Wrapping(Running):
-    """An element is given as it comes; where the last round lacks one, it is one of the first.
+    """Gives elements as they come, and one of the first elements if the last round lacks one.
 
-    The first elements are kept for that, as long as they are small and this pass began at the begin. Otherwise the
-    input is opened once more at the end, as it was opened then.
+    The first elements are kept for that if they are small and this pass was not resumed. Otherwise the input is opened
+    again at the end, from its start.
     """
 
     def __init__(self, flow: EvenFlow, at: Context, state: State) -> None:
@@ -131,24 +131,24 @@ class _Wrapping(Running):
                 left = shards
                 yield element
             left -= 1
-        place = self._seen % shards
-        if 0 < place <= index and not self._stopped():
-            first = self._one_of_the_first((index - place) % self._seen)
+        in_round = self._seen % shards
+        if 0 < in_round <= index and not self._stopped():
+            first = self._one_of_the_first((index - in_round) % self._seen)
             if first is not None:
                 self._wrapped = True
                 yield first
 
-    def _one_of_the_first(self, place: int) -> Element | None:
-        """The element with a number; None if the run was stopped."""
+    def _one_of_the_first(self, index: int) -> Element | None:
+        """The element at an index; None if the run was stopped."""
         if self._first is not None:
-            return self._first[place]
+            return self._first[index]
         again = self._flow.source.open(self._at)
         before = SILENT_REPLAY.get()
         try:
             try:
                 SILENT_REPLAY.set(True)
                 found = (element for element in again if type(element[0]) is not Raised)
-                element = next(islice(found, place, None), None)
+                element = next(islice(found, index, None), None)
             finally:
                 SILENT_REPLAY.set(before)
         finally:
@@ -156,12 +156,12 @@ class _Wrapping(Running):
         if element is None and not self._stopped():
             raise StateError(
                 f"shard({self._flow.shards}, {self._flow.index}, even='wrap') needs the first elements of its input "
-                f"again, got an input that ends before number {place}; give it one that can be gone through again, or "
+                f"again, got an input that ends before index {index}; give it one that can be iterated again, or "
                 f"use even='drop'"
             )
         return element
 
     def snapshot(self) -> State:
-        """Where the input stands, and how many elements it gave."""
+        """The snapshot of the input, and how many elements it gave."""
         source = None if self._wrapped or self.source is None else self.source.snapshot()
         return {"source": source, "seen": self._seen, "wrapped": self._wrapped}

@@ -1,10 +1,10 @@
-"""permutation: a random order of n places that is computed, not stored.
+"""permutation: a random order of n indices that is computed, not stored.
 
-Up to 4096 places are sorted by random numbers: every order is equally likely. More are mapped by a keyed bijection, a
+Up to 4096 indices are sorted by random numbers: every order is equally likely. More are mapped by a keyed bijection, a
 Feistel network (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988) over
-pairs (l, r) with l < a, r < b and a * b just above n, with addition modulo a and b in place of XOR. A value that is no
-place is mapped again until it is one (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002);
-since a * b - n < 2 sqrt(n) + 1, that happens to few.
+pairs (l, r) with l < a, r < b and a * b just above n, with addition modulo a and b in index of XOR. A value >= n is
+mapped again until it is below (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002); few
+are, since a * b - n < 2 sqrt(n) + 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .shuffle import shuffled_order
 __all__ = ["Permutation"]
 
 ROUNDS = 8
-"""Four give a pseudorandom permutation in theory; the rest is margin, at 10 ns a place and round."""
+"""Four give a pseudorandom permutation in theory; the rest is margin, at 10 ns per index and round."""
 
 
 SMALL = 4096
@@ -30,7 +30,7 @@ class Permutation:
     """A bijection of range(n), decided by a 64-bit key.
 
     Args:
-        n: how many places there are, >= 0.
+        n: number of indices, >= 0.
         key: decides the order.
     """
 
@@ -42,12 +42,12 @@ class Permutation:
         key = mix64(key, hash64("permutation"))
         self._keys = [np.array([mix64(key, i)], np.uint64) for i in range(ROUNDS)]
 
-    def __call__(self, places: Array) -> Array:
-        """Where the elements at some places of the new order come from: int64[N] -> int64[N]."""
+    def __call__(self, indices: Array) -> Array:
+        """Map indices in the new order to indices in the input: int64[N] -> int64[N]."""
         if self._table is not None:
-            table: Array = self._table[places]
+            table: Array = self._table[indices]
             return table
-        x = self._once(places.astype(np.uint64))
+        x = self._once(indices.astype(np.uint64))
         n = np.uint64(self.n)
         while len(outside := np.flatnonzero(x >= n)):
             x[outside] = self._once(x[outside])

@@ -1,4 +1,4 @@
-"""repeat: repeat, and how it goes on where a pass gives nothing."""
+"""repeat: passes over an input, and the end of an endless repeat whose passes are empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ENOUGH", "EmptyPasses", "RepeatFlow"]
 
 @dataclass(frozen=True, slots=True)
 class RepeatFlow:
-    """The input `count` times, endlessly for a negative count."""
+    """The input `count` times; without end if the count is negative."""
 
     source: Flow
     count: int
@@ -41,7 +41,7 @@ class Repeated(Running):
         self._passes = passes
 
     def snapshot(self) -> State:
-        """Which pass it is, and where that stands."""
+        """The number of the pass, and the position in it."""
         return self._passes.snapshot()
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Passes(Iterator[Iterator[Element]]):
         self._done = 0 if state is None else int_part(state, "pass")
         self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else int_part(state, "empty"))
         self._inner: Running | None = None
-        self._again = state is not None and self._done > 0  # a pass that goes on, which was not handed out yet
+        self._again = state is not None and self._done > 0  # a resumed pass that was not returned yet
         if self._again:
             self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), part(state, "source"))
 
@@ -84,7 +84,7 @@ class Passes(Iterator[Iterator[Element]]):
             yield element
 
     def snapshot(self) -> State:
-        """Which pass it is, how many in a row had no element, and where its input stands."""
+        """The number of passes opened, how many in a row had no element, and the snapshot of the present one."""
         inner = None if self._inner is None else self._inner.snapshot()
         return {"pass": self._done, "empty": self._empty.count, "source": inner}
 
@@ -98,16 +98,16 @@ ENOUGH = 10
 
 
 class EmptyPasses:
-    """Passes of a repeat in a row without an element.
+    """Counts passes in a row without an element.
 
     Args:
         where: the step.
-        endless: it ends after `ENOUGH` of them.
-        at: it begins no pass once this run is stopped.
-        count: so many before, from a state.
+        endless: whether to end after `ENOUGH` of them.
+        at: no pass starts once the run of this context is stopped.
+        count: the count in a state.
 
     Attributes:
-        count: how many there are; the pass at hand is one of them until it gives an element.
+        count: empty passes in a row; includes the present one until it gives an element.
     """
 
     __slots__ = ("_endless", "_stopped", "_watch", "_where", "count")
@@ -120,7 +120,7 @@ class EmptyPasses:
         self.count = count
 
     def another(self) -> bool:
-        """Whether there is to be another pass, behind those that there were."""
+        """Whether to start another pass."""
         if self.count:
             if self._endless and self.count >= ENOUGH:
                 logger.warning("%s ends after %d passes in a row without an element", self._where, self.count)

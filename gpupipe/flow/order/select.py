@@ -52,10 +52,10 @@ class _Taken(Running):
             yield element
             if not self._left:
                 break
-        close(inner)  # what reads ahead stops now, not when the pipeline ends
+        close(inner)  # stops reading ahead now, not when the pipeline ends
 
     def snapshot(self) -> State:
-        """How many are left; behind the last one the input does not matter."""
+        """The number of elements left; after the last one the input does not matter."""
         if not self._left or self.source is None:
             return {"left": 0, "source": None}
         return {"left": max(self._left, 0), "source": self.source.snapshot()}

@@ -1,7 +1,7 @@
-"""shuffle: a uniform choice from a buffer, with tf.data's buffer semantics and gpupipe's own numbers.
+"""shuffle: a uniform choice from a buffer, with tf.data's buffer semantics and gpupipe's own random numbers.
 
-The buffer is full before the first element leaves; output p holds an element of input index <= p + size - 1. Draws
-depend on (seed, epoch, place in the chain) and on how many elements left before, on nothing else.
+The buffer is full before the first element leaves; output p has an input index <= p + size - 1. Draws depend only on
+(seed, epoch, context in the chain) and on how many elements left before.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _NOTHING: Any = (None, 0)
 
 @dataclass(frozen=True, slots=True)
 class ShuffleFlow:
-    """Elements in another order.
+    """The elements of the input in a random order.
 
     Attributes:
         size: of the buffer, in elements.
         seed: of this node, mixed with the chain's.
         reshuffle: False gives the same order in every epoch and pass.
-        repeat: passes of the fused repeat, negative for endless, 1 where there is none.
-        where: it is in the chain.
+        repeat: passes of the fused repeat; negative for no end, 1 without a repeat.
+        where: the step in the chain, for messages.
     """
 
     source: Flow
@@ -54,7 +54,7 @@ class ShuffleFlow:
         return Shuffled(self, at, state)
 
     def access(self, at: Context) -> RandomAccess:
-        """A shuffle of file names, which are few: the only buffer that has places."""
+        """The shuffled elements as a list: by index only file names are shuffled this way, which are few."""
         once = replace(self, repeat=1)
         if self.repeat == 1:
             return from_list(list(once.open(at)))
@@ -62,15 +62,15 @@ class ShuffleFlow:
 
 
 class Pass:
-    """The buffer of one pass and where it is filled from.
+    """The buffer of one pass and its input.
 
     Attributes:
-        ring: the buffer; element i of it is at (start + i) % size.
-        numbers: of these elements in the input, at the same places.
-        start: below `size`.
-        steady: the ring has its full size and one free slot, the one before `start`: each element that comes sends one
-            away, see `Shuffled`.
-        last: nothing comes any more, neither into this buffer nor behind it.
+        ring: the buffer; its element i is in slot (start + i) % size.
+        numbers: of these elements in the input, in the same slots.
+        start: slot of the first element, below `size`.
+        steady: the ring has its full size and one free slot, the one before `start`: one element comes for each that
+            leaves, see `Shuffled`.
+        last: no more elements come, neither in this pass nor in a later one.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Pass:
         self.more = True
         self.steady = False
         self.last = False
-        self.passing: list[tuple[Element, int]] = []  # errors on their way to the user: never part of the buffer
+        self.passing: list[tuple[Element, int]] = []  # `Raised` items: never part of the buffer
         self._pruned = 16
         # A resume that reads again reads a buffer's worth at least; an eighth more of it costs little.
         self.input = CheckpointedInput(flow.source, at, part(state), every=max(EVERY, flow.size // 8))
@@ -100,14 +100,14 @@ class Pass:
             self._resume(state)
 
     def _resume(self, state: State) -> None:
-        """Fill the buffer with what it held."""
+        """Restore the buffer of a state."""
         self.draws.resume(state["draws"])
         self.more = bool(state["more"])
         held = self.input.recovered
-        self.count = max(len(held) - int_part(state, "passing"), 0)  # there are none if the run is stopped
+        self.count = max(len(held) - int_part(state, "passing"), 0)  # `held` is empty if the run is stopped
         self.passing = held[self.count :]
         self.ring = [keep(element) for element, _ in held[: self.count]]
-        self.numbers = array("q", [place for _, place in held[: self.count]])
+        self.numbers = array("q", [number for _, number in held[: self.count]])
         if self.more and self.count == self.size - 1:
             self.ring.append(None)
             self.numbers.append(-1)
@@ -116,50 +116,50 @@ class Pass:
             self.end()
 
     def snapshot(self) -> State:
-        """What the buffer holds, by the places of records or by numbers in the input; written down when asked.
+        """The elements in the buffer, records by offset and others by number; written out on demand.
 
-        Elements that are no records are not kept: theirs may be large, and leave before the snapshot does.
+        The snapshot references records only: other elements may be large, and it may live longer than they do.
         """
-        ring, numbers, start, count = self.ring, self.numbers, self.start, self.count
+        ring, start, count = self.ring, self.start, self.count
         elements = ([*ring[start:], *ring[:start]])[:count]
-        places = (numbers[start:] + numbers[:start])[:count]
+        numbers = (self.numbers[start:] + self.numbers[:start])[:count]
         first = next((element for element in elements if type(element[0]) is tuple), None)
         records = elements if first is not None and is_record(first) else None
         if records is not None:
             records += [element for element, _ in self.passing]
-        places.extend(place for _, place in self.passing)
+        numbers.extend(number for _, number in self.passing)
         return {
-            "source": self.input.holding(places, records, not self.more, self._step),
+            "source": self.input.holding(numbers, records, not self.more, self._step),
             "passing": len(self.passing),
             "draws": self.draws.snapshot(),
             "more": self.more,
         }
 
     def checkpoint(self) -> None:
-        """Take a checkpoint of the input, from time to time, so that not everything has to be read again."""
+        """Take a checkpoint of the input if one is due."""
         source = self.input
         if not self.more or not source.due():
             return
         source.checkpoint(0)
         if source.checkpoints > self._pruned:
-            # None is an empty place, and -1 a record, which needs no number.
-            held = (place for element, place in zip(self.ring, self.numbers, strict=True) if element is not None)
-            source.discard_before(min((place for place in held if place >= 0), default=source.count))
+            # None is an empty slot, and -1 a recovered record, which needs no number.
+            held = (number for element, number in zip(self.ring, self.numbers, strict=True) if element is not None)
+            source.discard_before(min((number for number in held if number >= 0), default=source.count))
             self._pruned = max(16, 2 * source.checkpoints)
 
     def fill(self, limit: int) -> None:
-        """Take at most `limit` elements from the input, as many as there is room for."""
+        """Take at most `limit` elements from the input, and no more than there is room for."""
         size, stopped = self.size, self.stopped
         limit = min(limit, size - self.count)
         if limit <= 0 or not self.more:
             return
         ring, numbers = self.ring, self.numbers
         slot = self.start + self.count
-        for element, place in self.pairs:
+        for element, number in self.pairs:
             value = element[0]
             if type(value) is not tuple:
                 if type(value) is Raised:
-                    self.passing.append((element, place))
+                    self.passing.append((element, number))
                     return
             else:
                 for column in value:
@@ -170,10 +170,10 @@ class Pass:
                 slot -= size
             if slot == len(ring):
                 ring.append(element)
-                numbers.append(place)
+                numbers.append(number)
             else:
                 ring[slot] = element
-                numbers[slot] = place
+                numbers[slot] = number
             slot += 1
             self.count += 1
             limit -= 1
@@ -184,7 +184,7 @@ class Pass:
         self.end()
 
     def pop(self) -> Element:
-        """Choose one of the elements in the buffer."""
+        """Remove a random element from the buffer."""
         ring, numbers, start, size, count = self.ring, self.numbers, self.start, self.size, self.count
         slot = start + (self.draws.left or self.draw()).pop() % count
         if slot >= size:
@@ -199,12 +199,12 @@ class Pass:
         return element
 
     def draw(self) -> list[int]:
-        """More words, and perhaps a checkpoint: this is called once in some elements."""
+        """More random words, after a checkpoint if one is due: words run out once in 128 elements."""
         self.checkpoint()
         return self.draws.more()
 
     def end(self) -> None:
-        """There is nothing more to fill from."""
+        """Note that the input has ended, and close it."""
         self.more = self.steady = False
         close(self.input.inner)
 
@@ -236,14 +236,14 @@ class Shuffled(Running):
         return Pass(self._flow, at, state)
 
     def snapshot(self) -> State:
-        """The buffers of this pass and of the one that is being filled, and how many in a row had no element."""
+        """The buffers of this pass and of the next one, the passes opened, and how many in a row had no element."""
         passes = [None if one is None else one.snapshot() for one in (self._pass, self._ahead)]
         return {"opened": self._opened, "empty": self._empty.count, "passes": passes}
 
     def __next__(self) -> Element:
         now = self._pass
-        if now is not None and now.steady:  # what the loop below does, for one that comes and one that leaves
-            element, place = _NOTHING if now.stopped() else next(now.pairs, _NOTHING)
+        if now is not None and now.steady:  # `fill` and `pop` for one element, inlined for speed
+            element, number = _NOTHING if now.stopped() else next(now.pairs, _NOTHING)
             if element is None:
                 now.end()
             else:
@@ -265,7 +265,7 @@ class Shuffled(Running):
                 leaving: Element = ring[chosen_slot]
                 ring[chosen_slot] = ring[start]
                 ring[start] = None
-                numbers[start - 1] = place
+                numbers[start - 1] = number
                 numbers[chosen_slot] = numbers[start]
                 now.start = start + 1 if start + 1 < size else 0
                 return leaving
@@ -274,7 +274,7 @@ class Shuffled(Running):
         return self._filled()
 
     def _filled(self) -> Element:
-        """The next element, after the buffer was filled as far as it can be."""
+        """The next element, after filling the buffer as far as possible."""
         while (now := self._pass) is not None:
             if now.more and now.count < now.size:
                 now.fill(now.size)

@@ -1,9 +1,8 @@
-"""shuffle_by_index: the shuffle of a source whose elements can be had by place: a range, arrays, a list of files.
+"""shuffle_by_index: the shuffle of a source with access by index: a range, arrays, a list of files.
 
-Such a buffer holds places, 8 bytes each, and fills as fast as they are counted; an element is made when it leaves.
-Which one leaves depends on how many there are and on the draws, never on what they are, so the order is that of
-`shuffle`. It is worked out for some elements at once, so that they can be made at once; a snapshot takes back those
-that were not given yet.
+The buffer holds indices, 8 bytes each, and fills as fast as they are counted; an element is made when it leaves. The
+choice depends on the number of elements and on the draws, never on their values, so the order is that of `shuffle`. It
+is computed for a block of elements, which are made together; a snapshot undoes the steps of those not given yet.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from ..words import WordStream
 from .repeat import EmptyPasses
 from .shuffle import ShuffleFlow
 
-__all__ = ["PLACE", "ShuffleByIndexFlow", "has_cheap_index"]
+__all__ = ["INDEX_BYTES", "ShuffleByIndexFlow", "has_cheap_index"]
 
-PLACE = 8
-"""Bytes of a place in the buffer."""
+INDEX_BYTES = 8
+"""Bytes of an index in the buffer."""
 
 
 _FILL = 1 << 16
-"""Places that are taken at once; then somebody looks whether to stop."""
+"""Indices that are taken at a time, between two looks at the stop flag."""
 
 
 def has_cheap_index(flow: Flow) -> bool:
-    """Whether the elements of a flow can be had by place at no cost."""
+    """Whether access by index to the elements of a flow costs nothing."""
     return isinstance(flow, RangeFlow | FilesFlow) or (isinstance(flow, SlicesFlow) and not flow.whole)
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleByIndexFlow(ShuffleFlow):
-    """A shuffle whose source has places, see `has_cheap_index`."""
+    """A shuffle of a source for which `has_cheap_index` is true."""
 
     def open(self, at: Context, state: State = None) -> Running:
         return _Shuffled(self, at, state)
@@ -53,46 +52,46 @@ class ShuffleByIndexFlow(ShuffleFlow):
 class _Pass:
     """The buffer of one pass.
 
-    Between two steps it has a free slot, the one in front of `start`, unless the source has come to its end: each place
-    that comes sends one away. The first slot of a step is where the last place came in, so a step can be taken back.
+    Between two steps it has one free slot, the one before `start`, unless the source has ended: one index comes for
+    each that leaves. A step moves one index to the slot that its random word names, so it can be undone.
 
     Attributes:
-        ring: the buffer; place i of it is at (start + i) % size.
-        count: how many places it holds.
-        taken: how many came from the source.
-        out: those that left in the last block, in their order.
+        ring: the buffer; its entry i is in slot (start + i) % size.
+        count: number of indices in it.
+        taken: number of indices taken from the source.
+        out: the indices that left in the last block, in order.
     """
 
-    __slots__ = ("_steady", "_words", "at", "count", "draws", "out", "placed", "ring", "size", "start", "taken")
+    __slots__ = ("_steady", "_words", "at", "count", "draws", "indexed", "out", "ring", "size", "start", "taken")
 
     def __init__(self, flow: ShuffleByIndexFlow, at: Context, state: State = None) -> None:
         self.at = at
-        self.placed: IndexedSource = access(flow.source, at)  # type: ignore[assignment]
+        self.indexed: IndexedSource = access(flow.source, at)  # type: ignore[assignment]
         self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         self.ring = array("q")
         self.start = self.count = self.taken = 0
         self.out: list[int] = []
         self._words: list[int] = []
-        self._steady = 0  # of the last block: in so many steps a place came
+        self._steady = 0  # steps of the last block in which an index came
         if state is not None:
             self._resume(state)
 
     def _resume(self, state: State) -> None:
         self.draws.resume(part(state, "draws"))
-        self.taken, begin = int_part(state, "taken"), int_part(state, "begin")
-        self.ring = array("q", [begin + place for place in decode_ints(part(state, "places"))])
+        self.taken, first = int_part(state, "taken"), int_part(state, "begin")
+        self.ring = array("q", [first + index for index in decode_ints(part(state, "places"))])
         self.count = len(self.ring)
 
     def block(self) -> list[int]:
-        """The places that leave next, in their order; none at the end, or once the run is stopped."""
+        """The indices that leave next, in order; empty at the end, or once the run is stopped."""
         self.out = []
         if not self._fill():
             return self.out
         self._words = words = self.draws.more()[::-1]
         ring, size, start, count, taken = self.ring, self.size, self.start, self.count, self.taken
         leave = self.out.append
-        self._steady = steady = min(len(words), self.placed.size - taken)
+        self._steady = steady = min(len(words), self.indexed.size - taken)
         for word in words[:steady]:  # one comes, one leaves
             ring[start - 1] = taken
             taken += 1
@@ -114,8 +113,8 @@ class _Pass:
         return self.out
 
     def _fill(self) -> bool:
-        """Take places until one slot is left; whether there is anything to give."""
-        room, left = self.size - 1 - self.count, self.placed.size - self.taken
+        """Take indices until one slot is free. Returns whether any element is left to give."""
+        room, left = self.size - 1 - self.count, self.indexed.size - self.taken
         stopped = self.at.run.stopped
         if len(self.ring) < self.size and left:
             while room and left and not stopped.is_set():
@@ -129,20 +128,16 @@ class _Pass:
         return not stopped.is_set() and (self.count > 0 or left > 0)
 
     def snapshot(self, left: int) -> State:
-        """What the buffer holds.
-
-        Args:
-            left: so many places of the last block were not given yet: they are in it still.
-        """
+        """The buffer before the last `left` indices of the block left it, whose elements were not given yet."""
         draws = self.draws.snapshot()
-        draws["left"] -= len(self.out) - left  # the words of a block are taken when it is given
+        draws["left"] -= len(self.out) - left  # `draws` still has the block's words: those of given elements are used
         block = self._words, self.out, self._steady
         return _Held(self.ring[:], self.size, self.start, self.count, self.taken, draws, *block, left)
 
 
 @dataclass(frozen=True, slots=True)
 class _Held(Deferred):
-    """A buffer after its last block, and that block, of which the last `left` indices were not given yet."""
+    """A copy of a buffer after its last block, and that block, whose last `left` indices were not given yet."""
 
     ring: array[int]
     size: int
@@ -176,7 +171,7 @@ class _Held(Deferred):
 
 
 class _Shuffled(Running):
-    """The running shuffle, one pass of a fused repeat after the other."""
+    """The running shuffle, one pass of a fused repeat after another."""
 
     def __init__(self, flow: ShuffleByIndexFlow, at: Context, state: State = None) -> None:
         self._flow = flow
@@ -201,10 +196,10 @@ class _Shuffled(Running):
                 now = self._pass = _Pass(flow, at.in_pass(self._opened, flow.repeat))
                 self._opened += 1
                 self._empty.count += 1
-            places = now.block()
-            if places:
+            indices = now.block()
+            if indices:
                 self._empty.count = 0
-                self._left = iter(list(now.placed.make(places)))
+                self._left = iter(list(now.indexed.make(indices)))
                 yield self._left
             elif at.run.stopped.is_set():
                 return
@@ -212,20 +207,20 @@ class _Shuffled(Running):
                 self._pass = None
 
     def snapshot(self) -> State:
-        """Which pass it is, how many in a row had no element, and what the buffer holds."""
+        """The passes opened, how many in a row had no element, and the buffer."""
         now = None if self._pass is None else self._pass.snapshot(length_hint(self._left))
         return {"opened": self._opened, "empty": self._empty.count, "pass": now}
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Places in the buffer, and their bytes. What is worked out of the next elements counts as not given yet."""
+        """Indices in the buffer, and their bytes. Those of the present block count until their elements are given."""
         now = self._pass
         if now is None:
             return 0, 0
         given = now.taken - now.count - length_hint(self._left)
-        count = min(now.size - 1, now.placed.size - given) if given else now.count
-        return count, PLACE * count
+        count = min(now.size - 1, now.indexed.size - given) if given else now.count
+        return count, INDEX_BYTES * count
 
     def close(self) -> None:
-        """Let go of the buffer."""
+        """Release the buffer."""
         self._closed = True
         self._pass = None

@@ -10,7 +10,7 @@ from ...flow.order.by_index import SelectFlow, shards_of, skipping
 from ...flow.order.repeat import RepeatFlow
 from ...flow.order.select import EnumerateFlow, TakeFlow
 from ...flow.order.shuffle import ShuffleFlow
-from ...flow.order.shuffle_by_index import PLACE, ShuffleByIndexFlow, has_cheap_index
+from ...flow.order.shuffle_by_index import INDEX_BYTES, ShuffleByIndexFlow, has_cheap_index
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
 from ...plan.index import Select, blocker
@@ -92,7 +92,7 @@ def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
     if source.references:
         return f" holding {count} references, about {number * REFERENCE:,} bytes"
     if has_cheap_index(source.flow):
-        return f" holding {count} places, about {number * PLACE:,} bytes"
+        return f" holding {count} places, about {number * INDEX_BYTES:,} bytes"
     return f" holding {count} elements"
 
 

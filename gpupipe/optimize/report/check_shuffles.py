@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...flow.memory import REFERENCE
-from ...flow.order.shuffle_by_index import PLACE
+from ...flow.order.shuffle_by_index import INDEX_BYTES
 from ...plan.batches import Batch, PaddedBatch
 from ...plan.index import blocker
 from ...plan.node import Node
@@ -42,7 +42,7 @@ def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
         cost = f" {each * count:,} bytes,"
     text = f"{node.name} holds {what} in memory,{cost} and reads them all before the first one leaves"
     if isinstance(node.source, (Slices, Range)):  # see flow/order/shuffle_by_index.py
-        text = f"{node.name} holds the places of {what}, {PLACE * count:,} bytes"
+        text = f"{node.name} holds the places of {what}, {INDEX_BYTES * count:,} bytes"
     if indexed:
         return f"{text}; shuffle(gp.ALL) gives a uniform order too, and holds nothing"
     return f"{text}; where that is too much give it a number of elements, or shuffle(gp.ALL) what has an index"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...extract.records.index import INDEXES
 from ...flow.memory import REFERENCE, bytes_of_all
-from ...flow.order.shuffle_by_index import PLACE, has_cheap_index
+from ...flow.order.shuffle_by_index import INDEX_BYTES, has_cheap_index
 from ...flow.run import Run
 from ...flow.stage.runner import IN_FLIGHT, WAITING
 from ...graph.host_values import is_image
@@ -140,7 +140,7 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
     pending = lowerer.done[id(node)]
     if buffer is not None and (pending.flow, pending.above) != (source.flow, source.above):  # else its stage holds them
         places = node.payload == "holds" and has_cheap_index(source.flow)
-        each = PLACE if places else _physical(source) if buffer.sized else None
+        each = INDEX_BYTES if places else _physical(source) if buffer.sized else None
         return _buffer(buffer.step, node.line, buffer.elements, each)
     if not isinstance(node, Batch) or not any(map(is_image, topological(pending.values))):
         return None
