@@ -12,7 +12,7 @@ from .run import Context, Flow
 from .state.snapshot import State, part
 from .step import Running
 
-__all__ = ["SECONDS", "SOMEWHERE", "GivenFlow", "TakenFlow", "Watch", "Watched", "Where"]
+__all__ = ["SECONDS", "SOMEWHERE", "StallWatch", "Watch", "Where"]
 
 SECONDS = 10.0
 """Seconds without an element after which a step is reported; each further report waits twice as long as the last."""
@@ -51,9 +51,12 @@ class Watch:
         where: the step.
         seconds: before the first warning; `SECONDS` unless given.
         what: the items that the step takes, for the message.
+
+    Attributes:
+        count: elements taken since the last one given, which `StallWatch` counts.
     """
 
-    __slots__ = ("_pause", "_seconds", "_since", "_spoken", "_what", "_where")
+    __slots__ = ("_pause", "_seconds", "_since", "_spoken", "_what", "_where", "count")
 
     def __init__(self, where: Where, seconds: float | None = None, what: str = "elements") -> None:
         self._where = where
@@ -61,6 +64,7 @@ class Watch:
         self._seconds = SECONDS if seconds is None else seconds
         self._since = self._spoken = 0.0
         self._pause = self._seconds
+        self.count = 0
 
     def nothing(self, count: int) -> None:
         """Note that `count` elements in a row were taken and none given; called with 1, 2, 3, ..."""
@@ -82,56 +86,36 @@ class Watch:
             self._pause *= 2
 
 
-class Watched:
-    """What the two flows around a step share.
+@dataclass(frozen=True, slots=True)
+class StallWatch:
+    """The elements on one side of a step that is watched from outside. The input side ends when the run is stopped.
 
     Attributes:
-        watch: of the step.
-        count: elements that it took since the last one that it gave.
+        source: the input of the step, or the step itself.
+        watch: of the step, shared by both sides.
+        given: whether these are the elements that the step gives.
     """
 
-    __slots__ = ("count", "watch")
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-        self.count = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TakenFlow:
-    """Elements on their way into a step that is watched from outside. They end when the run is stopped."""
-
     source: Flow
-    watched: Watched
+    watch: Watch
+    given: bool
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, part(state))
-        return Running(self._taken(inner, at), inner)
+        return Running(self._given(inner) if self.given else self._taken(inner, at), inner)
 
     def _taken(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
-        watched, stopped = self.watched, at.run.stopped.is_set
+        watch, stopped = self.watch, at.run.stopped.is_set
         for element in inner:
             yield element
-            if watched.count:
-                watched.watch.nothing(watched.count)
+            if watch.count:
+                watch.nothing(watch.count)
                 if stopped():
                     return
-            watched.count += 1
-
-
-@dataclass(frozen=True, slots=True)
-class GivenFlow:
-    """What such a step gives."""
-
-    source: Flow
-    watched: Watched
-
-    def open(self, at: Context, state: State = None) -> Running:
-        inner = self.source.open(at, part(state))
-        return Running(self._given(inner), inner)
+            watch.count += 1
 
     def _given(self, inner: Iterator[Element]) -> Iterator[Element]:
-        watched = self.watched
+        watch = self.watch
         for element in inner:
-            watched.count = 0
+            watch.count = 0
             yield element

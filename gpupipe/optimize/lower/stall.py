@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...flow.stall import GivenFlow, TakenFlow, Watch, Watched, Where
+from ...flow.stall import StallWatch, Watch, Where
 from ...plan.node import Node
 from ..pending import Pending
 
@@ -32,11 +32,11 @@ def watched(node: Node, inputs: list[Pending], lower: Callable[..., Pending]) ->
     """Lower a node, with a watch around it if it is one that may stall and does not watch itself."""
     if not node.facts.may_stall:
         return lower(*inputs)
-    shared = Watched(Watch(where(node)))
+    watch = Watch(where(node))
     (source,) = inputs
-    return _around(lower(_around(source, lambda flow: TakenFlow(flow, shared))), lambda flow: GivenFlow(flow, shared))
+    return _around(lower(_around(source, watch, given=False)), watch, given=True)
 
 
-def _around(pending: Pending, step: Callable[..., TakenFlow | GivenFlow]) -> Pending:
-    """A chain with a step on top that `explain()` does not show."""
-    return replace(pending.through(step, ""), steps=pending.steps)
+def _around(pending: Pending, watch: Watch, given: bool) -> Pending:
+    """A chain with one side of the watch on top, which `explain()` does not show."""
+    return replace(pending.through(lambda flow: StallWatch(flow, watch, given), ""), steps=pending.steps)
