@@ -99,7 +99,7 @@ class Running(Iterator[Element]):
         return True
 
     def own(self) -> dict[str, State]:
-        """The counts of this step, by name."""
+        """The part of the snapshot that is this step's, without the input."""
         return {name: count.n for name, count in self.counts.items()}
 
     def snapshot(self) -> State:
