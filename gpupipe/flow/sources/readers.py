@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import length_hint
 from typing import Any
 
@@ -14,7 +15,7 @@ from ...extract.records.reading import BlockReader
 from ...extract.storage.patterns import is_url
 from ..element import Element, Stream, hole_of
 from ..run import Context
-from ..state.snapshot import Counted, State, fast_forward, int_part, start_of
+from ..state.snapshot import Counted, State, fast_forward, int_part
 from ..step import Running, close
 
 __all__ = ["FixedRecordsFlow", "LinesFlow", "ReaderIterator", "element_of", "how_to_read", "path_of"]
@@ -40,7 +41,18 @@ def how_to_read(flow: Any, path: str, at: Context, state: State) -> dict[str, An
     readers = at.run.remote_readers if flow.ahead and remote else at.run.readers if flow.ahead else None
     size = REMOTE_BLOCK if remote else LOCAL_BLOCK
     block = {} if size is None else {"block": size}
-    return {"compression": flow.compression, "readers": readers, "start": start_of(state), **block}
+    start = 0 if state is None else int_part(state, "block")
+    return {"compression": flow.compression, "readers": readers, "start": start, **block}
+
+
+def open_file(flow: Any, at: Context, state: State, kind: str, reader: Callable[..., BlockReader]) -> Running:
+    """Open the file that the outer element names, with a reader that takes `how_to_read`; empty without one."""
+    path = path_of(flow, at)
+    if path is None:
+        return Counted(iter(()))
+    return ReaderIterator(
+        reader(path, **how_to_read(flow, path, at, state)), at.stream(kind, path, "offset"), at, state
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +72,7 @@ class LinesFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        path = path_of(self, at)
-        if path is None:
-            return Counted(iter(()))
-        reader = LineReader(path, **how_to_read(self, path, at, state))
-        return ReaderIterator(reader, at.stream("lines", path, "offset"), at, state)
+        return open_file(self, at, state, "lines", LineReader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +98,8 @@ class FixedRecordsFlow:
     ahead: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        path = path_of(self, at)
-        if path is None:
-            return Counted(iter(()))
-        sizes: dict[str, Any] = {"record_bytes": self.record, "header_bytes": self.header, "footer_bytes": self.footer}
-        reader = FixedReader(path, **sizes, **how_to_read(self, path, at, state))
-        return ReaderIterator(reader, at.stream("fixed", path, "offset"), at, state)
+        reader = partial(FixedReader, record_bytes=self.record, header_bytes=self.header, footer_bytes=self.footer)
+        return open_file(self, at, state, "fixed", reader)
 
 
 class ReaderIterator(Running):

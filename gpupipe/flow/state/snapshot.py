@@ -42,7 +42,6 @@ __all__ = [
     "int_part",
     "part",
     "replayed",
-    "start_of",
     "to_json",
 ]
 
@@ -111,11 +110,6 @@ def as_int(value: Any, name: str) -> int:
     if type(value) is not int or not 0 <= value <= ENDLESS:
         raise StateError(f"load_state_dict needs a number >= 0 for {name}, got {value!r}"[:200])
     return value
-
-
-def start_of(state: State) -> int:
-    """The byte offset at which a reader starts: that of the block of a state, else 0."""
-    return 0 if state is None else int_part(state, "block")
 
 
 def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
