@@ -58,10 +58,7 @@ class BatchStream(Stream):
 
     __slots__ = ("positions", "streams")
 
-    def __init__(self, rows: Sequence[tuple[Stream, int]]) -> None:
-        self._keep([stream for stream, _ in rows], [position for _, position in rows])
-
-    def _keep(self, streams: list[Stream], positions: list[int]) -> None:
+    def __init__(self, streams: list[Stream], positions: list[int]) -> None:
         first = streams[0]
         super().__init__(first.key, first.name, first.unit, first.alike)
         self.streams = streams
@@ -73,9 +70,7 @@ class BatchStream(Stream):
 
         Keeps two lists instead of a pair for each row: few batches are ever unbatched.
         """
-        made = cls.__new__(cls)
-        made._keep([element[1] for element in elements], [element[2] for element in elements])
-        return made
+        return cls([element[1] for element in elements], [element[2] for element in elements])
 
     @property
     def rows(self) -> list[tuple[Stream, int]]:
@@ -96,7 +91,7 @@ def replaced(columns: Any, hole: Element) -> Element:
 
 def _replacement(stream: Stream) -> Stream:
     if isinstance(stream, BatchStream):
-        return BatchStream([(_replacement(row), position) for row, position in stream.rows])
+        return BatchStream([_replacement(row) for row in stream.streams], stream.positions)
     return Replacement(stream.key, stream.name, stream.unit, stream.alike)
 
 

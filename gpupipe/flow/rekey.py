@@ -57,7 +57,7 @@ class Rekey:
         if self._same:
             return stream
         if isinstance(stream, BatchStream):
-            return BatchStream([(self.stream(row), position) for row, position in stream.rows])
+            return BatchStream([self.stream(row) for row in stream.streams], stream.positions)
         found = self._streams.get(id(stream))
         if found is None:
             found = stream, stream_in(self._at, stream.key, stream.name, stream.unit, type(stream))

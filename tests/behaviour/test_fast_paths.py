@@ -529,7 +529,7 @@ def test_a_batch_remembers_the_identities_of_its_rows() -> None:
     one, two = Stream(1, "one"), Stream(2, "two", "offset")
     elements: list[Element] = [((0,), one, 5), ((1,), two, 7)]
 
-    made, given = BatchStream.of(elements), BatchStream([(one, 5), (two, 7)])
+    made, given = BatchStream.of(elements), BatchStream([one, two], [5, 7])
 
     for stream in (made, given):
         assert stream.rows == [(one, 5), (two, 7)]

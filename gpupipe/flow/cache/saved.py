@@ -61,7 +61,9 @@ def read_elements(
                 yield lost(value), place, position
                 continue
             element = Hole(value) if isinstance(value, DataError) else value
-            yield element, BatchStream(where) if isinstance(where, list) else where, position
+            if isinstance(where, list):
+                where = BatchStream([row for row, _ in where], [index for _, index in where])
+            yield element, where, position
     except DataError as error:
         damaged()
         yield lost(error), place, error.offset or 0
