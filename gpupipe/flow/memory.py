@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["REFERENCE", "Buffer", "bytes_of", "bytes_of_all"]
+__all__ = ["REFERENCE", "bytes_of", "bytes_of_all"]
 
 REFERENCE = 250
 """Bytes of one buffered reference to a record, its tuple and numbers included."""
-
-
-class Buffer(Protocol):
-    """A step that reports the memory it holds."""
-
-    def buffer_usage(self) -> tuple[int, int]:
-        """Elements, and their bytes. Any thread may call it at any time."""
-        ...
 
 
 def bytes_of(element: Any) -> int:

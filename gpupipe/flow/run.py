@@ -18,7 +18,7 @@ from ..options import Settings, cpu_count
 from ..random import ROOT, hash64, mix64, pass_number, place_key, step_seed
 from ..threads import DaemonPool, Flag
 from .bad.policy import ErrorPolicy
-from .bad.records import REASON, Action, BadRecords, KnownBad
+from .bad.records import REASON, Action, BadRecords
 from .element import BatchStream, Element, Raised, Stream
 from .kept import Home
 from .step import Running, State
@@ -226,7 +226,10 @@ class Run:
                 self._closers.pop(closer, None)
 
     def track_buffer(self, buffer: Any, step: str) -> None:
-        """Add a buffer (see `flow.memory.Buffer`) of a step to the memory report."""
+        """Add a buffer of a step to the memory report.
+
+        Its `buffer_usage()` returns the number of elements and their bytes; any thread may call it at any time.
+        """
         with self._lock:
             self._buffers[buffer] = step
 
@@ -239,16 +242,6 @@ class Run:
             before, now = found.get(step, (0, 0)), buffer.buffer_usage()
             found[step] = before[0] + now[0], before[1] + now[1]
         return found
-
-    @property
-    def left_out(self) -> int:
-        """The number of bad elements that were left out or replaced so far."""
-        return self.bad.left_out
-
-    @property
-    def known(self) -> KnownBad:
-        """The records that `Options.bad_records` lists."""
-        return self.bad.known
 
     def policy(self) -> ErrorPolicy:
         """A policy for the bad elements of a step that gathers elements."""

@@ -38,7 +38,7 @@ class Reports:
     @property
     def left_out(self) -> int:
         """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
-        return self._progress.left_out if self._run is None else self._run.left_out
+        return self._progress.left_out if self._run is None else self._run.bad.left_out
 
     @property
     def errors(self) -> tuple[BadRecord, ...]:

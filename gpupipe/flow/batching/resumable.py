@@ -100,7 +100,7 @@ class ResumableBatcher:
         self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
         self._bad: Bad = {} if state is None else errors_of(state["bad"])
         self._known = _Known(self.source, self._bad)
-        self.batcher = make(self._known if self._bad or at.run.known else self.source)
+        self.batcher = make(self._known if self._bad or at.run.bad.known else self.source)
         self._items = self._first = 0
         self._count = 0  # elements
         self._mixed = at.run.any_order

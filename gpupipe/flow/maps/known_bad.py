@@ -29,7 +29,7 @@ class KnownBadFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
-        return Unseen(_checked(inner, at.run.known), inner)
+        return Unseen(_checked(inner, at.run.bad.known), inner)
 
     def access(self, at: Context) -> RandomAccess:
         return Through(self, at)
