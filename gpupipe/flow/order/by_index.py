@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from ...errors import PlanError
 from ...graph.op import Array
@@ -20,8 +19,7 @@ from ..run import Context, Flow
 from ..sources.arrays import ItemsFlow, RangeFlow, SlicesFlow
 from ..sources.records import RecordsFlow, records_of
 from ..stall import Where
-from ..state.snapshot import State, fast_forward
-from ..state.snapshot import int_part as number_of
+from ..state.snapshot import State, fast_forward, int_part
 from ..step import Running, close
 from .even import EvenFlow
 from .permutation import Permutation
@@ -58,12 +56,12 @@ class _ByIndex(Running):
     """
 
     def __init__(self, start: Callable[[int], Iterator[Element]], at: Context, state: State) -> None:
-        self._given = 0 if state is None else number_of(state, "n")
+        self._given = 0 if state is None else int_part(state, "n")
         self._errors = 0
         self._inner = start(self._given)
         self.items = self._counted()
         if state is not None:
-            fast_forward(self.items, number_of(state, "errors"), at)
+            fast_forward(self.items, int_part(state, "errors"), at)
 
     def _counted(self) -> Iterator[Element]:
         for element in self._inner:
@@ -158,54 +156,48 @@ class EvenByIndexFlow(EvenFlow):
     """
 
     def open(self, at: Context, state: State = None) -> Running:
-        return _ByIndex(self._wrapped(at) if self.wrap else self._dropped(at), at, state)
+        elements = self._wrapped if self.wrap else self._dropped
+        return _ByIndex(lambda given: elements(at, given), at, state)
 
     def _from(self, at: Context, given: int) -> Iterator[Element]:
         return _strided(self.source, at, self.index + given * self.shards, self.shards)
 
-    def _dropped(self, at: Context) -> Callable[[int], Iterator[Element]]:
+    def _dropped(self, at: Context, given: int) -> Iterator[Element]:
         of_files = isinstance(_base(self.source), FlatMapFlow)  # which may have no index yet
-
-        def start(given: int) -> Iterator[Element]:
-            whole = ENDLESS if of_files else self._size(at)
-            items, held = self._from(at, given), None
-            try:
-                for element in items:
-                    if not is_element(element):
-                        yield element
-                    elif not of_files:
-                        if given >= whole:
-                            return
-                        given += 1
-                        yield element
-                    else:
-                        if held is not None:
-                            given += 1
-                            yield held
-                        held = element
-            finally:
-                close(items)
-            if held is not None and not at.run.stopped.is_set() and given < self._size(at):
-                yield held
-
-        return start
-
-    def _wrapped(self, at: Context) -> Callable[[int], Iterator[Element]]:
-        def start(given: int) -> Iterator[Element]:
-            items = self._from(at, given)
-            try:
-                for element in items:
-                    given += is_element(element)
+        whole = ENDLESS if of_files else self._size(at)
+        items, held = self._from(at, given), None
+        try:
+            for element in items:
+                if not is_element(element):
                     yield element
-            finally:
-                close(items)
-            if at.run.stopped.is_set():
-                return
-            found = access(self, at)
-            if given < found.size:
-                yield found.one(given)
+                elif not of_files:
+                    if given >= whole:
+                        return
+                    given += 1
+                    yield element
+                else:
+                    if held is not None:
+                        given += 1
+                        yield held
+                    held = element
+        finally:
+            close(items)
+        if held is not None and not at.run.stopped.is_set() and given < self._size(at):
+            yield held
 
-        return start
+    def _wrapped(self, at: Context, given: int) -> Iterator[Element]:
+        items = self._from(at, given)
+        try:
+            for element in items:
+                given += is_element(element)
+                yield element
+        finally:
+            close(items)
+        if at.run.stopped.is_set():
+            return
+        found = access(self, at)
+        if given < found.size:
+            yield found.one(given)
 
     def _size(self, at: Context) -> int:
         return access(self, at).size
@@ -244,15 +236,11 @@ def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element
             return _selected(flow, at, start, step)
         case PythonMapFlow(source=ItemsFlow() as items):
             return replace(flow, source=StridedFlow(items, start, step)).open(at)
-        case ItemsFlow():
-            return flow.chosen(at, range(start, flow.count, step))
         case FlatMapFlow():
             return _strided_files(flow, at, start, step)
-        case RangeFlow() | SlicesFlow(names=None, whole=False):
+        case _:
             found = access(flow, at)
             return found.pick(blocks_of(start, found.size, step))
-        case _:
-            return islice(flow.open(at), start, None, step)
 
 
 def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iterator[Element]:

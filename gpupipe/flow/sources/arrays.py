@@ -13,11 +13,10 @@ from ...errors import StateError
 from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
-from ..access import FromFunction, RandomAccess, from_list
+from ..access import FromFunction, RandomAccess, blocks_of, from_list
 from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, Numbered, State, int_part, replayed
-from ..state.snapshot import int_part as number_of
 from ..step import Running
 
 __all__ = ["FilesFlow", "IndexedSource", "ParamFlow", "RangeFlow", "SlicesFlow"]
@@ -41,11 +40,6 @@ class IndexedSource(RandomAccess):
 
     def pick(self, blocks: Iterator[Array]) -> Iterator[Element]:
         return chain.from_iterable(self.make(block.tolist()) for block in blocks)
-
-    def since(self, done: int) -> Iterator[Element]:
-        """The elements from index `done` to the end."""
-        starts = range(done, self.size, _BLOCK)
-        return chain.from_iterable(self.make(list(range(start, min(start + _BLOCK, self.size)))) for start in starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +172,7 @@ def listed(indexed: IndexedSource, state: State) -> Running:
             f"load_state_dict needs the data that the state was taken over, got an input that ends "
             f"{done - indexed.size} elements before it"
         )
-    return Counted(indexed.since(done), done=done)
+    return Counted(indexed.pick(blocks_of(done, indexed.size)), done=done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +214,8 @@ class ItemsFlow:
     count: int
 
     def open(self, at: Context, state: State = None) -> Running:
-        return self.chosen(at, range(self.count), state)
-
-    def chosen(self, at: Context, indices: range, state: State = None) -> Running:
-        """The elements at the given indices."""
-        stream = at.stream("indexable", "from_indexable")
-        done = 0 if state is None else number_of(state, "n")
-        return Counted((((i,), stream, i) for i in indices[done:]), done=done)
+        done = 0 if state is None else int_part(state, "n")
+        return Numbered(zip(range(done, self.count)), at.stream("indexable", "from_indexable"), done)
 
     def access(self, at: Context) -> RandomAccess:
         stream = at.stream("indexable", "from_indexable")
