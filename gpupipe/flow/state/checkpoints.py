@@ -98,8 +98,8 @@ class CheckpointedInput:
         self._at = at
         self.inner = flow.open(at, inner_state)
         self._numbers = Numbers(self.inner, start)
-        self.items: Iterator[Element] = self._numbers.items
-        self.pairs: Iterator[tuple[Element, int]] = self._numbers.pairs
+        self.items = self._numbers.items
+        self.pairs = self._numbers.pairs
         if isinstance(self.inner, Numbered):  # the positions of the elements are their numbers
             self.items = iter(self.inner)
             self.pairs = ((element, element[2]) for element in self.items)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from operator import itemgetter, length_hint
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -46,9 +46,6 @@ __all__ = [
 ]
 
 ENDLESS = 1 << 62
-
-
-_T = TypeVar("_T")
 
 
 _first = itemgetter(0)
@@ -137,24 +134,24 @@ def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
         SILENT_REPLAY.set(before)
 
 
-class Numbers(Generic[_T]):
-    """Counts items as they pass, in C: 50 ns an item.
+class Numbers:
+    """Counts elements as they pass, in C: 50 ns each.
 
     Attributes:
-        pairs: the items with their numbers.
-        items: the items themselves.
+        pairs: the elements with their numbers.
+        items: the elements themselves.
     """
 
     __slots__ = ("_left", "items", "pairs")
 
-    def __init__(self, items: Iterable[_T], done: int = 0) -> None:
+    def __init__(self, items: Iterable[Element], done: int = 0) -> None:
         self._left = iter(range(done, ENDLESS))
-        self.pairs: Iterator[tuple[_T, int]] = zip(items, self._left, strict=False)
-        self.items: Iterator[_T] = map(_first, self.pairs)
+        self.pairs: Iterator[tuple[Element, int]] = zip(items, self._left, strict=False)
+        self.items: Iterator[Element] = map(_first, self.pairs)
 
     @property
     def count(self) -> int:
-        """The number of items that have passed."""
+        """The number of elements that have passed."""
         return ENDLESS - length_hint(self._left)
 
 
@@ -162,15 +159,14 @@ class Counted(Running):
     """A running step whose state is the number of elements that it gave.
 
     Args:
-        items: the elements.
-        inner: closed with the step; `items` by default.
+        items: the elements, closed with the step.
         done: elements that were given before.
     """
 
-    def __init__(self, items: Iterator[Element], inner: Any = None, done: int = 0) -> None:
+    def __init__(self, items: Iterator[Element], done: int = 0) -> None:
         self._numbers = Numbers(items, done)
         super().__init__(self._numbers.items)
-        self._inner = items if inner is None else inner
+        self._inner = items
 
     def snapshot(self) -> State:
         return {"n": self._numbers.count}
