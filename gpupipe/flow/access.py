@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GpupipeError, StateError
+from ..errors import GpupipeError
 from ..graph.op import Array
 from ..plan.index import ENDLESS
 from .element import Element, is_element
@@ -193,8 +193,6 @@ class Picked:
     blocks: Iterator[Array]
 
     def open(self, at: Context, state: State = None) -> Running:
-        if state is not None:
-            raise StateError("elements picked by index need no state, got one; please report it")
         return Counted(self.source.pick(self.blocks))
 
 

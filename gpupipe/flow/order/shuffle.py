@@ -56,8 +56,6 @@ class ShuffleFlow:
     def access(self, at: Context) -> RandomAccess:
         """The shuffled elements as a list: by index only file names are shuffled this way, which are few."""
         once = replace(self, repeat=1)
-        if self.repeat == 1:
-            return from_list(list(once.open(at)))
         return passes(lambda j: from_list(list(once.open(at.in_pass(j, self.repeat)))), self.repeat)
 
 
