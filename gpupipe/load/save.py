@@ -65,7 +65,7 @@ def _save(
     os.makedirs(folder, exist_ok=True)
     remove_stale(folder, "")
     run = Run(settings, epoch=epoch)
-    run.bad.begin()
+    run.bad.start()
     shards = _Shards(folder, compression)
     items: Any = None
     try:

@@ -45,7 +45,7 @@ def begun(settings: Settings, progress: Progress) -> Run:
         progress: what a state says of the bad elements before.
     """
     run = Run(settings)
-    run.bad.begin()
+    run.bad.start()
     run.bad.left_out, run.bad.before = progress.left_out, progress.noted
     return run
 

@@ -13,6 +13,7 @@ import stat
 import threading
 import time
 from collections import Counter, deque
+from dataclasses import asdict
 from itertools import islice
 from typing import Any, Literal
 
@@ -130,7 +131,7 @@ class BadRecords:
             self.before = noted | self._loaded(epoch)
             self._met = []
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Create the manifest if it does not exist, and read the one of `Options.bad_records`.
 
         Raises:
@@ -249,16 +250,7 @@ def _mark(record: BadRecord) -> int:
 
 def line_of(record: BadRecord) -> bytes:
     """A bad element as a line of the manifest. The key is text: other JSON readers keep 53 bits of a number."""
-    fields = {
-        "file": record.file,
-        "offset": record.offset,
-        "unit": record.unit,
-        "key": f"{record.key:016x}",
-        "stage": record.stage,
-        "reason": record.reason,
-        "action": record.action,
-        "epoch": record.epoch,
-    }
+    fields = {**asdict(record), "key": f"{record.key:016x}"}
     return json.dumps(fields).encode() + b"\n"
 
 
