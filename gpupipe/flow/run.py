@@ -39,7 +39,7 @@ class Flow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where in a chain a source is opened. The keys of elements derive from it, top-down (`random.place_key`).
+    """The place in a chain where a source is opened; keys derive from it, top-down (`random.place_key`).
 
     Attributes:
         run: the run it belongs to.
@@ -119,15 +119,15 @@ class Context:
         key = mix64(self.key, mixed)
         return Stream(key, name, unit, key if self.alike == self.key else mix64(self.alike, mixed))
 
-    def draws(self, seed: int | None, anew: bool) -> tuple[int, int, int]:
+    def draws(self, seed: int | None, rerandomize: bool) -> tuple[int, int, int]:
         """Seed, epoch and key of the draws of a step that is opened here.
 
         Args:
             seed: of the step. If one is given, the draws are equal in all inputs of a zip.
-            anew: whether draws differ between epochs, passes and branches; otherwise only between outer elements.
+            rerandomize: whether draws differ between epochs, passes and branches; else only between outer elements.
         """
         here, outer = (self.key, self.outer) if seed is None else (self.alike, self.outer_alike)
-        epoch, key = (self.epoch, here) if anew else (0, outer)
+        epoch, key = (self.epoch, here) if rerandomize else (0, outer)
         return step_seed(self.run.settings.seed, seed), epoch, key
 
 

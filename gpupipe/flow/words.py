@@ -33,15 +33,15 @@ class WordStream:
     Args:
         at: the context of the pass.
         seed: of the step, mixed with the chain's; None takes the chain's.
-        anew: whether the words change with epoch and pass.
+        rerandomize: whether the words change with epoch and pass.
         site: the kind of step, so that two steps draw different words.
         first: the number of the first block.
     """
 
     __slots__ = ("_at", "_epoch", "_key", "_seed", "_site", "_words", "left")
 
-    def __init__(self, at: Context, seed: int | None, anew: bool, site: str, first: int = 0) -> None:
-        self._seed, self._epoch, self._key = at.draws(seed, anew)
+    def __init__(self, at: Context, seed: int | None, rerandomize: bool, site: str, first: int = 0) -> None:
+        self._seed, self._epoch, self._key = at.draws(seed, rerandomize)
         self._site = hash64(site)
         self._at = first
         self._words: list[int] = []

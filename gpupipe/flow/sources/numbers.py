@@ -49,11 +49,11 @@ class RandomFlow:
     """Random integers in [0, 2**32), int64."""
 
     seed: int | None
-    anew: bool
+    rerandomize: bool
 
     def open(self, at: Context, state: State = None) -> Running:
         done = 0 if state is None else int_part(state, "n")
-        words = WordStream(at, self.seed, self.anew, "random", done // BLOCK)
+        words = WordStream(at, self.seed, self.rerandomize, "random", done // BLOCK)
         numbers = islice(zip(chain.from_iterable(self._blocks(words))), done % BLOCK, None)
         return Numbered(numbers, at.stream("random", "random"), done)
 
