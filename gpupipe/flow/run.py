@@ -284,7 +284,7 @@ class Run:
         return None
 
     def lose(self, element: Element) -> None:
-        """Note the rest of a file that is left out, before any element is asked for; once in each epoch."""
+        """Note the rest of a file that is left out, before any element is asked for; once in each epoch and pass."""
         _, stream, _ = element
         if self.counting:
             _say_once(element[0].error)

@@ -1,4 +1,4 @@
-"""by_index: elements chosen by index, and strides and shards that skip what they leave out without reading it."""
+"""by_index: elements chosen by index, and `skip` and `shard` that skip by index instead of counting elements."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def skipping(flow: Flow, count: int, where: Where) -> Flow:
 
 
 def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, indexed: bool = False) -> Flow:
-    """Every `shards`-th element; the others are not read if the flow can start anywhere.
+    """Every `shards`-th element; the others are skipped by index if the flow can start anywhere.
 
     Args:
         flow: the input.
@@ -150,7 +150,7 @@ def shards_of(flow: Flow, shards: int, index: int, even: str | None = None, inde
 
 @dataclass(frozen=True, slots=True)
 class EvenByIndexFlow(EvenFlow):
-    """An `EvenFlow` of a flow that can start anywhere and be counted: no element that it leaves out is read.
+    """An `EvenFlow` of a flow that can start anywhere and be counted: it skips by index.
 
     Files are counted after their last record, when all of them have an index; other flows know their size.
     """
@@ -211,7 +211,7 @@ def _base(flow: Flow) -> Flow:
 
 
 def _can_start(flow: Flow) -> bool:
-    """Whether a flow can start at any index without reading the elements before it."""
+    """Whether `_strided` can start a flow at any index."""
     flow = _base(flow)
     if isinstance(flow, PythonMapFlow):
         return isinstance(flow.source, ItemsFlow)
@@ -244,7 +244,7 @@ def _strided(flow: Flow, at: Context, start: int, step: int) -> Iterator[Element
 
 
 def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iterator[Element]:
-    """Every `step`-th record of some files, after the first `left`: by index, or by reading the headers of a file."""
+    """Every `step`-th record of some files, after the first `left`: by the index of a file, else one by one."""
     records, outer = flow.inner.flow, flow.source.open(at)
     stopped = at.run.stopped
     try:

@@ -60,7 +60,7 @@ class Interval:
 
 
 def interval(state: State, every: int = EVERY) -> int:
-    """Elements between this checkpoint and the next, in proportion to its cost."""
+    """Elements between this checkpoint and the next: the more, the more it cost to take."""
     return max(every, PER_PART * parts(state))
 
 
