@@ -13,7 +13,7 @@ from ...errors import StateError
 from ...extract.storage.names import Names
 from ...graph.op import Array
 from ...random import mix64_array
-from ..access import FromFunction, RandomAccess, blocks_of, from_list
+from ..access import RandomAccess, blocks_of, from_list
 from ..element import Element, Stream
 from ..run import Context
 from ..state.snapshot import Counted, Numbered, State, int_part, replayed
@@ -219,4 +219,4 @@ class ItemsFlow:
 
     def access(self, at: Context) -> RandomAccess:
         stream = at.stream("indexable", "from_indexable")
-        return FromFunction(self.count, lambda i: ((i,), stream, i))
+        return IndexedSource(self.count, lambda indices: zip(zip(indices), repeat(stream), indices))
