@@ -67,7 +67,6 @@ class Home:
         workers.close()
 
     def empty(self, wait: bool = True) -> None:
-        """End all idle workers."""
         _end(self._idle, self._lock, wait)
 
     def close(self, wait: bool = True) -> None:

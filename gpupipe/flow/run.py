@@ -306,7 +306,6 @@ class Run:
         return self.bad.add(bad_record(element, verb, self.epoch), hole.known)
 
     def count(self, stage: str) -> Counters:
-        """The counters of a stage."""
         return self.counters.setdefault(stage, Counters())
 
     def abandon(self) -> None:

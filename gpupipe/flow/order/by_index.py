@@ -77,7 +77,6 @@ class _ByIndex(Running):
         return {"n": self._given, "errors": self._errors}
 
     def close(self) -> None:
-        """Close the input."""
         close(self._inner)
 
 

@@ -97,7 +97,6 @@ class EmptyPasses:
         self.count = count
 
     def another(self) -> bool:
-        """Whether to start another pass."""
         if self.count:
             if self._endless and self.count >= ENOUGH:
                 logger.warning("%s ends after %d passes in a row without an element", self._where, self.count)

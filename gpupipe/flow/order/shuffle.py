@@ -303,7 +303,6 @@ class Shuffled(Running):
             self._ahead.fill(2)
 
     def close(self) -> None:
-        """Close the inputs."""
         for one in (self._pass, self._ahead):
             if one is not None:
                 close(one.input.inner)

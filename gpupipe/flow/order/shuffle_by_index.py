@@ -221,6 +221,5 @@ class _Shuffled(Running):
         return count, INDEX_BYTES * count
 
     def close(self) -> None:
-        """Release the buffer."""
         self._closed = True
         self._pass = None

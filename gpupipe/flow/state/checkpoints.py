@@ -162,7 +162,6 @@ class CheckpointedInput:
 
     @property
     def checkpoints(self) -> int:
-        """The number of checkpoints."""
         return len(self._checkpoints)
 
     def state(self, keep: int | None = None) -> State:
@@ -239,7 +238,6 @@ class InputAhead:
         return self.input.back(self.given)
 
     def close(self) -> None:
-        """Close the input if it is open."""
         if self.input is not None:
             close(self.input.inner)
 
