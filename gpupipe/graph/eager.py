@@ -1,4 +1,4 @@
-"""eager: an op run at once, on one element or on the rows of a batch."""
+"""eager: run an op immediately, on one element or on the rows of a batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
 
 
 class ElementRng:
-    """What eager ops inside a Python map go by: the identity of the element at hand.
+    """The identity of the current element, for random ops called eagerly inside a Python map.
 
-    One goes from element to element, and few functions draw: mixing the key waits until an op asks for it.
+    One object is reused for all elements. Few functions draw, so the key is mixed only when an op asks for it.
 
     Attributes:
         seed: of the chain.
@@ -28,7 +28,7 @@ class ElementRng:
         site: the step that the function belongs to, hashed.
         stream: key of the element's stream.
         position: of the element in it.
-        random_calls: how many calls there were so far for this element, by the name of the op.
+        random_calls: number of calls so far for this element, by the name of the op.
     """
 
     __slots__ = ("epoch", "position", "random_calls", "seed", "site", "stream")
@@ -42,7 +42,7 @@ class ElementRng:
         self.random_calls: dict[str, int] = {}
 
     def at(self, stream: int, position: int) -> ElementRng:
-        """Go on to the next element."""
+        """Move to the next element."""
         self.stream = stream
         self.position = position
         if self.random_calls:
@@ -75,7 +75,7 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
                 raise error
             op.infer(*rows)
         except SpecError:
-            raise error from None  # it describes what the user passed, not a row of it
+            raise error from None  # describes what the user passed, not one row of it
         _check_rows(op, values)
         results = [run(op, row, seed) for row in zip(*values, strict=True)]
         if isinstance(results[0], tuple):
@@ -109,7 +109,7 @@ def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], se
 
 
 def _check_rows(op: Op, values: Sequence[Any]) -> None:
-    """Refuse a batch without rows: nothing says what the result would look like.
+    """Refuse a batch without rows, whose result would have no shape.
 
     Raises:
         SpecError: there is no row.
@@ -119,12 +119,11 @@ def _check_rows(op: Op, values: Sequence[Any]) -> None:
 
 
 def _stacked(rows: Sequence[Any]) -> Array:
-    """Results of rows as one array."""
     return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
 
 
 def sizes_of(op: Op, first: Any) -> Array:
-    """The image size that `op.draw` gets for one input: int32[1,2]; zeros for what is no image."""
+    """The image size that `op.draw` gets for one input: int32[1,2]; zeros unless it is an image."""
     if op.decodes:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
@@ -134,7 +133,7 @@ def sizes_of(op: Op, first: Any) -> Array:
 
 
 def eager_rng(name: str, seed: int | None) -> BatchRng:
-    """Numbers for one eager call: of the element at hand inside a Python map; of `seed`; else fresh entropy."""
+    """The generator of one eager call: inside a Python map keyed by the element, else by `seed` or fresh entropy."""
     at = ELEMENT.get()
     if at is not None:
         count = at.random_calls.get(name, 0)
