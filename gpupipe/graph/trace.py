@@ -261,7 +261,9 @@ def _require_steady(
             where = found.line or _defined(fn)
             way = f"call Python in ops.py_function(fn, args, spec=...), or {who}(fn, traced=False)"
             if who in ("flat_map", "interleave"):
-                way = "or derive it from the element; a function that needs an actual value, int(x), is called per element"
+                way = (
+                    "or derive it from the element; a function that needs a value of it, int(x), is called per element"
+                )
             text = f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first"
             if not found.told:
                 raise TraceError(f"{text} would hold for every element: use a random op, {way}") from failure

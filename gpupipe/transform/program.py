@@ -22,7 +22,7 @@ class Program:
 
     Attributes:
         outputs: the values to deliver, all of them image values.
-        inputs: the host values that enter, one `Feed` entry each.
+        inputs: the host values to feed, in the order of `Feed.values`.
         values: everything computed inside, inputs before users.
     """
 
@@ -37,13 +37,13 @@ class Program:
 
     @property
     def digest(self) -> bytes:
-        """Equal for equal programs, in every process."""
+        """Digest of the program, the same in every process."""
         return digest_of("program", self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What one batch brings: for each input of the program a list of rows, or an array[B,...] of drawn parameters.
+    """The inputs of one batch: for each input of the program a list of rows, or an array[B,...] of drawn parameters.
 
     Attributes:
         size: number of rows.
@@ -57,7 +57,7 @@ class Feed:
 
     @classmethod
     def of(cls, program: Program, batch: HostValues, every: int = 0) -> Feed:
-        """Compute the inputs of a program for a batch. One element in `every` is to be verified, none of 0."""
+        """Compute the inputs of a program for a batch; one element in `every` is to be verified, or none if 0."""
         return cls(
             batch.size,
             tuple(batch.rows(value) for value in program.inputs),
@@ -65,7 +65,7 @@ class Feed:
         )
 
     def part(self, start: int, stop: int) -> Feed:
-        """Rows start..stop as a feed of their own."""
+        """Rows start..stop as a feed."""
         return Feed(
             stop - start,
             tuple(value[start:stop] for value in self.values),
@@ -73,7 +73,7 @@ class Feed:
         )
 
     def chosen(self, rows: Sequence[int]) -> Feed:
-        """Some rows as a feed of their own."""
+        """Some rows as a feed."""
         return Feed(
             len(rows),
             tuple(
@@ -88,8 +88,8 @@ class BatchFailed(Exception):
     """A run of the graph failed because of its data.
 
     Attributes:
-        causes: the error of each bad row where the executor knows it; empty where it knows only that one is bad.
-        text: the executor's own words, noise removed.
+        causes: the error of each bad row; empty if the executor knows only that some row is bad.
+        text: the executor's message, without noise.
     """
 
     def __init__(self, text: str, causes: dict[int, DataError] | None = None) -> None:
@@ -99,12 +99,12 @@ class BatchFailed(Exception):
 
 
 class WrongPixels(Exception):
-    """A decoder gave other pixels than the host does, without an error.
+    """A decoder returned wrong pixels without an error.
 
     Attributes:
-        rows: how, for each row that was found.
-        where: what decoded it: the card, the versions.
-        results: of the batch, as `Executor.collect` would have given them.
+        rows: how each wrong row differs.
+        where: what decoded it: the GPU and versions.
+        results: of the batch, as `Executor.collect` would have returned them.
     """
 
     def __init__(self, rows: dict[int, str], where: str, results: list[Any]) -> None:
@@ -115,29 +115,29 @@ class WrongPixels(Exception):
 
 
 class Executor(Protocol):
-    """Runs one program on batch after batch. Used by one thread at a time."""
+    """Runs one program on a sequence of batches. Used by one thread at a time."""
 
     @property
     def label(self) -> str:
-        """What `explain()` prints, e.g. ``"DALI on CPU"``."""
+        """The name that `explain()` prints, e.g. ``"DALI on CPU"``."""
         ...
 
     def submit(self, feed: Feed) -> None:
-        """Start a batch (1 <= size <= the batch size it was made for). Returns before it is done."""
+        """Start a batch (1 <= size <= the executor's batch size). Returns before the batch is done."""
         ...
 
     def collect(self) -> list[Any]:
-        """Wait for the oldest batch in flight and answer one entry per output.
+        """Wait for the oldest batch in flight and return one entry per output.
 
-        Each entry is a dense array[B,...] where all rows have one shape, else a list of B arrays. Host arrays are
+        Each entry is a dense array[B,...] if all rows have one shape, else a list of B arrays. Host arrays are
         owned, writable and never overwritten later.
 
         Raises:
             BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.
-            WrongPixels: some rows are not the images that they should be; neither is anything else affected.
+            WrongPixels: some rows are not the images that they should be. Nothing else is affected.
         """
         ...
 
     def close(self) -> None:
-        """Give everything back. Batches still in flight are dropped."""
+        """Release all resources. Batches still in flight are dropped."""
         ...

@@ -1,9 +1,9 @@
 """executor: the executor that runs a program as a DALI graph, on the CPU or on a GPU.
 
-DALI is pushed, never pulls: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. Nothing
-random, no reader and no state is in the graph, so a batch depends on its feed alone. DALI's default (dynamic) executor
-is needed for three things, each tested: results are owned by whoever holds them, a failing batch costs exactly that
-batch, and at `prefetch_queue_depth=1` any number of runs may be scheduled ahead.
+DALI is fed explicitly: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. The graph has no
+readers, randomness or state, so a batch depends on its feed alone. DALI's default (dynamic) executor is needed for
+three properties, each tested: results own their memory, a failing batch affects no other batch, and with
+`prefetch_queue_depth=1` any number of runs may be scheduled ahead.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class _Flight:
     """A batch in flight.
 
     Attributes:
-        feed: its rows, the images as DALI gets them.
-        buffers: what was fed, kept until DALI is done with it.
-        causes: of the rows that kept the batch from being fed at all.
-        outcome: what DALI made of it, where it was asked for before its turn.
+        feed: its rows, with images as DALI gets them.
+        buffers: the fed tensors, kept alive until DALI is done with them.
+        causes: the errors of bad rows, because of which the batch was not fed.
+        outcome: its outputs or failure, if taken from DALI before `collect`.
     """
 
     feed: Feed
@@ -53,19 +53,19 @@ class _Flight:
 
 
 class DaliExecutor:
-    """A program as a DALI graph. Implements `Executor`.
+    """Runs a program as a DALI graph. Implements `Executor`.
 
     Args:
         program: what to compute.
         batch_size: the largest batch that will be submitted.
         threads: CPU threads of DALI.
         device_id: ordinal of the GPU, None for the CPU (then no GPU and no driver are needed).
-        decoding: what decoders of a GPU are asked for.
-        verifies: whether batches will say which of their images are to be compared with the host's (`Feed.verified`).
-        proves: whether every decoded row is looked at, see `proof`; None: on a GPU. On the CPU libjpeg decodes, which
-            writes every row or says an error.
+        decoding: options of decoders on a GPU.
+        verifies: whether feeds name rows whose decoded images are to be compared with the host's (`Feed.verified`).
+        proves: whether samples of every decoded row are checked, see `proof`; None means on a GPU only, since on the
+            CPU libjpeg decodes, which writes every row or reports an error.
 
-    Results on the CPU are NumPy arrays, on a GPU CuPy arrays (`DeviceArray` where CuPy is missing), without a copy.
+    Results on the CPU are NumPy arrays, on a GPU CuPy arrays (`DeviceArray` without CuPy), without a copy.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class DaliExecutor:
         self._host = HostDecoder(program, threads)
         if device_id is not None:
             load_cupy()
-        self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
+        self._good: Feed | None = None  # a row that DALI computed: tells a broken executor from bad data
         self._closed = False
         self._pid = os.getpid()
 
     @property
     def label(self) -> str:
-        """Where the program runs."""
+        """The name that `explain()` prints."""
         return "DALI on CPU" if self._device_id is None else f"DALI on GPU {self._device_id}"
 
     def submit(self, feed: Feed) -> None:
@@ -115,7 +115,7 @@ class DaliExecutor:
         self._flights.append(self._start(replace(feed, values=tuple(values)), causes))
 
     def _start(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
-        """Feed a batch to DALI and schedule its run, unless some of its rows are known to be bad."""
+        """Feed a batch to DALI and schedule its run, unless some rows are known to be bad."""
         assert self._entries is not None
         entries = zip(self._fed, self._entries, strict=True)
         tensors = library.import_dali().tensors
@@ -132,7 +132,7 @@ class DaliExecutor:
                 self._pipeline.feed_input(VERIFIED, wholly(feed))
             self._pipeline.schedule_run()
         except Exception as error:
-            # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
+            # Some inputs are fed and others not, so no later output of this pipeline can be trusted.
             self._give_up()
             if is_of_device(str(error)):
                 raise self._device_failed(str(error)) from error
@@ -169,7 +169,7 @@ class DaliExecutor:
         return results
 
     def _wrong(self, feed: Feed, looks: Iterator[Any]) -> dict[int, str]:
-        """The rows whose decoded images are not what they should be, and how; `looks` is what `look_nodes` made."""
+        """The rows whose decoded images are wrong, and how; `looks` has the outputs of `look_nodes`."""
         found: dict[int, str] = {}
         for decoder in self._pipeline.decoders:
             wrong = self._prover.wrong_samples(decoder, feed, next(looks), next(looks)) if self._proves else {}
@@ -181,35 +181,35 @@ class DaliExecutor:
         return found
 
     def _outcome(self, flight: _Flight) -> Any:
-        """Wait for the oldest run: DALI's outputs, or BatchFailed. No later one can be asked for before it."""
+        """Wait for the oldest run: DALI's outputs, or BatchFailed. DALI returns runs in order only."""
         if flight.causes:
             return BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
         try:
-            # Without a stream this waits until the batch is there, on a GPU, too; the next run is scheduled already.
+            # Without a stream this waits for the batch, on a GPU too; the next run is scheduled already.
             outputs = self._pipeline.share_outputs()
         except (RuntimeError, MemoryError) as error:
             text = str(error) or type(error).__name__
             if "scheduler was shut down" in text:
-                raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
+                raise ClosedError(f"{self.label} was shut down because the interpreter exits") from error
             if "Calling type does not match" in text or "ExternalSource expected" in text:
                 raise GpupipeError(f"{self.label} cannot run {self._names}: {cause_of(text)}") from error
-            return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source
+            return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source code
         self._pipeline.release_outputs()
         return outputs
 
     def _device_failed(self, text: str, known: str = "") -> DeviceError:
-        """Close for good, and answer the error to raise: it was not the data that made a run fail."""
+        """Close the executor and return the error to raise for a failure that the data did not cause."""
         self._give_up()
         return device_failed(text, self.label, f"{self._names} in batches of {self._batch_size}", known)
 
     def _check_good_row(self, text: str) -> None:
-        """Compute a row again that was computed before, after a run that failed.
+        """After a failed run, compute a known good row again.
 
         Args:
-            text: of that failure.
+            text: DALI's message about the failure.
 
         Raises:
-            DeviceError: it fails now; or there is no such row yet, and the text names the device.
+            DeviceError: the row fails now; or there is no such row yet, and the text names the device.
         """
         if self._good is None:
             if is_of_device(text):
@@ -221,39 +221,40 @@ class DaliExecutor:
             raise self._device_failed(text, "fails on rows that it computed before")
 
     def _give_up(self) -> None:
-        """Close without giving the pipeline back: nobody is to use it again."""
+        """Close without returning the pipeline to the pool, since it is unusable."""
         self._closed, self._pipeline = True, None
         self._flights.clear()
         self._host.close()
 
     def _finish_later(self) -> None:
-        """Wait for all batches in flight: DALI answers them in order, and one run at a time tells which rows fail."""
+        """Take the results of all batches in flight, so that single runs can find the rows that fail."""
         for later in self._flights:
             if later.outcome is None:
                 later.outcome = self._outcome(later)
 
     def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
-        """The outputs of a batch that DALI failed on, the images that it refuses decoded by the host.
+        """Run a failed batch again, with the images that DALI refuses decoded by the host.
 
         Raises:
-            BatchFailed: the host refuses some of them, too, or it is not for images that the batch failed.
+            BatchFailed: the host refuses some of them too, or the images are not the reason.
+            DeviceError: the data is not the reason.
         """
         if not self._host.readings:
             raise failure
         self._finish_later()
-        causes = dict(failure.causes)  # of rows that DALI has not seen, nor those beside them
+        causes = dict(failure.causes)  # if there are any, DALI has not seen the batch at all
         rest = [row for row in range(flight.feed.size) if row not in causes]
-        # The host's threads find the bad ones sooner than halving does; DALI has a say, as it has in batches without.
+        # Asking the host's threads first is faster than bisecting; DALI still decides, as it does for other batches.
         refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
         refused = refused or self._refused(flight.feed, rest)
         if len(refused) == len(rest) > 1:
             self._check_good_row(failure.text)
-        if not refused and not causes:  # a run that fails and then works: that is none of its images
+        if not refused and not causes:  # a run that fails and then succeeds is not due to its images
             raise self._device_failed(failure.text, "failed once and ran on the same batch again")
         values: list[Any] = list(flight.feed.values)
         for n in self._host.readings:
             values[n] = list(values[n])
-        for row in (*causes, *refused):  # the first of its images that is bad is the reason
+        for row in (*causes, *refused):  # the first bad image of a row is its reason
             try:
                 for n in self._host.readings:
                     values[n][row] = self._host.second_opinion(n, values[n][row])
@@ -263,7 +264,7 @@ class DaliExecutor:
             outputs = self._outcome(self._start(replace(flight.feed, values=tuple(values)), {}))
             if not isinstance(outputs, BatchFailed):
                 return outputs
-            failure = outputs  # for another reason than its images
+            failure = outputs  # not because of its images
             if self._good is None and len(refused) == len(rest) and can_compute(self._program, flight.feed):
                 raise self._device_failed(
                     failure.text, "fails on every row of its first batch, which the host computes"
@@ -271,7 +272,7 @@ class DaliExecutor:
         raise BatchFailed(failure.text, causes)
 
     def _refused(self, feed: Feed, rows: list[int]) -> list[int]:
-        """Those of some rows for which a run fails, found by halving."""
+        """The rows for which a run fails, found by bisection."""
         out, parts = [], [rows] if rows else []
         while parts:
             part = parts.pop()
@@ -284,10 +285,10 @@ class DaliExecutor:
         return out
 
     def _check_shapes(self, shapes: list[Any]) -> None:
-        """Compare the shapes of what users' functions gave with what was declared, whether it is delivered or not.
+        """Compare the shapes of the results of users' functions, delivered or not, with their declared specs.
 
         Raises:
-            SpecError: one is another.
+            SpecError: a shape differs.
         """
         rest = iter(shapes)
         for value in self._foreign:
@@ -301,7 +302,7 @@ class DaliExecutor:
                         raise unlike(value, spec, f"one of shape {list(shape)}")
 
     def close(self) -> None:
-        """Drain the pipeline and put it back for the next executor of this program."""
+        """Drain the pipeline and return it to the pool for the next executor of this program."""
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
@@ -316,7 +317,7 @@ class DaliExecutor:
                     pipeline.share_outputs()
                     pipeline.release_outputs()
                 except RuntimeError:
-                    continue  # bad data in a batch that nobody wants any more; the pipeline is as good as before
+                    continue  # bad data in a batch that is no longer needed; the pipeline is still good
         library.POOL.put(self._key, pipeline, self._program)
 
     def _check_open(self) -> None:
@@ -347,11 +348,11 @@ class DaliExecutor:
         pipeline = dali.pipeline(
             batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
         )
-        library.POOL.watch(pipeline)  # before it is built: a fork in between leaves the child one that it must not end
+        library.POOL.watch(pipeline)  # before it is built, in case the process forks in between
         with pipeline:
             nodes = input_nodes(d, self._program, dict(zip(self._fed, entries, strict=True)))
             for n in self._fed:
-                # With `preserve`, this keeps an input that no operator reads: pruned, it could not be fed.
+                # With `preserve`, this keeps inputs that no operator reads; if pruned, they could not be fed.
                 pipeline.add_sink(nodes[self._program.inputs[n]])
             decoders, decoded = [], []
             for value in self._program.values:
@@ -364,7 +365,7 @@ class DaliExecutor:
             looks = look_nodes(d, decoded, self._proves, self._verifies)
             shapes = [node.shape() for value in self._foreign for node in promises(value, nodes)]
             pipeline.set_outputs(*(delivered(d, nodes[value]) for value in self._program.outputs), *shapes, *looks)
-        pipeline.decoders = tuple(decoders)  # it may serve another executor of this program
+        pipeline.decoders = tuple(decoders)  # kept with the pipeline for its next executor
         try:
             pipeline.build()
         except Exception as error:
