@@ -29,10 +29,13 @@ from .build import Lowering, delivered, input_nodes, look_nodes, lower, promises
 from .failures import cause_of, device_failed, is_of_device
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
-from .regions import REGION_DECODE
 from .results import check_result, separate, to_numpy, unlike
 
 __all__ = ["DaliExecutor", "Lowering"]
+
+REGION_DECODE: set[int] = set()
+"""GPUs, by ordinal, that decode only the region of a crop: none, since nvImageCodec 0.9.0 fails there on some GPUs
+(NVIDIA/nvImageCodec#55). `tests/transform/region_decode.py` probes a GPU."""
 
 
 @dataclass(slots=True)
@@ -342,7 +345,7 @@ class DaliExecutor:
             dali.math,
             "gpu" if on_gpu else "cpu",
             "mixed" if on_gpu else "cpu",
-            REGION_DECODE.get(self._device_id, False) if self._device_id is not None else True,
+            not on_gpu or self._device_id in REGION_DECODE,
             self._decoding,
         )
         pipeline = dali.pipeline(

@@ -64,7 +64,7 @@ TOLERANCE_SIMPLE = 16.0
 
 
 _AGREES = 4.0
-"""Largest difference, in levels, of the first block's mean that is not suspicious; 250 photographs differ by up to 1.6."""
+"""Largest difference of the first block's mean, in levels, that is not suspicious; in 250 photographs it is 1.6."""
 
 
 _FALSE_ALARMS = 8
