@@ -16,7 +16,6 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError, text_of
+from ..errors import DataError, DecodeError, FunctionError, PlanError, text_of
 from ..extract.images.decode import MOST_PIXELS
 from ..graph.op import Array
 from ..graph.values import Apply, Const, Item, Value
 from ..threads import DaemonPool
-from .program import BatchFailed, Feed, Program
+from .program import BatchFailed, Executor, Feed, Program
 
 __all__ = ["NumpyExecutor", "can_compute"]
 
@@ -171,8 +170,8 @@ class _Flight:
     futures: list[Future[None]]
 
 
-class NumpyExecutor:
-    """Runs a program's references on the CPU. Implements `Executor`.
+class NumpyExecutor(Executor):
+    """Runs a program's references on the CPU.
 
     Args:
         program: what to compute.
@@ -181,23 +180,13 @@ class NumpyExecutor:
     """
 
     def __init__(self, program: Program, batch_size: int, threads: int) -> None:
-        self._batch_size, self._threads = batch_size, threads
+        super().__init__("NumPy on CPU", batch_size)
+        self._threads = threads
         self._code = _Code(program, Scratch())
         self._pool = DaemonPool(threads, "gpupipe-numpy")
-        self._flights: deque[_Flight] = deque()
-        self._closed = False
-        self._pid = os.getpid()
 
-    @property
-    def label(self) -> str:
-        """The name that `explain()` prints."""
-        return "NumPy on CPU"
-
-    def submit(self, feed: Feed) -> None:
-        """Submit a batch to the threads in chunks; see `Executor.submit`."""
-        self._check_open()
-        if not 1 <= feed.size <= self._batch_size:
-            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+    def _start(self, feed: Feed) -> _Flight:
+        """Submit a batch to the threads in chunks."""
         results = [
             [None] * feed.size if output.shape is None else np.empty((feed.size, *output.shape), output.dtype)
             for output in self._code.outputs
@@ -207,14 +196,9 @@ class NumpyExecutor:
         for start in range(0, feed.size, rows):
             stop = min(start + rows, feed.size)
             flight.futures.append(self._pool.submit(self._chunk, feed, flight, start, stop))
-        self._flights.append(flight)
+        return flight
 
-    def collect(self) -> list[Any]:
-        """Wait for the oldest batch; see `Executor.collect`."""
-        self._check_open()
-        if not self._flights:
-            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
-        flight = self._flights.popleft()
+    def _finish(self, flight: _Flight) -> list[Any]:
         for future in flight.futures:
             future.result()
         if flight.causes:
@@ -230,12 +214,6 @@ class NumpyExecutor:
         self._flights.clear()
         if self._pid == os.getpid():  # threads do not exist in a forked child
             self._pool.close()
-
-    def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
-        if self._closed:
-            raise ClosedError(f"{self.label} was closed")
 
     def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
         """Compute rows start..stop on a thread of the pool; the error of a row goes to `flight.causes`."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import ClosedError, DataError, GpupipeError
 from ..graph.host_values import HostValues, boundary
 from ..graph.op import Array
 from ..graph.values import Value, digest_of
@@ -114,17 +116,29 @@ class WrongPixels(Exception):
         self.results = results
 
 
-class Executor(Protocol):
-    """Runs one program on a sequence of batches. Used by one thread at a time."""
+class Executor:
+    """Runs one program on a sequence of batches. Used by one thread at a time.
 
-    @property
-    def label(self) -> str:
-        """The name that `explain()` prints, e.g. ``"DALI on CPU"``."""
-        ...
+    Subclasses define `_start`, `_finish` and `close`.
+
+    Args:
+        label: the name that `explain()` prints, e.g. ``"DALI on CPU"``.
+        batch_size: the largest batch that will be submitted.
+    """
+
+    def __init__(self, label: str, batch_size: int) -> None:
+        self.label = label
+        self._batch_size = batch_size
+        self._flights: deque[Any] = deque()
+        self._closed = False
+        self._pid = os.getpid()
 
     def submit(self, feed: Feed) -> None:
-        """Start a batch (1 <= size <= the executor's batch size). Returns before the batch is done."""
-        ...
+        """Start a batch of 1 to the executor's batch size rows. Returns before the batch is done."""
+        self._check_open()
+        if not 1 <= feed.size <= self._batch_size:
+            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+        self._flights.append(self._start(feed))
 
     def collect(self) -> list[Any]:
         """Wait for the oldest batch in flight and return one entry per output.
@@ -136,8 +150,25 @@ class Executor(Protocol):
             BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.
             WrongPixels: some rows are not the images that they should be. Nothing else is affected.
         """
-        ...
+        self._check_open()
+        if not self._flights:
+            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
+        return self._finish(self._flights.popleft())
 
     def close(self) -> None:
         """Release all resources. Batches still in flight are dropped."""
-        ...
+        raise TypeError(f"{type(self).__name__} does not define close")
+
+    def _start(self, feed: Feed) -> Any:
+        """Start a batch; return what `_finish` needs."""
+        raise TypeError(f"{type(self).__name__} does not define _start")
+
+    def _finish(self, flight: Any) -> list[Any]:
+        """Wait for a batch and return its results."""
+        raise TypeError(f"{type(self).__name__} does not define _finish")
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
+        if self._closed:
+            raise ClosedError(f"{self.label} was closed")

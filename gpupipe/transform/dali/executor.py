@@ -23,7 +23,7 @@ from ..array import load_cupy, to_device_array
 from ..host_decode import HostDecoder
 from ..machine import card_and_versions
 from ..numpy import can_compute
-from ..program import BatchFailed, Feed, Program, WrongPixels
+from ..program import BatchFailed, Executor, Feed, Program, WrongPixels
 from . import library
 from .build import Lowering, delivered, input_nodes, look_nodes, lower, promises
 from .failures import cause_of, device_failed, is_of_device
@@ -55,8 +55,8 @@ class _Flight:
     outcome: Any = None
 
 
-class DaliExecutor:
-    """Runs a program as a DALI graph. Implements `Executor`.
+class DaliExecutor(Executor):
+    """Runs a program as a DALI graph.
 
     Args:
         program: what to compute.
@@ -81,13 +81,13 @@ class DaliExecutor:
         verifies: bool = False,
         proves: bool | None = None,
     ) -> None:
-        self._program, self._batch_size, self._threads, self._device_id = program, batch_size, threads, device_id
+        super().__init__("DALI on CPU" if device_id is None else f"DALI on GPU {device_id}", batch_size)
+        self._program, self._threads, self._device_id = program, threads, device_id
         self._decoding = decoding or DecoderOptions()
         self._proves, self._verifies = device_id is not None if proves is None else proves, verifies
         self._prover = Prover(program, TOLERANCE if self._decoding.jpeg_fancy_upsampling else TOLERANCE_SIMPLE)
         self._names = ", ".join(value.op.name for value in program.values if isinstance(value, Apply))
         self._fed = [n for n, value in enumerate(program.inputs) if not isinstance(value, Const)]
-        self._flights: deque[_Flight] = deque()
         self._entries: tuple[Entry, ...] | None = None
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
@@ -96,28 +96,18 @@ class DaliExecutor:
         if device_id is not None:
             load_cupy()
         self._good: Feed | None = None  # a row that DALI computed: tells a broken executor from bad data
-        self._closed = False
-        self._pid = os.getpid()
 
-    @property
-    def label(self) -> str:
-        """The name that `explain()` prints."""
-        return "DALI on CPU" if self._device_id is None else f"DALI on GPU {self._device_id}"
-
-    def submit(self, feed: Feed) -> None:
-        """Feed a batch and schedule its run; see `Executor.submit`."""
-        self._check_open()
-        if not 1 <= feed.size <= self._batch_size:
-            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+    def _start(self, feed: Feed) -> _Flight:
+        """Decode on the host what DALI must not decode, then feed the batch and schedule its run."""
         if self._entries is None:
             self._entries = tuple(entry_of(self._program.inputs[n], feed.values[n]) for n in self._fed)
         causes: dict[int, DataError] = {}
         values = list(feed.values)
         for n in self._host.readings:
             values[n] = self._host.ready(n, values[n], causes)
-        self._flights.append(self._start(replace(feed, values=tuple(values)), causes))
+        return self._schedule(replace(feed, values=tuple(values)), causes)
 
-    def _start(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
+    def _schedule(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
         """Feed a batch to DALI and schedule its run, unless some rows are known to be bad."""
         assert self._entries is not None
         entries = zip(self._fed, self._entries, strict=True)
@@ -142,12 +132,7 @@ class DaliExecutor:
             raise GpupipeError(f"{self.label} refused a batch of {self._names}: {cause_of(str(error))}") from error
         return _Flight(feed, buffers, {})
 
-    def collect(self) -> list[Any]:
-        """Wait for the oldest batch; see `Executor.collect`."""
-        self._check_open()
-        if not self._flights:
-            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
-        flight = self._flights.popleft()
+    def _finish(self, flight: _Flight) -> list[Any]:
         outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
         if isinstance(outputs, BatchFailed):
             if not flight.causes:
@@ -219,7 +204,7 @@ class DaliExecutor:
                 raise self._device_failed(text)
             return
         self._finish_later()
-        outputs = self._outcome(self._start(self._good, {}))
+        outputs = self._outcome(self._schedule(self._good, {}))
         if isinstance(outputs, BatchFailed):
             raise self._device_failed(text, "fails on rows that it computed before")
 
@@ -264,7 +249,7 @@ class DaliExecutor:
             except DecodeError as error:
                 causes[row] = error
         if not causes:
-            outputs = self._outcome(self._start(replace(flight.feed, values=tuple(values)), {}))
+            outputs = self._outcome(self._schedule(replace(flight.feed, values=tuple(values)), {}))
             if not isinstance(outputs, BatchFailed):
                 return outputs
             failure = outputs  # not because of its images
@@ -279,7 +264,7 @@ class DaliExecutor:
         out, parts = [], [rows] if rows else []
         while parts:
             part = parts.pop()
-            if isinstance(self._outcome(self._start(feed.chosen(part), {})), BatchFailed):
+            if isinstance(self._outcome(self._schedule(feed.chosen(part), {})), BatchFailed):
                 middle = len(part) // 2
                 if middle:
                     parts += [part[middle:], part[:middle]]
@@ -322,12 +307,6 @@ class DaliExecutor:
                 except RuntimeError:
                     continue  # bad data in a batch that is no longer needed; the pipeline is still good
         library.POOL.put(self._key, pipeline, self._program)
-
-    def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
-        if self._closed:
-            raise ClosedError(f"{self.label} was closed")
 
     @property
     def _key(self) -> tuple[Any, ...]:
