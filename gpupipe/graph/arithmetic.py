@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import SpecError
 from ..spec import TensorSpec
-from .op import Array, Case, Op
+from .op import Case, Op
 
 __all__ = ["OPERATORS", "Arithmetic", "is_narrow"]
 
@@ -67,7 +67,7 @@ UNCHECKED = {"floordiv": operator.floordiv, "mod": operator.mod}
 """Used where the divisor is known not to be zero, or the result does not matter."""
 
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Arithmetic(Op):
             if xs[0].dtype.kind != "f":
                 raise SpecError(f"-x on an image needs floats, got {xs[0]}; convert it with ops.cast(x, 'float32')")
             return xs[0]
-        if self.operator not in SIGNS:
+        if self.operator not in ("add", "sub", "mul", "truediv"):
             raise SpecError(f"an image supports + - * /, got {self.operator!r}; use ops.py_function")
         numbers = [number for number in (self.left, self.right) if number is not None]
         floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(
@@ -148,9 +148,6 @@ class Arithmetic(Op):
             )
         image = next(x for x in xs if x.layout is not None)
         return TensorSpec(_broadcast([x.shape or () for x in xs]), np.float32, image.layout)
-
-    def size(self, hw: Array, *params: Array) -> Array:
-        return hw
 
     def reference(self, *xs: Any) -> Any:
         return self._run([np.asarray(x, np.float32) for x in xs] if self.image or self.single else list(xs))

@@ -1,4 +1,4 @@
-"""classify: decide what a user's function is without calling it, and find the lines of its errors.
+"""classify: decide what a user's function is without calling it.
 
 A function may be traced if its code reaches a gpupipe name, or if it is a pure expression. Anything else is ordinary
 Python: calling it with symbols could run network code, draw random numbers or swallow a refusal in an `except`.
@@ -11,31 +11,25 @@ import contextlib
 import dis
 import functools
 import inspect
-import os
 import random as python_random
-import re
 import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import PlanError, PlanTypeError
 from .op import Op
+from .sites import in_gpupipe
 
 __all__ = [
     "LARGEST",
-    "call_site",
     "classify",
+    "closure_of",
     "generator_states",
     "generators",
-    "mistake_of",
     "name_of",
-    "site_of",
-    "user_site",
 ]
 
 _PURE = {
@@ -86,7 +80,7 @@ def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
     seen.add(id(fn))
     if fn.__dict__.get("__gpupipe_python__"):
         return True
-    if ours(fn.__module__):
+    if in_gpupipe(fn.__module__):
         return False
     names = set(fn.__code__.co_names)
     for value in captured(fn):
@@ -149,6 +143,12 @@ def _defaults(fn: types.FunctionType) -> list[Any]:
     return [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
 
 
+def closure_of(fn: types.FunctionType) -> list[Any]:
+    """The values of a function's closure cells, without those bound later, and of its defaults."""
+    cells = [cell.cell_contents for cell in fn.__closure__ or () if cell != types.CellType()]
+    return [*cells, *_defaults(fn)]
+
+
 def _in_place(instruction: dis.Instruction) -> bool:
     """Whether an instruction is `+=` or the like."""
     name = instruction.opname
@@ -181,10 +181,6 @@ def _named(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
 
 
-def ours(name: str | None) -> bool:
-    return name is not None and (name == "gpupipe" or name.startswith("gpupipe."))
-
-
 def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
     """Whether a callable's code can reach a gpupipe name."""
     if depth > 8 or id(fn) in seen:
@@ -197,18 +193,18 @@ def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
         return _mentions(fn.__func__, seen, depth + 1) or _mentions_fields(fn.__self__, seen, depth)
     if not isinstance(fn, types.FunctionType):
         if isinstance(fn, type):
-            return ours(fn.__module__) or issubclass(fn, Op)
-        if ours(type(fn).__module__) or ours(getattr(fn, "__module__", None)):
+            return in_gpupipe(fn.__module__) or issubclass(fn, Op)
+        if in_gpupipe(type(fn).__module__) or in_gpupipe(getattr(fn, "__module__", None)):
             return True
         call = inspect.getattr_static(type(fn), "__call__", None)
         return isinstance(call, types.FunctionType) and (
             _mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth)
         )
-    if ours(fn.__module__):
+    if in_gpupipe(fn.__module__):
         return True
     for value in captured(fn):
         if isinstance(value, types.ModuleType):
-            if ours(value.__name__):
+            if in_gpupipe(value.__name__):
                 return True
         elif callable(value) and not _built_in(value) and _mentions(value, seen, depth + 1):
             return True
@@ -254,7 +250,7 @@ def generators(fn: Any) -> list[Any]:
 def _parts(value: Any) -> list[Any]:
     """The objects that a value refers to: globals and cells, defaults, the bound object, attributes, items."""
     if isinstance(value, types.FunctionType):
-        if ours(value.__module__):
+        if in_gpupipe(value.__module__):
             return []
         return [*captured(value), *_defaults(value)]
     if isinstance(value, functools.partial):
@@ -287,120 +283,6 @@ def generator_states(known: Sequence[Any]) -> list[Any]:
         else:
             states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
     return states
-
-
-_WRONG_CALL = re.compile(r"([\w.<>]+)\(\) (?:missing|got|takes) ")
-
-
-def mistake_of(error: Exception, who: str) -> PlanError | None:
-    """The plan error for an exception with one possible cause: a gpupipe name that does not exist, or a wrong call.
-
-    Args:
-        error: the exception of the user's function.
-        who: the method that called it, for the message.
-
-    Returns:
-        The error to raise instead; None for any other exception, and for one raised outside the user's code.
-    """
-    trail = error.__traceback__
-    if trail is None:
-        return None
-    while trail.tb_next is not None:
-        trail = trail.tb_next
-    frame = trail.tb_frame
-    if ours(frame.f_globals.get("__name__")) and frame.f_code.co_name != "__getattr__":
-        return None
-    where = site_of(error)
-    if isinstance(error, AttributeError):
-        module = error.obj
-        if not isinstance(module, types.ModuleType) or not ours(module.__name__):
-            return None
-        way = "".join(str(error).partition("; ")[1:])
-        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{way}")
-    found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
-    if found is None or not _calls_ours(frame, found[1]):
-        return None
-    return PlanTypeError(f"{who} needs a function that passes the right arguments, got: {error}, at {where}")
-
-
-def _calls_ours(frame: types.FrameType, name: str) -> bool:
-    """Whether a function called `name` that a frame's code reaches as a name or an attribute is gpupipe's."""
-    loaded: dict[bool, set[str]] = {True: set(), False: set()}  # global names, and attributes
-    for instruction in dis.get_instructions(frame.f_code):
-        if instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")):
-            loaded[instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")].add(instruction.argval)
-    reached = [frame.f_globals[n] for n in loaded[True] if n in frame.f_globals] + list(frame.f_locals.values())
-    for value in reached.copy():
-        if isinstance(value, types.ModuleType) and ours(value.__name__):
-            reached += [getattr(value, n) for n in loaded[False] if hasattr(value, n)]
-    functions = [value.func if isinstance(value, functools.partial) else value for value in reached]
-    functions += [value.__init__ for value in functions if isinstance(value, type)]  # type: ignore[misc]
-    called = [value for value in functions if getattr(value, "__qualname__", None) == name]
-    return bool(called) and all(ours(value.__module__) for value in called)
-
-
-def call_site() -> str:
-    """``file:line`` of the first frame outside gpupipe."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and ours(frame.f_globals.get("__name__")):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def user_site() -> str:
-    """``file:line`` of the innermost frame that is the user's own: neither gpupipe's nor an installed package's."""
-    frames: list[tuple[types.FrameType, int]] = []
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and not _calls_users(frame):
-        frames.append((frame, frame.f_lineno))
-        frame = frame.f_back
-    return _users(frames)
-
-
-def site_of(error: BaseException) -> str:
-    """``file:line`` of the innermost user frame of an exception's traceback; "" if there is none."""
-    frames: list[tuple[types.FrameType, int]] = []
-    trail = error.__traceback__
-    while trail is not None:
-        if _calls_users(trail.tb_frame):
-            frames.clear()  # of nested functions, the innermost counts
-        else:
-            frames.append((trail.tb_frame, trail.tb_lineno))
-        trail = trail.tb_next
-    return _users(frames[::-1])
-
-
-def _calls_users(frame: types.FrameType) -> bool:
-    """Whether a frame is gpupipe's call of a user's function."""
-    return frame.f_code.co_name == "call_with" and frame.f_globals.get("__name__") == "gpupipe.graph.trace"
-
-
-def _users(frames: Sequence[tuple[types.FrameType, int]]) -> str:
-    """``file:line`` of the first of some frames, innermost first, that is the user's own.
-
-    The last frame outside gpupipe is the function that the user passed. If it belongs to an installed package, that
-    package's frames count as the user's.
-    """
-    outside = [(frame, line) for frame, line in frames if not ours(frame.f_globals.get("__name__"))]
-    if not outside:
-        return ""
-    home = str(outside[-1][0].f_globals.get("__name__")).partition(".")[0]
-    for frame, line in outside:
-        file = frame.f_code.co_filename
-        if not _installed(file) or str(frame.f_globals.get("__name__")).partition(".")[0] == home:
-            return f"{file}:{line}"
-    return ""
-
-
-@functools.lru_cache(1024)
-def _installed(file: str) -> bool:
-    """Whether a file belongs to an installed package or to Python itself."""
-    return file.startswith(("<frozen ", _STANDARD + os.sep)) or not {"site-packages", "dist-packages"}.isdisjoint(
-        Path(file).parts
-    )
-
-
-_STANDARD = os.path.dirname(os.__file__)
 
 
 def name_of(fn: Any) -> str:

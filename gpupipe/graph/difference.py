@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..ragged import Ragged
-from .arithmetic import Arithmetic
+from .arithmetic import SIGNS, Arithmetic
+from .classify import closure_of
 from .op import Op
 from .values import CONST_LIMIT, Apply, Const, Draw, Item, Value, topological
 
@@ -28,9 +29,6 @@ _PLAIN = (
     bool, int, float, complex, str, bytes, bytearray, type(None), np.generic, np.dtype, PurePath, set, frozenset, range,
     slice, enum.Enum, datetime.date, datetime.time, datetime.timedelta,
 )  # fmt: skip
-
-
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 
 
 _SAMPLE = 4096
@@ -97,8 +95,8 @@ def _of_op(op: Op, found: tuple[str, Any, Any]) -> str:
     name, before, after = found
     if isinstance(op, Arithmetic):
         if name == "operator":
-            return f"{_SIGNS.get(before, before)}, then {_SIGNS.get(after, after)}"
-        return f"{shown(before)}, then {shown(after)} in {_SIGNS.get(op.operator, op.operator)}"
+            return f"{SIGNS.get(before, before)}, then {SIGNS.get(after, after)}"
+        return f"{shown(before)}, then {shown(after)} in {SIGNS.get(op.operator, op.operator)}"
     return f"{op.name} with {name}={shown(before)}, then {shown(after)}"
 
 
@@ -165,7 +163,7 @@ def same(a: Any, b: Any, depth: int = 0) -> bool:
         case dict():
             pairs = [(list(a), list(b)), *zip(a.values(), b.values(), strict=False)]
         case types.FunctionType():
-            pairs = [(a.__code__, b.__code__), (_held(a), _held(b))]
+            pairs = [(a.__code__, b.__code__), (closure_of(a), closure_of(b))]
         case types.CodeType():
             return a.co_code == b.co_code and a.co_names == b.co_names and same(a.co_consts, b.co_consts, depth + 1)
         case types.MethodType():
@@ -183,11 +181,6 @@ def same(a: Any, b: Any, depth: int = 0) -> bool:
         case _:
             return True
     return all(same(left, right, depth + 1) for left, right in pairs)
-
-
-def _held(fn: types.FunctionType) -> list[Any]:
-    cells = [cell.cell_contents for cell in fn.__closure__ or () if cell != types.CellType()]
-    return [*cells, fn.__defaults__, fn.__kwdefaults__]
 
 
 def _same_array(a: Any, b: Any) -> bool:

@@ -82,11 +82,7 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
             return tuple(_stacked(column) for column in zip(*results, strict=True))
         return _stacked(results)
     try:
-        params: tuple[Array, ...] = ()
-        if op.parameters:
-            hw = sizes_of(op, values[0])
-            params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
-        return op.reference(*values, *(param[0] for param in params))
+        return op.reference(*values, *_params(op, values[0], seed))
     except DataError as error:
         error.at(stage=op.stage)
         raise
@@ -101,11 +97,15 @@ def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], se
     if len({len(x) for x in values}) > 1:
         raise SpecError(f"{op.name} needs batches of one length, got {', '.join(map(str, specs))}")
     _check_rows(op, values)
-    params: tuple[Array, ...] = ()
-    if op.parameters:
-        hw = sizes_of(op, values[0][0])
-        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
-    return op.array(np, *values, *(param[0] for param in params))
+    return op.array(np, *values, *_params(op, values[0][0], seed))
+
+
+def _params(op: Op, first: Any, seed: int | None) -> list[Array]:
+    """Draw the parameters for one element, whose first input is `first`."""
+    if not op.parameters:
+        return []
+    rng = eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
+    return [param[0] for param in op.draw(rng, sizes_of(op, first))]
 
 
 def _check_rows(op: Op, values: Sequence[Any]) -> None:

@@ -17,9 +17,9 @@ from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceErr
 from ..integers import is_integer, plain
 from ..spec import as_leaf, spec_of
 from .arithmetic import Arithmetic, is_narrow
-from .classify import user_site
 from .eager import run
 from .op import Arg, Op
+from .sites import user_site
 from .values import Apply, Const, Draw, Input, Item, Value
 
 __all__ = [

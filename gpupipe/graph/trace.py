@@ -21,8 +21,9 @@ from ..brief import fields_in_brief
 from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from ..log import logger
 from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
-from .classify import LARGEST, classify, generator_states, generators, mistake_of, name_of, site_of, user_site
+from .classify import LARGEST, classify, closure_of, generator_states, generators, name_of
 from .difference import Difference, difference
+from .sites import mistake_of, site_of, user_site
 from .symbols import ACTIVE, TEXT, Symbol, Trace, named, refuse, refused
 from .values import CONST_LIMIT, Const, Input, Value
 
@@ -407,9 +408,7 @@ def _parts(value: Any) -> Sequence[Any]:
     if isinstance(value, types.MethodType):
         return [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
     if isinstance(value, types.FunctionType):
-        cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
-        kept = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        return [*(cell.cell_contents for cell in cells), *kept]
+        return closure_of(value)
     if isinstance(value, (tuple, list)):
         return value
     if isinstance(value, dict):

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from ..brief import brief, cut
 from ..errors import PlanError, PlanTypeError
 from ..spec import Compound, TensorSpec, spec_of
+from .classify import closure_of
 from .op import Op
 
 __all__ = ["Apply", "Const", "Draw", "Identity", "Input", "Item", "Value", "digest_of", "substitute", "topological"]
@@ -101,17 +102,7 @@ def _add_array(hasher: Any, array: Array) -> None:
 
 def _function_parts(fn: types.FunctionType, loose: bool) -> tuple[Any, ...]:
     """A function's code and captured values; re-evaluated lambdas share code, so chains built in a loop are equal."""
-    cells = [cell.cell_contents for cell in fn.__closure__ or () if not _empty(cell)]
-    captured = [*cells, *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
-    return (fn.__code__, [_comparable(value, loose) for value in captured])
-
-
-def _empty(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:  # a name that is bound later
-        return True
-    return False
+    return (fn.__code__, [_comparable(value, loose) for value in closure_of(fn)])
 
 
 def _comparable(value: Any, loose: bool) -> Any:
