@@ -179,7 +179,8 @@ class HostValues:
         if found is None:
             op = draw.op.bind(tuple(_column_of(self.rows(arg)) for arg in draw.args))
             site = hash64(draw.site) if draw.site else 0
-            keys = self._key_of(draw)
+            # Deterministic geometry needs no identity.
+            keys = np.asarray(self.rows(draw.key), np.uint64) if draw.site else np.zeros(self.size, np.uint64)
             hw = self._sizes_for(draw, draw.x[0])
             for other in draw.x[1:] if op.domain != "host" else ():
                 if (other.spec.rank or 0) >= 2:  # a label next to an image has no size
@@ -200,11 +201,6 @@ class HostValues:
             sizes = {row: f"{hw[row].tolist()} and {other[row].tolist()}" for row in bad}
             reasons = {row: f"needs images of one size, got {two}; resize them first" for row, two in sizes.items()}
             raise ShapeError.of_rows(reasons, stage=draw.op.name)
-
-    def _key_of(self, draw: Draw) -> Array:
-        if not draw.site:  # deterministic geometry needs no identity
-            return np.zeros(self.size, np.uint64)
-        return np.asarray(self.rows(draw.key), np.uint64)
 
     def sizes(self, value: Value) -> Array:
         """Heights and widths, int32[size,2]; zeros unless the value is an image."""

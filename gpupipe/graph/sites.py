@@ -127,9 +127,5 @@ def _users(frames: Sequence[tuple[types.FrameType, int]]) -> str:
 @functools.lru_cache(1024)
 def _installed(file: str) -> bool:
     """Whether a file belongs to an installed package or to Python itself."""
-    return file.startswith(("<frozen ", _STANDARD + os.sep)) or not {"site-packages", "dist-packages"}.isdisjoint(
-        Path(file).parts
-    )
-
-
-_STANDARD = os.path.dirname(os.__file__)
+    of_python = file.startswith(("<frozen ", os.path.dirname(os.__file__) + os.sep))
+    return of_python or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)

@@ -141,7 +141,6 @@ _WAYS = "use ops for it, wrap the Python part in ops.py_function(fn, args, spec=
 
 
 def _raised(failure: BaseException | None) -> str:
-    """An exception of a user's function and its line, for a message."""
     where = "" if failure is None else site_of(failure)
     return f"{failure!r}, at {where}" if where else repr(failure)
 

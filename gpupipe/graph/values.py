@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -301,30 +301,17 @@ def topological(outputs: Iterable[Value], *, through_draws: bool = True) -> list
         outputs: the values to start from.
         through_draws: whether to include the inputs of a Draw, which needs their sizes and never their pixels.
     """
-    seen: set[Value] = set()
-    order: list[Value] = []
-    stack: list[tuple[Value, Iterator[Value]]] = []
-    for output in outputs:
-        if output in seen:
-            continue
-        seen.add(output)
-        stack.append((output, iter(below_of(output, through_draws))))
-        while stack:
-            value, rest = stack[-1]
-            for below in rest:
-                if below not in seen:
-                    seen.add(below)
-                    stack.append((below, iter(below_of(below, through_draws))))
-                    break
-            else:
-                stack.pop()
-                order.append(value)
-    return order
-
-
-def below_of(value: Value, through_draws: bool) -> tuple[Value, ...]:
-    """The inputs of a value; none for a Draw unless `through_draws`."""
-    return () if isinstance(value, Draw) and not through_draws else value.inputs
+    order: dict[Value, None] = {}
+    stack = list(outputs)[::-1]
+    while stack:
+        value = stack.pop()
+        inputs = () if isinstance(value, Draw) and not through_draws else value.inputs
+        waiting = [x for x in inputs if x not in order]
+        if waiting:
+            stack += [value, *reversed(waiting)]
+        else:
+            order[value] = None
+    return list(order)
 
 
 def rewrite_values(outputs: Sequence[Value], rule: Callable[[Value], Value]) -> tuple[Value, ...]:

@@ -8,7 +8,6 @@ three properties, each tested: results own their memory, a failing batch affects
 
 from __future__ import annotations
 
-import functools
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -142,10 +141,10 @@ class DaliExecutor(Executor):
             self._good = kept(flight.feed.chosen([0]))
         size = flight.feed.size
         count = len(self._program.outputs)
-        outputs, others = outputs[:count], [to_numpy(library.POOL, output, size) for output in outputs[count:]]
+        outputs, others = outputs[:count], [to_numpy(output, size) for output in outputs[count:]]
         shapes = sum(1 + len(value.specs) for value in self._foreign)
         self._check_shapes(others[:shapes])
-        hand_over = functools.partial(to_numpy, library.POOL) if self._device_id is None else to_device_array
+        hand_over = to_numpy if self._device_id is None else to_device_array
         results = separate([hand_over(output, size) for output in outputs])
         if not self._checked:
             self._checked = True

@@ -10,16 +10,16 @@ from ...errors import SpecError
 from ...graph.values import Apply, Item, Value
 from ...spec import TensorSpec
 from ..array import copied, overlap
-from ..pool import PipelinePool
+from .library import POOL
 
 __all__ = ["check_result", "separate", "to_numpy", "unlike"]
 
 
-def to_numpy(pool: PipelinePool, output: Any, size: int) -> Any:
+def to_numpy(output: Any, size: int) -> Any:
     """A TensorListCPU as one array[B, ...], or as a list of arrays if shapes differ. They own DALI's buffers."""
     if output.is_dense_tensor():
-        return np.asarray(pool.lend(output.as_tensor()))[:size]
-    rows = [np.asarray(pool.lend(output[row])) for row in range(size)]
+        return np.asarray(POOL.lend(output.as_tensor()))[:size]
+    rows = [np.asarray(POOL.lend(output[row])) for row in range(size)]
     return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
 
 
