@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.colour import Colour, rows_within, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.colour import Colour, rotate_hue, rotate_hue_dali, rows_within
 from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_saturation import division_tolerance
 from gpupipe.ops.convert_image_dtype import dtype_of
@@ -29,10 +29,10 @@ class Hue(Colour):
     parameters: ClassVar[tuple[str, ...]] = ("delta",)
 
     def formula(self, f: Array, *params: Any) -> Array:
-        return turn_hue(f, params[0])
+        return rotate_hue(f, params[0])
 
     def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
-        return turn_hue_dali(d, f, params[0])
+        return rotate_hue_dali(d, f, params[0])
 
 
 @dataclass(frozen=True, slots=True)

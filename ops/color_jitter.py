@@ -12,7 +12,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.colour import Colour, planes, planes_dali, together_dali, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.colour import Colour, planes, planes_dali, rotate_hue, rotate_hue_dali, together_dali
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.ops.rgb_to_grayscale import WEIGHTS
@@ -102,8 +102,8 @@ class ColorJitter(Colour):
     def _turned(self, x: Array, delta: Any) -> Array:
         largest = LARGEST[self.dtype]
         if largest == 1:
-            return turn_hue(x, delta)
-        return np.floor(turn_hue(x * np.float32(1 / largest), delta) * np.float32(self._stretch))
+            return rotate_hue(x, delta)
+        return np.floor(rotate_hue(x * np.float32(1 / largest), delta) * np.float32(self._stretch))
 
     @property
     def _stretch(self) -> float:
@@ -181,8 +181,8 @@ class ColorJitter(Colour):
     def _turned_dali(self, d: Any, x: Any, delta: Any) -> Any:
         largest = LARGEST[self.dtype]
         if largest == 1:
-            return turn_hue_dali(d, x, delta)
-        return d.math.floor(turn_hue_dali(d, x * (1 / largest), delta) * self._stretch)
+            return rotate_hue_dali(d, x, delta)
+        return d.math.floor(rotate_hue_dali(d, x * (1 / largest), delta) * self._stretch)
 
     def _whole_dali(self, d: Any, x: Any) -> Any:
         return x if LARGEST[self.dtype] == 1 else d.math.floor(x)

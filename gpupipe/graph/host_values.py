@@ -76,7 +76,7 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
     if not oriented and len(data) > 4 and data[0] == data[-2] == 0xFF and data[1] == 0xD8 and data[-1] == 0xD9:
         # The common case: a complete JPEG, judging by its first and last bytes.
         height, width, channels, frame, bits = jpeg_size(data)
-        turned = False
+        rotated = False
         if bits != 8:
             check_decodable("jpeg", bits)
         if len(data) * height * width > MOST_SCANNED:
@@ -85,12 +85,12 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
         header = read_header(data, orientation=oriented)
         check_complete(data, header)
         check_decodable(header.format, header.bits)
-        height, width, turned = header.height, header.width, header.orientation >= 5
+        height, width, rotated = header.height, header.width, header.orientation >= 5
     if height * width > max_pixels:
         raise DecodeError(
             f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}"
         )
-    return (width, height) if turned else (height, width)
+    return (width, height) if rotated else (height, width)
 
 
 def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:

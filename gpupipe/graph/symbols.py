@@ -394,7 +394,7 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     if op.rows == "batch" and not batched:
         raise SpecError(
             f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
-            f"put it into a map behind batch: ds.batch(n).map(...)"
+            f"put it into a map after batch: ds.batch(n).map(...)"
         )
     inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
     op, args = _take_args(op)

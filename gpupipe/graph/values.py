@@ -131,7 +131,7 @@ class Value:
         return ()
 
     def rebuild(self, inputs: tuple[Value, ...]) -> Value:
-        """The same computation on other inputs."""
+        """This computation on other inputs."""
         return self
 
     def __eq__(self, other: object) -> bool:

@@ -56,15 +56,15 @@ class HostDecoder:
         reading = self.readings.get(n)
         if reading is None:
             return rows
-        turned = reading.exif_orientation is not False
+        upright = reading.exif_orientation is not False
         out, others = list(rows), []
         for i, row in enumerate(rows):
             if not len(row):
                 continue  # `tensors_of` refuses it
             try:
                 if row[0] == 0xFF and jpeg.is_ordinary(row):
-                    out[i] = (turned and jpeg.with_plain_orientation(row)) or row
-                elif row[0] != 0x89 or not png.is_ordinary(row, reading.gray, turned):
+                    out[i] = (upright and jpeg.with_plain_orientation(row)) or row
+                elif row[0] != 0x89 or not png.is_ordinary(row, reading.gray, upright):
                     others.append(i)
             except DecodeError as error:
                 causes[i] = error

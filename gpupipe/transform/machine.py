@@ -62,7 +62,7 @@ def dali_cuda() -> int | None:
 
 
 def card_and_versions(device_id: int | None) -> str:
-    """What decodes images: a GPU's name and driver, if NVML gives them, and the versions of DALI and nvImageCodec.
+    """The decoder of images, for a message: GPU and driver, if NVML names them, and versions of DALI and nvImageCodec.
 
     Args:
         device_id: ordinal among the GPUs that CUDA shows this process; None for the CPU.

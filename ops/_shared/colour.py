@@ -38,14 +38,14 @@ __all__ = [
     "planes_dali",
     "restored",
     "restored_dali",
+    "rotate_hue",
+    "rotate_hue_dali",
     "rows_below",
     "rows_within",
     "scale_saturation",
     "scale_saturation_dali",
     "together_dali",
     "tolerance",
-    "turn_hue",
-    "turn_hue_dali",
     "uniform",
 ]
 
@@ -243,7 +243,7 @@ def together_dali(d: Any, scalars: Sequence[Any]) -> list[Any]:
     return [moved[i] for i in range(len(scalars))]
 
 
-def turn_hue(f: Array, delta: Any) -> Array:
+def rotate_hue(f: Array, delta: Any) -> Array:
     """Add `delta` (in turns) to the hue of HSV: float32[H,W,3] -> float32[H,W,3].
 
     A channel is `high` within a sixth of a turn from its own hue, `low` beyond a third, and linear between.
@@ -256,7 +256,7 @@ def turn_hue(f: Array, delta: Any) -> Array:
     return result
 
 
-def turn_hue_dali(d: Any, f: Any, delta: Any) -> Any:
+def rotate_hue_dali(d: Any, f: Any, delta: Any) -> Any:
     low, high = extremes_dali(d, f)
     turned = hue_dali(d, f, low, high) + 6.0 * delta
     turned = turned - 6.0 * d.math.floor(turned * (1 / 6))
