@@ -16,7 +16,7 @@ from .failures import cause_of
 from .feeding import LEGAL, VERIFIED, Entry, wrap
 from .proof import BLOCK
 
-__all__ = ["Lowering", "delivered", "input_nodes", "look_nodes", "lower", "promises"]
+__all__ = ["Lowering", "check_nodes", "delivered", "input_nodes", "lower", "promises"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def promises(value: Apply, nodes: dict[Value, Any]) -> list[Any]:
     return [given, *(made if isinstance(made, tuple) else (made,))]
 
 
-def look_nodes(d: Lowering, images: Sequence[Any], proves: bool, verifies: bool) -> list[Any]:
+def check_nodes(d: Lowering, images: Sequence[Any], proves: bool, verifies: bool) -> list[Any]:
     """Outputs with which the host checks decoded images: samples and shape, and each verified image.
 
     In place of an image that is not verified there is its first pixel.

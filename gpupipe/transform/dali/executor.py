@@ -24,7 +24,7 @@ from ..machine import card_and_versions
 from ..numpy import can_compute
 from ..program import BatchFailed, Executor, Feed, Program, WrongPixels
 from . import library
-from .build import Lowering, delivered, input_nodes, look_nodes, lower, promises
+from .build import Lowering, check_nodes, delivered, input_nodes, lower, promises
 from .failures import cause_of, device_failed, is_of_device
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
@@ -155,12 +155,12 @@ class DaliExecutor(Executor):
             raise WrongPixels(wrong, f"{self.label}, {card_and_versions(self._device_id)}", results)
         return results
 
-    def _wrong(self, feed: Feed, looks: Iterator[Any]) -> dict[int, str]:
-        """The rows whose decoded images are wrong, and how; `looks` has the outputs of `look_nodes`."""
+    def _wrong(self, feed: Feed, checks: Iterator[Any]) -> dict[int, str]:
+        """The rows whose decoded images are wrong, and how; `checks` has the outputs of `check_nodes`."""
         found: dict[int, str] = {}
         for decoder in self._pipeline.decoders:
-            wrong = self._prover.wrong_samples(decoder, feed, next(looks), next(looks)) if self._proves else {}
-            images = next(looks) if self._verifies else ()
+            wrong = self._prover.wrong_samples(decoder, feed, next(checks), next(checks)) if self._proves else {}
+            images = next(checks) if self._verifies else ()
             for row in feed.verified:
                 if row not in wrong and (text := self._prover.wrong_image(decoder, feed, row, images[row])):
                     wrong[row] = text
@@ -309,8 +309,8 @@ class DaliExecutor(Executor):
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        looks = (self._decoding, self._proves, self._verifies)
-        return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id, *looks)
+        how = (self._decoding, self._proves, self._verifies)
+        return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id, *how)
 
     def _build(self, entries: tuple[Entry, ...]) -> Any:
         dali = library.import_dali()
@@ -343,9 +343,9 @@ class DaliExecutor(Executor):
                     decoders.append(Decoder.of(self._program, value, region))
                     decoded.append(image)
                 d.decoded.clear()
-            looks = look_nodes(d, decoded, self._proves, self._verifies)
+            checks = check_nodes(d, decoded, self._proves, self._verifies)
             shapes = [node.shape() for value in self._foreign for node in promises(value, nodes)]
-            pipeline.set_outputs(*(delivered(d, nodes[value]) for value in self._program.outputs), *shapes, *looks)
+            pipeline.set_outputs(*(delivered(d, nodes[value]) for value in self._program.outputs), *shapes, *checks)
         pipeline.decoders = tuple(decoders)  # kept with the pipeline for its next executor
         try:
             pipeline.build()
