@@ -64,7 +64,7 @@ OPERATORS: dict[str, Any] = {
 
 
 UNCHECKED = {"floordiv": operator.floordiv, "mod": operator.mod}
-"""Used where the divisor is known not to be zero, or the result does not matter."""
+"""Operators for a divisor that is known not to be zero, or a result that does not matter."""
 
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}

@@ -59,7 +59,7 @@ ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=N
 
 
 def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
-    """Run an op at once, on one element or on the rows of a batch."""
+    """Run an op on one element or on the rows of a batch."""
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     specs = [spec_of(x) for x in values]
     if op.rows == "batch":

@@ -184,7 +184,7 @@ def check_number(
     Raises:
         PlanTypeError: `value` is something else, or is traced bytes or a traced vector.
         SpecError: the number is outside [low, high].
-        DataError: numbers of rows are, with a reason for each row; a `ShapeError` if they are integers.
+        DataError: a row's number is, with a reason for each such row; a `ShapeError` if `integer`.
     """
     if isinstance(value, Arg):
         return

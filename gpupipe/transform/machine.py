@@ -172,9 +172,7 @@ def gpu_of_rank(gpus: int) -> tuple[int, str]:
         PlanError: a rank that is not a number, or has no GPU here.
     """
     name = _launcher()
-    if name is None or (
-        os.environ[name] == "0" and _ranks_of(name) == 1
-    ):  # the only rank may have started other processes itself
+    if name is None or (os.environ[name] == "0" and _ranks_of(name) == 1):  # alone: it may have started others
         device = _device_of_torch()
         return (0, "") if device is None or device >= gpus else (device, "torch's current device")
     text = os.environ[name]
