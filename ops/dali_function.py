@@ -45,7 +45,7 @@ class DaliFunction(Op):
             if not isinstance(spec, TensorSpec):
                 raise PlanTypeError(f"dali_function needs a TensorSpec for each result, got {spec!r}")
             if not spec.known or spec.dtype is bytes:
-                raise SpecError(f"dali_function needs a spec with a dtype of numbers and a rank, got {spec}")
+                raise SpecError(f"dali_function needs a spec with a numeric dtype and a rank, got {spec}")
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         return self.specs[0] if len(self.specs) == 1 else self.specs
