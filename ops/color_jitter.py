@@ -259,8 +259,8 @@ def color_jitter(
         contrast: as `brightness`.
         saturation: as `brightness`.
         hue: h, 0..0.5, for a rotation of -h to h turns, or its two bounds.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     The steps are applied in random order. After each, values are clamped, and integers truncated toward zero.
     Floats have to be finite: others become 0, 1 or NaN in NumPy, NaN in DALI.

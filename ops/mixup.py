@@ -72,8 +72,8 @@ def mixup(
         alpha: above 0; small values mix little.
         num_classes: length of the vectors; needed for class numbers.
         layout: of one image, where it is not known; the default is HWC.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
         Images as float32, in their original units, and labels as float32 vectors.

@@ -55,8 +55,8 @@ def random_brightness(image: T, max_delta: Any, seed: int | None = None) -> T:
     Args:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         max_delta: at least 0; 1 is the whole range of integers; for floats, in their own units. May be traced.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 

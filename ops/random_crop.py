@@ -89,8 +89,8 @@ def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
     Args:
         image: one image, or a tuple of images of equal size, which get the same window.
         size: (height, width) in pixels; TensorFlow's (height, width, channels) is accepted if it keeps all channels.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
 

@@ -166,8 +166,8 @@ def random_erasing(
         value: a number, or one per channel, in the units of the image. (torchvision's "random" is not supported: a
             number per pixel is not drawn on the host.)
         layout: of the image, where it is not known; the default is HWC.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or CHW
 

@@ -30,8 +30,8 @@ def random_flip_up_down(image: T, p: Any = 0.5, *, seed: int | None = None) -> T
     Args:
         image: one image, or a tuple of images of equal size, which are mirrored together.
         p: probability, 0..1.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 

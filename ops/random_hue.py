@@ -58,8 +58,8 @@ def random_hue(image: T, max_delta: Any, seed: int | None = None) -> T:
     Args:
         image: RGB, of uint8, uint16, float16 or float32.
         max_delta: in turns, 0..0.5. May be traced.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 

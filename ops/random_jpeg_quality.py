@@ -65,8 +65,8 @@ def random_jpeg_quality(image: T, min_jpeg_quality: Any, max_jpeg_quality: Any, 
         image: gray or RGB, of uint8, uint16, float16 or float32. It goes through 8 bits: floats are clipped to 0..1.
         min_jpeg_quality: an integer, at least 0. May be traced.
         max_jpeg_quality: an integer above it, at most 100; exclusive, as in tf.image. May be traced.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
 

@@ -139,8 +139,8 @@ def random_resized_crop(
         ratio: bounds of the window's width / height.
         interpolation: "bilinear", "bicubic", "lanczos3" or "nearest"; for several images it may be one per image.
         antialias: average over all source pixels when shrinking.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``; integers are rounded.
 

@@ -63,8 +63,8 @@ def random_saturation(image: T, lower: Any, upper: Any, seed: int | None = None)
         image: RGB, of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         lower: at least 0. May be traced.
         upper: above `lower`. May be traced.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 

@@ -193,8 +193,8 @@ def sample_distorted_bounding_box(
         area_range: bounds of the window's fraction of the image's area.
         max_attempts: after so many attempts the window is the whole image.
         use_image_if_no_bounding_boxes: treat the whole image as the one box where there is none.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
         begin (row, column, 0) and size (rows, columns, -1), for `slice` or, item by item, `crop_to_bounding_box` and

@@ -317,8 +317,8 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
     Args:
         op: the op with its parameters; a field named in its `traceable` may hold a traced host value.
         xs: its inputs: symbols, arrays, scalars or bytes.
-        seed: replaces the count of such calls in the draw. Calls with equal seeds draw the same for one element,
-            also after a `zip`, but not in different inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
         One result, or a tuple for an op with several.
