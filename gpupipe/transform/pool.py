@@ -15,9 +15,9 @@ from typing import Any
 
 from ..extract.storage.forking import keep_for_ever
 
-__all__ = ["ENDINGS", "PipelinePool"]
+__all__ = ["EXIT_HOOKS", "PipelinePool"]
 
-ENDINGS: list[Callable[[], None]] = []
+EXIT_HOOKS: list[Callable[[], None]] = []
 """Called when the interpreter exits, before DALI shuts down every pipeline, to release those still in use."""
 
 LIMIT = 8
@@ -33,7 +33,7 @@ class PipelinePool:
         self._alive: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lent: weakref.WeakSet[Any] = weakref.WeakSet()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._bury)
+            os.register_at_fork(after_in_child=self._abandon)
 
     def __len__(self) -> int:
         return len(self._idle)
@@ -80,7 +80,7 @@ class PipelinePool:
             dropped, self._idle = self._idle, {}
         dropped.clear()
 
-    def _bury(self) -> None:
+    def _abandon(self) -> None:
         """In a forked child: forget everything and destroy nothing, not even at exit."""
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
         for pipeline in list(self._alive):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import DeviceError, MissingDependencyError
-from ..pool import ENDINGS, PipelinePool
+from ..pool import EXIT_HOOKS, PipelinePool
 
 __all__ = ["POOL", "import_dali", "refuse_fork", "release_memory"]
 
@@ -44,13 +44,13 @@ def import_dali() -> Any:
     # Building the first GPU pipeline warns about cuFFT and NPP, which no op here needs.
     warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)
     # Registered after DALI's own handlers, hence run before them, while pipelines can still be destroyed.
-    atexit.register(_end)
+    atexit.register(_at_exit)
     return _Dali(Pipeline, backend, fn, math, tensors, types)
 
 
-def _end() -> None:
-    for ending in ENDINGS:
-        ending()
+def _at_exit() -> None:
+    for hook in EXIT_HOOKS:
+        hook()
     POOL.clear()
 
 
