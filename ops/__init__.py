@@ -1,4 +1,4 @@
-"""ops: the functions that a map calls on images, numbers and labels. One op is one file; `catalogue` lists them all."""
+"""ops: the functions that a map applies to images, numbers and labels. One op, one file."""
 
 from __future__ import annotations
 
@@ -112,24 +112,24 @@ __all__ = [
 ]
 
 for _module in [name for name, value in globals().items() if isinstance(value, ModuleType)]:
-    del globals()[_module]  # `gpupipe.ops.crop` would be a module, where its reader looks for a function
+    del globals()[_module]  # users only ever see functions
 
 _INSTEAD = {
-    "Compose": "call one function after another in the function that map is given",
+    "Compose": "call one function after another in the function passed to map",
     "RandomApply": "draw with a random op, or choose by a condition on a value of your own",
     "RandomHorizontalFlip": "use random_flip_left_right",
     "RandomVerticalFlip": "use random_flip_up_down",
     "ToTensor": "use normalize, or convert_image_dtype and transpose",
     "crop": "use crop_to_bounding_box, center_crop or random_crop",
     "crop_mirror_normalize": "write normalize(random_flip_left_right(random_crop(x, (h, w))), mean, std); "
-    "the optimizer makes one pass of them",
+    "the optimizer fuses them into one pass",
     "flip": "use flip_left_right or flip_up_down",
     "hflip": "use flip_left_right",
     "per_image_whitening": "use per_image_standardization",
     "to_tensor": "use normalize, or convert_image_dtype and transpose",
     "vflip": "use flip_up_down",
 }
-"""Names of the optimizer's own ops and of other libraries, and what to write."""
+"""Names from the optimizer and from other libraries, and what to write instead."""
 
 
 def __dir__() -> list[str]:

@@ -24,25 +24,25 @@ T = TypeVar("T")
 class Brightness(Colour):
     """``x + delta``, x in 0..1 where the image holds integers.
 
-    Exact on every executor, but for the last bit of float16.
+    Exact on every executor except for the last bit of float16.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("delta",)
 
-    def law(self, f: Array, *params: Any) -> Array:
+    def formula(self, f: Array, *params: Any) -> Array:
         result: Array = f + params[0]
         return result
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
         return f + params[0]
 
 
 @dataclass(frozen=True, slots=True)
 class AdjustBrightness(Brightness):
-    """Add `delta`: `tf.image`'s law. Exact on every executor, but for the last bit of float16.
+    """Add `delta`, as `tf.image` does. Exact on every executor except for the last bit of float16.
 
     Attributes:
-        delta: what is added, in units of 0..1 for integers, in the image's own for floats.
+        delta: the number to add: for integers 1 is their whole range, for floats it is in the image's own units.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
     """
@@ -70,12 +70,12 @@ def adjust_brightness(image: T, delta: Any) -> T:
 
     Args:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
-        delta: what is added: 1 is the whole range of integers; floats are taken in their own units. May be traced.
+        delta: the number to add: 1 is the whole range of integers; for floats, in their own units. May be traced.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of such a type, or `delta` is not finite.
+        SpecError: `image` is not an image of such a type, or `delta` is not finite.
 
     Example:
         >>> adjust_brightness(np.array([[[0, 100, 250]]], np.uint8), 0.1)

@@ -34,14 +34,14 @@ T = TypeVar("T")
 class Contrast(Colour):
     """``(x - m) * contrast_factor + m``, m the mean of the channel over the image.
 
-    Looks at the whole image: not the same before and after a crop. Exact on the CPU for integers; DALI sums floats in
-    float32.
+    Depends on the whole image, so it does not commute with a crop. Exact on the CPU for integers; DALI sums floats
+    in float32.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("contrast_factor",)
 
     def reference(self, x: Array, *params: Any) -> Array:
-        with np.errstate(all="ignore"):  # floats that are not finite
+        with np.errstate(all="ignore"):  # for floats that are not finite
             f, mean = floats(x), channel_means(x)
             return restored((f - mean) * params[0] + mean, self.dtype)
 
@@ -53,7 +53,7 @@ class Contrast(Colour):
 
 @dataclass(frozen=True, slots=True)
 class AdjustContrast(Contrast):
-    """Scale the distance of every pixel from the mean of its channel: `tf.image`'s law.
+    """Scale the distance of every pixel from the mean of its channel, as `tf.image` does.
 
     Attributes:
         contrast_factor: 1 changes nothing, 0 leaves the mean.
@@ -83,9 +83,9 @@ class AdjustContrast(Contrast):
 
 
 def mean_tolerance(x: Array) -> dict[str, Any]:
-    """How far executors may differ over an image of this type."""
+    """The tolerance of a case with an image of this type."""
     return tolerance(
-        x, "DALI sums floats in float32: the mean has a rounding of its own" if x.dtype.kind == "f" else "", 0, 1e-6
+        x, "DALI sums floats in float32, so its mean is rounded differently" if x.dtype.kind == "f" else "", 0, 1e-6
     )
 
 
@@ -96,10 +96,10 @@ def adjust_contrast(image: T, contrast_factor: Any) -> T:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         contrast_factor: 1 changes nothing, 0 leaves the mean. May be traced.
 
-    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``; behind `batch`, each image has its own mean.
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``; after `batch`, each image has its own mean.
 
     Raises:
-        SpecError: `image` is no image of such a type, or `contrast_factor` is not finite.
+        SpecError: `image` is not an image of such a type, or `contrast_factor` is not finite.
 
     Example:
         >>> adjust_contrast(np.array([[[10], [30]]], np.uint8), 2.0)

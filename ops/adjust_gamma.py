@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AdjustGamma(Colour):
-    """``gain * x ** gamma``, x in 0..1 where the image holds integers: `tf.image`'s law.
+    """``gain * x ** gamma``, x in 0..1 where the image holds integers, as in `tf.image`.
 
     Attributes:
         gamma: at least 0; above 1 darkens.
@@ -47,30 +47,30 @@ class AdjustGamma(Colour):
         gain = rows_within(self.name, "gain", self.gain, len(hw))
         return gamma.astype(np.float32), gain.astype(np.float32)
 
-    def law(self, f: Array, *params: Any) -> Array:
+    def formula(self, f: Array, *params: Any) -> Array:
         gamma, gain = params
-        with np.errstate(invalid="ignore", over="ignore"):  # a power of what is below 0 is NaN, as in TensorFlow
+        with np.errstate(invalid="ignore", over="ignore"):  # a power of a negative number is NaN, as in TensorFlow
             result: Array = gain * np.power(f, gamma)
         return result
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
         gamma, gain = params
         return gain * d.math.fpow(f, gamma)
 
     def reference(self, x: Array, *params: Any) -> Array:
         if x.dtype != np.uint8:
             return Colour.reference(self, x, *params)
-        # 256 powers instead of one for each value: 20 times as fast on a photograph.
+        # 256 powers instead of one per pixel value: 20 times as fast on a photograph.
         levels = Colour.reference(self, np.arange(256, dtype=np.uint8).reshape(16, 16, 1), *params)
         return np.take(levels, x)
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        reason = "a power has another last bit in every library, which can move a value over an integer"
+        reason = "the last bit of a power differs between libraries, which can move a value across an integer"
         for gamma, gain in ((0, 1), (0.45, 1), (1, 1.2), (2.2, 0.9)):
             for x in tones():
                 if x.min() < 0:
-                    continue  # NaN; tested on its own
+                    continue  # NaN; has a test of its own
                 op = cls(gamma, gain, dtype=x.dtype.name)
                 note = f"gamma={gamma},gain={gain}"
                 yield Case(op, (x,), ("HWC",), **tolerance(x, reason, 1, 1e-6), note=note)
@@ -80,15 +80,15 @@ def adjust_gamma(image: T, gamma: Any = 1, gain: Any = 1) -> T:
     """Raise every pixel of `image` to the power `gamma`, and multiply it by `gain`.
 
     Args:
-        image: of uint8, uint16, float16 or float32. Integers are 0..1 here and saturate, floats are not clipped. They
-            have to be finite: of -inf NumPy makes NaN, DALI inf.
+        image: of uint8, uint16, float16 or float32. Integers are scaled to 0..1 and saturate, floats are not
+            clipped. Floats have to be finite: NumPy turns -inf into NaN, DALI into inf.
         gamma: at least 0; above 1 darkens, below 1 brightens. May be traced.
         gain: any number. May be traced.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of such a type, or `gamma` is negative.
+        SpecError: `image` is not an image of such a type, or `gamma` is negative.
 
     Example:
         >>> adjust_gamma(np.array([[[0.25, 0.5, 1]]], np.float32), 2)

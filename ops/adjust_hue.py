@@ -1,4 +1,4 @@
-"""adjust_hue: turn the hue of every pixel."""
+"""adjust_hue: rotate the hue of every pixel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
-from gpupipe.ops._shared.colour import Colour, rows_within, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.colour import Colour, rotate_hue, rotate_hue_dali, rows_within
 from gpupipe.ops._shared.samples import tones
 from gpupipe.ops.adjust_saturation import division_tolerance
 from gpupipe.ops.convert_image_dtype import dtype_of
@@ -28,16 +28,16 @@ class Hue(Colour):
     legal: ClassVar[tuple[int, ...] | None] = (3,)
     parameters: ClassVar[tuple[str, ...]] = ("delta",)
 
-    def law(self, f: Array, *params: Any) -> Array:
-        return turn_hue(f, params[0])
+    def formula(self, f: Array, *params: Any) -> Array:
+        return rotate_hue(f, params[0])
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
-        return turn_hue_dali(d, f, params[0])
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
+        return rotate_hue_dali(d, f, params[0])
 
 
 @dataclass(frozen=True, slots=True)
 class AdjustHue(Hue):
-    """Turn the hue of every pixel: `tf.image`'s law, within a rounding.
+    """Rotate the hue of every pixel, as `tf.image` does up to a rounding.
 
     Attributes:
         delta: in turns, -1..1.
@@ -75,7 +75,7 @@ def adjust_hue(image: T, delta: Any) -> T:
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of 3 channels and such a type, or `delta` is outside -1..1.
+        SpecError: `image` is not an image of 3 channels and such a type, or `delta` is outside -1..1.
 
     Example:
         >>> adjust_hue(np.array([[[200, 100, 100]]], np.uint8), 0.5)

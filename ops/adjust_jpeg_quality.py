@@ -1,4 +1,4 @@
-"""adjust_jpeg_quality: give an image the marks that JPEG of some quality leaves."""
+"""adjust_jpeg_quality: give an image the artifacts of JPEG compression at some quality."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JpegQuality(Colour):
-    """Encode as JPEG (chroma at half size) and decode again, as uint8. Exact on the CPU.
+    """Encode as JPEG (chroma at half resolution) and decode again, as uint8. Exact on the CPU.
 
-    The decoder's transform is the accurate one, as in `decode_jpeg`: TensorFlow's with dct_method="INTEGER_ACCURATE".
-    On the GPU, DALI does not encode: it applies a transform of its own.
+    The decoder uses the accurate inverse DCT, as `decode_jpeg` and TensorFlow's dct_method="INTEGER_ACCURATE" do.
+    On the GPU, DALI does not encode: it simulates the distortion with a transform of its own.
     """
 
     legal: ClassVar[tuple[int, ...] | None] = (1, 3)
@@ -36,13 +36,13 @@ class JpegQuality(Colour):
     def reference(self, x: Array, *params: Any) -> Array:
         self.check_channels(x)
         there, back = self._conversions()
-        with np.errstate(all="ignore"):  # floats that are not finite
+        with np.errstate(all="ignore"):  # for floats that are not finite
             return back.reference(distorted(there.reference(x), int(params[0])))
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         there, back = self._conversions()
         x = there.dali(d, x)
-        # The operator takes RGB alone. Gray as RGB has no chroma, and its Y is the gray: the result is the same.
+        # The operator takes only RGB. Gray as RGB has no chroma, and its Y is the gray: the result is the same.
         channels = x.shape(dtype=d.dtype(np.int32))[2]
         colours = x + d.types.Constant(np.zeros(3, np.uint8), device=d.device)
         colours = d.fn.jpeg_compression_distortion(colours, quality=params[0])
@@ -54,10 +54,10 @@ class JpegQuality(Colour):
 
 @dataclass(frozen=True, slots=True)
 class AdjustJpegQuality(JpegQuality):
-    """Encode and decode with `jpeg_quality`: `tf.image`'s law.
+    """Encode and decode with `jpeg_quality`, as `tf.image` does.
 
     Attributes:
-        jpeg_quality: an integer, 0 (the same as 1) to 100.
+        jpeg_quality: an integer from 0 (same as 1) to 100.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
     """
@@ -83,7 +83,7 @@ class AdjustJpegQuality(JpegQuality):
 
 
 def distorted(x: Array, quality: int) -> Array:
-    """Encode uint8[H,W,1 or 3] with this quality, 0 (libjpeg takes it for 1) to 100, and decode it again."""
+    """Encode uint8[H,W,1 or 3] with this quality, 0 (which libjpeg treats as 1) to 100, and decode it again."""
     from PIL import Image
 
     gray = x.shape[2] == 1
@@ -102,25 +102,23 @@ def pictures() -> Iterator[Array]:
 
 
 def jpeg_tolerance(x: Array) -> dict[str, Any]:
-    """How far executors may differ over an image of this type."""
-    reason = (
-        "on the GPU DALI repeats chroma where libjpeg smooths it, and rounds its transform another way; CPU is exact"
-    )
-    # That arithmetic restated in NumPy is up to 46 levels from libjpeg's over these pictures at quality 1, 20 at 20.
+    """The tolerance of a case with an image of this type."""
+    reason = "on the GPU DALI repeats chroma where libjpeg smooths it, and its transform rounds differently; CPU exact"
+    # DALI's GPU arithmetic, written in NumPy, is up to 46 levels from libjpeg's on these images at quality 1, 20 at 20.
     return {"atol": 48 * LARGEST[x.dtype.name] / 255, "reason": reason}
 
 
 def adjust_jpeg_quality(image: T, jpeg_quality: Any) -> T:
-    """Give `image` the marks that JPEG of this quality leaves.
+    """Give `image` the artifacts of JPEG compression at this quality.
 
     Args:
         image: gray or RGB, of uint8, uint16, float16 or float32. It goes through 8 bits: floats are clipped to 0..1.
-        jpeg_quality: an integer, 0 (worst) to 100 (best, still not without loss). May be traced.
+        jpeg_quality: an integer from 0 (worst) to 100 (best, still lossy). May be traced.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
 
     Raises:
-        SpecError: `image` is no image of 1 or 3 channels and such a type, or `jpeg_quality` is outside 0..100.
+        SpecError: `image` is not an image of 1 or 3 channels and such a type, or `jpeg_quality` is outside 0..100.
 
     Example:
         >>> adjust_jpeg_quality(np.full((1, 1, 1), 128, np.uint8), 50)

@@ -27,19 +27,19 @@ class Saturation(Colour):
     legal: ClassVar[tuple[int, ...] | None] = (3,)
     parameters: ClassVar[tuple[str, ...]] = ("saturation_factor",)
 
-    def law(self, f: Array, *params: Any) -> Array:
+    def formula(self, f: Array, *params: Any) -> Array:
         return scale_saturation(f, params[0])
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
         return scale_saturation_dali(d, f, params[0])
 
 
 @dataclass(frozen=True, slots=True)
 class AdjustSaturation(Saturation):
-    """Scale the saturation of every pixel: `tf.image`'s law, within a rounding.
+    """Scale the saturation of every pixel, as `tf.image` does up to a rounding.
 
     Attributes:
-        saturation_factor: 1 changes nothing, 0 and less make it gray.
+        saturation_factor: 1 changes nothing, 0 or less makes it gray.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
     """
@@ -66,9 +66,9 @@ class AdjustSaturation(Saturation):
 
 
 def division_tolerance(x: Array) -> dict[str, Any]:
-    """How far executors may differ over an image of this type."""
+    """The tolerance of a case with an image of this type."""
     reason = (
-        "on the GPU a quotient may be rounded another way, which can move a value over an integer; the CPU is exact"
+        "on the GPU a quotient may be rounded differently, which can move a value across an integer; the CPU is exact"
     )
     return tolerance(x, reason, 1, 1e-6)
 
@@ -78,12 +78,12 @@ def adjust_saturation(image: T, saturation_factor: Any) -> T:
 
     Args:
         image: RGB, of uint8, uint16, float16 or float32.
-        saturation_factor: 1 changes nothing, 0 makes it gray; the saturation ends at 1. May be traced.
+        saturation_factor: 1 changes nothing, 0 makes it gray; the saturation is clipped at 1. May be traced.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of 3 channels and such a type, or `saturation_factor` is not finite.
+        SpecError: `image` is not an image of 3 channels and such a type, or `saturation_factor` is not finite.
 
     Example:
         >>> adjust_saturation(np.array([[[200, 100, 100]]], np.uint8), 0.5)

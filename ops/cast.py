@@ -1,4 +1,4 @@
-"""cast: convert numbers to another type; what does not fit becomes the nearest that does."""
+"""cast: convert numbers to another dtype, saturating those that do not fit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Cast(Op):
-    """Convert to `dtype`: floats to integers toward zero, and saturating. Exact on every executor.
+    """Convert to `dtype`, saturating; floats are truncated toward zero. Exact on every executor.
 
-    Names of tf.image follow TensorFlow: this is `tf.saturate_cast`. Between floats, numbers that are too large become
-    infinite; as bool everything but 0 is True; what NaN becomes as an integer is not defined.
+    Equal to `tf.saturate_cast`. Between floats, numbers that are too large become infinite; as bool everything but 0
+    is True; NaN as an integer is undefined.
 
     Attributes:
-        dtype: name of the result's type.
+        dtype: name of the result's dtype.
 
     Shapes: ``T[...] -> dtype[...]``, the layout stays.
     """
@@ -38,7 +38,7 @@ class Cast(Op):
     def __post_init__(self) -> None:
         dtype = as_dtype(self.dtype)
         if dtype is None or dtype is bytes:
-            raise SpecError(f"cast needs a type of numbers, got {self.dtype!r}")
+            raise SpecError(f"cast needs a numeric dtype, got {self.dtype!r}")
         object.__setattr__(self, "dtype", np.dtype(dtype).name)
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
@@ -74,12 +74,14 @@ class Cast(Op):
 
 
 def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a NumPy value: toward zero, saturating. The input itself where it has the type."""
+    """Convert a NumPy value toward zero, saturating. Returns the input itself where it has the dtype."""
     x = np.asarray(x)
     if x.dtype == dtype:
         return x[()]
     if dtype.kind not in "iu" or x.dtype.kind == "b":
-        with np.errstate(over="ignore"):  # float16 ends at 65504: larger is infinite, as in DALI and TensorFlow
+        with np.errstate(
+            over="ignore"
+        ):  # float16 ends at 65504: larger numbers become infinite, as in DALI and TensorFlow
             return x.astype(dtype)[()]
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     if x.dtype.kind in "iu":
@@ -87,17 +89,17 @@ def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
         return np.clip(x, max(low, mine.min), min(high, mine.max)).astype(dtype)[()]
     if x.dtype.itemsize < 4:
         x = x.astype(np.float32)  # float16 cannot hold the bounds
-    with np.errstate(invalid="ignore"):  # NaN, and the bounds of 32 and 64 bits, which floats round up
+    with np.errstate(invalid="ignore"):  # for NaN, and for the bounds of 32 and 64 bits, which floats round up
         whole = np.clip(x, low, high).astype(dtype)
-    # No float32 lies just below 2**31: the bound itself overflows in the conversion and is put in place here.
+    # No float32 lies just below 2**31: the bound itself overflows in the conversion and is corrected here.
     return np.where(x >= float(high), dtype.type(high), whole)[()]
 
 
 def saturated_dali(d: Any, x: Any, dtype: np.dtype[Any]) -> Any:
-    """The same as DALI nodes. DALI's own cast saturates and rounds: a step back toward zero where it went away from it.
+    """Convert a DALI node as `saturated` does. DALI's cast saturates but rounds: step back where it left zero.
 
-    A node does not say of what type it is: this holds for inputs of every type, integers being no exception. float64 is
-    compared, since DALI has no arithmetic on float16 and finds a negative integer below the equal float.
+    A node does not know its dtype, so this must hold for every dtype, integers included. float64 is
+    compared, since DALI has no arithmetic on float16 and considers a negative integer less than the equal float.
     """
     if dtype.kind == "b":
         return d.fn.cast(x, dtype=d.dtype(np.float64)) != 0.0
@@ -110,16 +112,16 @@ def saturated_dali(d: Any, x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def cast(x: T, dtype: Any) -> T:
-    """Convert `x` to `dtype`: floats to integers toward zero, what does not fit to the nearest that does.
+    """Convert `x` to `dtype`, saturating values that do not fit; floats become integers toward zero.
 
     Args:
         x: an image, or any number or array of numbers.
-        dtype: NumPy type of the result.
+        dtype: NumPy dtype of the result.
 
     Shapes: ``T[...] -> dtype[...]``
 
     Raises:
-        SpecError: `x` is bytes, or `dtype` is no type of numbers.
+        SpecError: `x` is bytes, or `dtype` is not numeric.
 
     Example:
         >>> cast(np.array([-3.5, 2.9, 300], np.float32), "uint8")

@@ -1,7 +1,6 @@
-"""catalogue: every op, as the class that holds its meanings.
+"""catalogue: every op, as the class that implements it.
 
-A new op is a file beside this one, its function in `gpupipe.ops` and its class here; the conformance suite then runs
-every case of it on every executor.
+The conformance suite runs every case of every op listed here on every executor.
 """
 
 from __future__ import annotations
@@ -111,4 +110,4 @@ CATALOGUE: tuple[type[Op], ...] = (
     Slice,
     Transpose,
 )
-"""Every op that a function of this package calls, and those that the optimizer makes of them."""
+"""Every op that a function of this package applies, and those that the optimizer derives from them."""

@@ -25,8 +25,8 @@ T = TypeVar("T")
 class CenterCrop(Composite):
     """Crop `height` x `width` pixels around the centre; a smaller image gets zeros around it. Exact on every executor.
 
-    torchvision's rounding: with n pixels and t wanted, the first is round((n - t) / 2), half to even (TensorFlow's is
-    always rounded down); (t - n) // 2 zeros go before a smaller image.
+    Rounds as torchvision: of n pixels with t wanted, the first is round((n - t) / 2), half to even (TensorFlow rounds
+    down); a smaller image gets (t - n) // 2 zeros before it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``, for each of the images.
     """
@@ -69,7 +69,7 @@ def center_crop(image: T, size: Any) -> T:
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or a size below 1.
+        SpecError: `image` is not an image, or a size is below 1.
 
     Example:
         >>> center_crop(np.arange(5, dtype=np.uint8).reshape(1, 5, 1), (1, 2)).ravel()

@@ -1,4 +1,4 @@
-"""central_crop: crop the centre, a given share of height and width."""
+"""central_crop: crop the centre, a given fraction of height and width."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CentralCrop(Composite):
-    """Crop the centre: `fraction` of the height and of the width. Exact on every executor; `tf.image`'s rounding.
+    """Crop the centre: `fraction` of the height and of the width, rounded as in `tf.image`. Exact on every executor.
 
-    With n pixels, the first is int((n - n * fraction) / 2), and as many are left out at the end.
+    Of n pixels, the first kept is int((n - n * fraction) / 2), and as many are cut off at the end.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
     """
@@ -65,7 +65,7 @@ class CentralCrop(Composite):
 
 
 def central_crop(image: T, central_fraction: Any) -> T:
-    """Crop the centre of `image`: a share of its height and of its width.
+    """Crop the centre of `image`: a fraction of its height and of its width.
 
     Args:
         image: one image, or a tuple of images of equal size.
@@ -74,7 +74,7 @@ def central_crop(image: T, central_fraction: Any) -> T:
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or the fraction is out of range.
+        SpecError: `image` is not an image, or the fraction is out of range.
 
     Example:
         >>> central_crop(np.zeros((7, 9, 3), np.uint8), 0.5).shape

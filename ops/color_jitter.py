@@ -12,7 +12,7 @@ from gpupipe.errors import PlanTypeError, SpecError
 from gpupipe.graph.op import Array, Case, check_number
 from gpupipe.graph.symbols import apply
 from gpupipe.integers import plain
-from gpupipe.ops._shared.colour import Colour, planes, planes_dali, together_dali, turn_hue, turn_hue_dali
+from gpupipe.ops._shared.colour import Colour, planes, planes_dali, rotate_hue, rotate_hue_dali, together_dali
 from gpupipe.ops._shared.samples import noise
 from gpupipe.ops.convert_image_dtype import LARGEST, dtype_of
 from gpupipe.ops.rgb_to_grayscale import WEIGHTS
@@ -23,29 +23,29 @@ __all__ = ["ColorJitter", "color_jitter"]
 T = TypeVar("T")
 
 Range = tuple[float, float] | None
-"""Bounds of a factor, None for one that is left out."""
+"""Bounds of a factor; None for a step that is left out."""
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 NONE = -1
-"""A place in the order where nothing is done."""
+"""A slot of the order in which no step is applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColorJitter(Colour):
-    """Change the colours by four random factors, one after the other in random order: torchvision's law for tensors.
+    """Apply four random colour changes in random order, as torchvision does with tensors.
 
-    Each step gives an image of the input's type again: results are clamped, and integers cut off toward zero. (For
-    Pillow images torchvision rounds the gray of `saturation` and `contrast`, and turns a hue of 8 bits.)
+    Each step returns an image of the input's dtype: results are clamped, and integers truncated toward zero. (For
+    Pillow images torchvision rounds the gray of `saturation` and `contrast`, and rotates a hue of 8 bits.)
 
-    Images of a batch differ in their orders, so DALI does every step at every place where one of them may have it: on
-    the CPU that costs many times what NumPy costs.
+    The images of a batch have different orders, so DALI computes every step in every slot where an image may have it:
+    on the CPU that costs many times what NumPy costs.
 
     Attributes:
         brightness: bounds of f in ``f x``.
         contrast: bounds of f in ``f x + (1 - f) m``, m the mean gray of the image.
         saturation: bounds of f in ``f x + (1 - f) gray(x)``.
-        hue: bounds of the turn of the hue, -0.5..0.5.
+        hue: bounds of the rotation of the hue in turns, -0.5..0.5.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
     """
@@ -66,7 +66,7 @@ class ColorJitter(Colour):
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Which of the four there are."""
+        """The steps that are not left out."""
         return tuple(step for step, bounds in enumerate(self.bounds) if bounds is not None)
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
@@ -83,7 +83,7 @@ class ColorJitter(Colour):
         self.check_channels(x)
         order, factors = params
         levels = x.astype(np.float32)
-        with np.errstate(all="ignore"):  # floats that are not finite
+        with np.errstate(all="ignore"):  # for floats that are not finite
             for step in [step for step in order.tolist() if step != NONE] if self.steps else ():
                 turns = step == HUE
                 levels = self._turned(levels, factors[HUE]) if turns else self._blended(levels, factors[step], step)
@@ -102,12 +102,12 @@ class ColorJitter(Colour):
     def _turned(self, x: Array, delta: Any) -> Array:
         largest = LARGEST[self.dtype]
         if largest == 1:
-            return turn_hue(x, delta)
-        return np.floor(turn_hue(x * np.float32(1 / largest), delta) * np.float32(self._stretch))
+            return rotate_hue(x, delta)
+        return np.floor(rotate_hue(x * np.float32(1 / largest), delta) * np.float32(self._stretch))
 
     @property
     def _stretch(self) -> float:
-        """What brings floats 0..1 back to integers: torchvision's, or what is just below it in float32."""
+        """The factor from floats 0..1 back to integers: torchvision's, or the float32 just below it."""
         top = np.float32(LARGEST[self.dtype] + 1)
         return float(min(top - np.float32(1e-3), np.nextafter(top, np.float32(0))))
 
@@ -118,29 +118,29 @@ class ColorJitter(Colour):
         if not self.steps:
             return x
         order, factors = params
-        # Costs no pixel, and fails where the image has another number of channels.
+        # Touches no pixel, and fails where the image has another number of channels.
         x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
         levels = d.fn.cast(x, dtype=d.dtype(np.float32))
-        # The order differs between the images of a batch: a place can be any of the steps that mix, or none of them.
+        # The order differs between the images of a batch: a slot can hold any of the blending steps, or none.
         blends = len(self.steps) - (HUE in self.steps)
-        places: list[int | None] = [*range(blends)]
+        slots: list[int | None] = [*range(blends)]
         if HUE in self.steps:
-            places = [*places, None, *range(blends + 1, 2 * blends + 1)]
+            slots = [*slots, None, *range(blends + 1, 2 * blends + 1)]
         scalars: list[Any] = []
-        for place in places:
-            scalars += [factors[HUE]] if place is None else self._weights_dali(d, order[place], factors)
+        for slot in slots:
+            scalars += [factors[HUE]] if slot is None else self._weights_dali(d, order[slot], factors)
         given = iter(together_dali(d, scalars))
         shape = levels.shape()
         pixels = d.fn.cast(shape[0] * shape[1], dtype=d.dtype(np.float64))
-        for place in places:
-            if place is None:
+        for slot in slots:
+            if slot is None:
                 levels = self._turned_dali(d, levels, next(given))
             else:
                 levels = self._blended_dali(d, levels, given, pixels)
         return d.fn.cast(levels, dtype=d.dtype(self.dtype))
 
     def _weights_dali(self, d: Any, step: Any, factors: Any) -> list[Any]:
-        """What a place of the order comes to: the numbers that `_blended_dali` takes, each a scalar of the host."""
+        """The numbers that `_blended_dali` takes for a slot of the order, each a host scalar."""
         here = [d.fn.cast(step == other, dtype=d.dtype(np.float32)) for other in (0, 1, 2, NONE)]
         factor = here[NONE] + sum(here[step] * factors[step] for step in (BRIGHTNESS, CONTRAST, SATURATION))
         out = [factor]
@@ -149,12 +149,12 @@ class ColorJitter(Colour):
         if self.contrast is not None:
             out.append(here[CONTRAST])
         if LARGEST[self.dtype] == 1:
-            wide = here[NONE] * 3e38  # floats beyond 0..1 are clamped by a step, not by its absence
+            wide = here[NONE] * 3e38  # a step clamps floats beyond 0..1, an empty slot must not
             out += [0.0 - wide, 1.0 + wide]
         return out
 
     def _blended_dali(self, d: Any, x: Any, given: Iterator[Any], pixels: Any) -> Any:
-        """Sums of products with 0 and 1 choose, exactly: where there is no step it is ``1 x + 0 0``."""
+        """Select by sums of products with 0 and 1, which are exact: an empty slot gives ``1 x + 0 0``."""
         y = x * next(given)
         if self.contrast is not None or self.saturation is not None:
             saturates, rest = next(given), next(given)
@@ -165,7 +165,9 @@ class ColorJitter(Colour):
             y = y + other * rest
         if LARGEST[self.dtype] == 1:
             return d.math.clamp(y, next(given), next(given))
-        levels = d.fn.cast(d.math.floor(y), dtype=d.dtype(self.dtype))  # saturates, in half the time of a clamp
+        levels = d.fn.cast(
+            d.math.floor(y), dtype=d.dtype(self.dtype)
+        )  # the cast saturates, in half the time of a clamp
         return d.fn.cast(levels, dtype=d.dtype(np.float32))
 
     def _mean_dali(self, d: Any, gray: Any, pixels: Any) -> Any:
@@ -179,8 +181,8 @@ class ColorJitter(Colour):
     def _turned_dali(self, d: Any, x: Any, delta: Any) -> Any:
         largest = LARGEST[self.dtype]
         if largest == 1:
-            return turn_hue_dali(d, x, delta)
-        return d.math.floor(turn_hue_dali(d, x * (1 / largest), delta) * self._stretch)
+            return rotate_hue_dali(d, x, delta)
+        return d.math.floor(rotate_hue_dali(d, x * (1 / largest), delta) * self._stretch)
 
     def _whole_dali(self, d: Any, x: Any) -> Any:
         return x if LARGEST[self.dtype] == 1 else d.math.floor(x)
@@ -189,39 +191,39 @@ class ColorJitter(Colour):
     def cases(cls) -> Iterator[Case]:
         steps = {"brightness": (0.4, 1.6), "contrast": (0.4, 1.6), "saturation": (0.0, 2.0), "hue": (-0.5, 0.5)}
         x = noise(13, 11)
-        cut = "a product just below a whole number is cut off one level lower; the step after it may double that"
+        cut = "a product just below an integer is truncated one level lower; the step after it may double that"
         for name, bounds in steps.items():
             yield Case(cls(**{name: bounds}), (x,), ("HWC",), atol=1, reason=cut, note=name)  # type: ignore[arg-type]
         yield Case(cls(**steps), (x,), ("HWC",), atol=4, reason=cut, note="all")  # type: ignore[arg-type]
         yield Case(cls(), (x,), ("HWC",), note="none")
         wide = x.astype(np.uint16) * 257
         yield Case(cls(**steps, dtype="uint16"), (wide,), ("HWC",), atol=40, reason=cut, note="all")
-        sums = "float32 sums in another order; the turn of a hue divides them by the span of a pixel's channels"
+        sums = "float32 sums in another order; the hue rotation divides them by the span of a pixel's channels"
         f = x.astype(np.float32) / 255
         yield Case(cls(**steps, dtype="float32"), (f,), ("HWC",), atol=1e-4, reason=sums, note="all")
 
 
 def _around_hue(order: Array) -> Array:
-    """Orders with the hue in the middle, and as many places on both sides as there are other steps.
+    """Pad orders so that the hue is in the middle, with as many slots on each side as there are other steps.
 
-    Where an executor does the same for all images of a batch, the hue, which costs most, is turned once that way.
+    An executor that computes the same for all images of a batch then rotates the hue, the dearest step, only once.
     """
     count, others = len(order), order.shape[1] - 1
-    place = (order == HUE).argmax(axis=1)[:, None]
+    slot = (order == HUE).argmax(axis=1)[:, None]
     rest = order[order != HUE].reshape(count, others)
-    before = np.arange(others) < place
+    before = np.arange(others) < slot
     middle = np.full((count, 1), HUE, order.dtype)
     return np.concatenate([np.where(before, rest, NONE), middle, np.where(before, NONE, rest)], axis=1)
 
 
 def _gray(rgb: tuple[Any, Any, Any]) -> Any:
-    """The brightness of every pixel, of arrays or of DALI nodes: [H,W,1]."""
+    """The luma of every pixel, for arrays and for DALI nodes: [H,W,1]."""
     red, green, blue = (plane * weight for plane, weight in zip(rgb, WEIGHTS, strict=True))
     return red + green + blue
 
 
 def _range(name: str, value: Any, centre: float, low: float, high: float | None) -> Range:
-    """The reading of a number (a spread about the centre) or a pair of bounds; None where nothing changes."""
+    """Bounds from a number (a spread around the centre) or a pair; None where nothing changes."""
     value = plain(value)
     if isinstance(value, (tuple, list, np.ndarray)) and getattr(value, "ndim", 1) == 1 and len(value) == 2:
         bounds = tuple(value)
@@ -254,19 +256,19 @@ def color_jitter(
     Args:
         image: 3 channels of uint8, uint16, float16 or float32; floats are 0..1.
         brightness: b >= 0 for a factor from max(0, 1 - b) to 1 + b, or its two bounds.
-        contrast: the same.
-        saturation: the same.
-        hue: h, 0..0.5, for a turn of the hue from -h to h, or its two bounds.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        contrast: as `brightness`.
+        saturation: as `brightness`.
+        hue: h, 0..0.5, for a rotation of -h to h turns, or its two bounds.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
-    The steps follow each other in random order. After each, values are clamped, and integers cut off toward zero.
-    Floats have to be finite: of others NumPy makes 0, 1 or NaN, DALI NaN.
+    The steps are applied in random order. After each, values are clamped, and integers truncated toward zero.
+    Floats have to be finite: others become 0, 1 or NaN in NumPy, NaN in DALI.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of 3 channels, or a parameter is out of range.
+        SpecError: `image` is not an image of 3 channels, or a parameter is out of range.
 
     Example:
         >>> color_jitter(np.full((1, 1, 3), 100, np.uint8), brightness=(1.5, 1.5))

@@ -1,4 +1,4 @@
-"""convert_image_dtype: change the type of an image, and its range with it: 0..255, 0..65535, 0..1."""
+"""convert_image_dtype: convert an image to another dtype and its range: 0..255, 0..65535 or 0..1."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LARGEST = {"uint8": 255, "uint16": 65535, "float16": 1, "float32": 1}
 
 @dataclass(frozen=True, slots=True)
 class ConvertImageDtype(Op):
-    """Change the type and scale the values from the range of the one to the range of the other: `tf.image`'s law.
+    """Convert to `dtype` and scale from the range of `source` to the range of `dtype`, as `tf.image` does.
 
-    Integers to floats: ``x * (1 / 255)`` in float32. Floats to integers: ``x * 255.5`` toward zero; what does not fit
-    saturates, always (TensorFlow wraps unless asked not to). uint16 to uint8: ``x // 256``; uint8 to uint16:
+    Integers to floats: ``x * (1 / 255)`` in float32. Floats to integers: ``x * 255.5`` toward zero; values that
+    do not fit always saturate (TensorFlow wraps unless asked not to). uint16 to uint8: ``x // 256``; uint8 to uint16:
     ``x * 256``. Exact on every executor.
 
     Attributes:
-        source: type of the input; a DALI node does not know its own.
+        source: dtype of the input; a DALI node does not know its own.
         dtype: of the result.
 
     Shapes: ``source[H,W,C] -> dtype[H,W,C]``, the layout stays.
@@ -92,10 +92,10 @@ class ConvertImageDtype(Op):
 
 
 def checked_dtype(who: str, dtype: Any) -> str:
-    """The name of an image's type.
+    """The name of an image's dtype.
 
     Raises:
-        SpecError: for a type without a range that everybody agrees on.
+        SpecError: the dtype has no agreed range for images.
     """
     try:
         name: str = np.dtype(dtype).name
@@ -103,25 +103,25 @@ def checked_dtype(who: str, dtype: Any) -> str:
         name = ""
     if name not in LARGEST:
         shown = name or repr(dtype)
-        raise SpecError(f"{who} needs images of {', '.join(LARGEST)}, got {shown}; ops.cast makes one of the other")
+        raise SpecError(f"{who} needs images of {', '.join(LARGEST)}, got {shown}; convert it with ops.cast")
     return name
 
 
 def dtype_of(who: str, image: Any) -> str:
-    """The name of the type of an image, traced or not.
+    """The name of the dtype of an image, traced or not.
 
     Raises:
-        SpecError: for bytes, unknown types and types without a range.
+        SpecError: the image is bytes, or its dtype is unknown or has no agreed range.
     """
     spec = image._value.spec if isinstance(image, Symbol) else spec_of(as_leaf(image))
     if spec.dtype is None:
-        raise SpecError(f"{who} needs an image of a known type, got {spec}; give the map before it a spec=")
+        raise SpecError(f"{who} needs an image of a known dtype, got {spec}; give the map before it a spec=")
     spec.require(who, layout="HWC" if spec.dtype is bytes else None)
     return checked_dtype(who, spec.dtype)
 
 
 def convert_image_dtype(image: T, dtype: Any) -> T:
-    """Change the type of an image, and its range with it: floats are 0..1, uint8 0..255, uint16 0..65535.
+    """Convert an image to another dtype and its range: floats are 0..1, uint8 0..255, uint16 0..65535.
 
     Args:
         image: of uint8, uint16, float16 or float32.
@@ -130,7 +130,7 @@ def convert_image_dtype(image: T, dtype: Any) -> T:
     Shapes: ``T[H,W,C] -> dtype[H,W,C]``
 
     Raises:
-        SpecError: another type.
+        SpecError: `image` or `dtype` is of another dtype.
 
     Example:
         >>> convert_image_dtype(np.full((1, 1, 1), 0.5, np.float32), "uint8")

@@ -1,4 +1,4 @@
-"""crop_to_bounding_box: crop a window at a given place."""
+"""crop_to_bounding_box: crop a window at a given offset."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class CropToBoundingBox(Composite):
 
 
 def crop_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any) -> T:
-    """Crop a window at a given place.
+    """Crop a window at a given offset.
 
     Args:
         image: one image, or a tuple of images of equal size.
-        offset_height: first row of the window, from 0; like the others a number or a traced host value.
+        offset_height: first row of the window, from 0; like the other three, a number or a traced host value.
         offset_width: first column of the window, from 0.
         target_height: rows of the window, from 1.
         target_width: columns of the window, from 1.
@@ -83,8 +83,8 @@ def crop_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target
     Shapes: ``T[H,W,C]{HWC} -> T[target_height,target_width,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or the window is known to leave it.
-        ShapeError: at run time: the window leaves the image.
+        SpecError: `image` is not an image, or the window is known to reach beyond it.
+        ShapeError: at run time: the window reaches beyond the image.
 
     Example:
         >>> crop_to_bounding_box(np.arange(6, dtype=np.uint8).reshape(2, 3, 1), 1, 1, 1, 2).ravel()

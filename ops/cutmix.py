@@ -1,4 +1,4 @@
-"""cutmix: paste a window of another image of the batch into every image, and average the labels."""
+"""cutmix: paste a window of another image of the batch into every image, and average their labels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Cutmix", "cutmix"]
 
 @dataclass(frozen=True, slots=True)
 class Cutmix(Mixing):
-    """Paste a window of the previous image, the same for the batch; labels by the areas: torchvision's law.
+    """Paste a window of the previous image, one window per batch; average labels by area, as torchvision does.
 
-    Array code behind the executor. Between NumPy and CuPy within one rounding of float32 in the labels.
+    Array code that runs after the executor. NumPy and CuPy agree within one float32 rounding of the labels.
 
     Attributes:
-        alpha: the share of the own image, before the window is cut at the border, is drawn from Beta(alpha, alpha).
+        alpha: Beta(alpha, alpha) gives the share of the original image, before the window is clipped at the border.
 
-    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, the same for NCHW
+    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, or NCHW
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("window", "share")
@@ -65,25 +65,25 @@ def cutmix(
 ) -> Any:
     """Paste a window of the image before it into every image of a batch, as torchvision's `CutMix`.
 
-    For a map behind `batch`. The window is the same for the whole batch and drawn by the key of its first element: its
-    area is about 1 - share of the image's, share of Beta(alpha, alpha); labels are averaged by the areas.
+    For a map after `batch`. The window is the same for the whole batch and drawn with the key of its first element.
+    Its area is about 1 - share of the image's, with share from Beta(alpha, alpha); labels are averaged by area.
 
     Args:
-        images: of a batch, all of one size.
+        images: a batch of images, all of one size.
         labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, as in `one_hot`.
         alpha: above 0; 1 makes every share equally likely.
         num_classes: length of the vectors; needed for class numbers.
-        layout: of one image, where it is not known: an array of rank 3 is taken for HWC.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        layout: of one image, where it is not known; the default is HWC.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
-        Images as float32, in the units that they had, and labels as vectors of float32.
+        Images as float32, in their original units, and labels as float32 vectors.
 
     Shapes: ``T[B,H,W,C]{NHWC}, integer[B] -> float32[B,H,W,C]{NHWC}, float32[B,num_classes]``
 
     Raises:
-        SpecError: not behind `batch`, images or labels of another kind, or `alpha` out of range.
+        SpecError: called before `batch`, images or labels are of another kind, or `alpha` is out of range.
 
     Example:
         >>> images, labels = cutmix(np.zeros((2, 4, 4, 3), np.uint8), np.array([0, 1]), num_classes=2, seed=1)

@@ -1,4 +1,4 @@
-"""dali_function: any DALI operator in the middle of a traced function, for what the catalogue lacks."""
+"""dali_function: any DALI operator inside a traced function, for what the catalogue lacks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["DaliFunction", "dali_function", "known_size"]
 
 @dataclass(frozen=True, slots=True)
 class DaliFunction(Op):
-    """Nodes of a DALI graph made by a user's function. Runs on the DALI executors only: there is no NumPy form.
+    """Nodes of a DALI graph built by a user's function. Runs on the DALI executors only: it has no NumPy form.
 
     Attributes:
-        fn: called with one node for each input while the pipeline is built.
+        fn: called with one node per input while the pipeline is built.
         structure: of its result.
         specs: of the leaves of its result. Several leaves are several results.
         same_size: whether results of unknown height and width are as large as the first input.
@@ -45,7 +45,7 @@ class DaliFunction(Op):
             if not isinstance(spec, TensorSpec):
                 raise PlanTypeError(f"dali_function needs a TensorSpec for each result, got {spec!r}")
             if not spec.known or spec.dtype is bytes:
-                raise SpecError(f"dali_function needs a spec with a dtype of numbers and a rank, got {spec}")
+                raise SpecError(f"dali_function needs a spec with a numeric dtype and a rank, got {spec}")
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         return self.specs[0] if len(self.specs) == 1 else self.specs
@@ -54,9 +54,8 @@ class DaliFunction(Op):
         known = known_size(self.specs[0])
         if known is None and self.same_size:
             return hw
-        return full(
-            *(known or (-1, -1)), len(hw)
-        )  # not known before the pixels are there, when the rows of a batch are compared
+        # (-1, -1): unknown until the pixels are there, when the rows of a batch are compared
+        return full(*(known or (-1, -1)), len(hw))
 
     def dali(self, d: Any, *args: Any) -> Any:
         result = self.fn(*args)
@@ -78,7 +77,7 @@ class DaliFunction(Op):
 
 
 def known_size(spec: TensorSpec) -> tuple[int, int] | None:
-    """Height and width of an image of this spec, where both are the same for all."""
+    """Height and width of an image of this spec; None where either varies."""
     if spec.shape is None or len(spec.shape) != 3:
         return None
     height, width = spec.shape[1:] if spec.layout == "CHW" else spec.shape[:2]
@@ -86,7 +85,7 @@ def known_size(spec: TensorSpec) -> tuple[int, int] | None:
 
 
 def _placed(d: Any, node: Any, spec: TensorSpec) -> Any:
-    """A result where images are, with the layout that its spec gives it."""
+    """A result on the images' device, with the layout of its spec."""
     if not hasattr(node, "device") or not hasattr(node, "gpu"):
         raise SpecError(f"dali_function needs DALI nodes as results, got {type(node).__name__}")
     if d.device == "gpu" and node.device == "cpu":
@@ -95,29 +94,29 @@ def _placed(d: Any, node: Any, spec: TensorSpec) -> Any:
 
 
 def dali_function(fn: Callable[..., Any], *args: Any, spec: Any, same_size: bool = False) -> Any:
-    """Run any DALI operator in the middle of a traced function. DALI executors only: NumPy has no form of it.
+    """Run any DALI operator inside a traced function. DALI executors only: there is no NumPy form.
 
     Args:
-        fn: called as ``fn(*nodes)`` with one DALI node (or plain number) for each of `args`, once for each pipeline,
-            while it is built; returns what `spec` says, as nodes. It can be an operator itself, say
+        fn: called as ``fn(*nodes)`` with one DALI node (or plain number) per item of `args`, once per pipeline, while
+            it is built; returns nodes in the structure of `spec`. It can be an operator itself, say
             ``nvidia.dali.fn.gaussian_blur``, or ``functools.partial`` of one.
-        args: values, at least one of them traced. On a GPU images (and arrays of rank 3) arrive there, other host
-            values stay on the CPU, where operators want their named arguments.
-        spec: `TensorSpec` of the result for one element, with its layout if it is an image, or a tuple or dict of
-            them. The shapes of every batch, and the dtypes of what is delivered of the first, are checked against it.
-        same_size: whether an image whose height or width is None in `spec` is as large as the first argument. Without
-            it an op behind that needs the size (a crop, a resize) starts a stage of its own, as `explain()` shows.
+        args: values, at least one of them traced. On a GPU, images (and arrays of rank 3) are passed as GPU
+            nodes; other host values stay on the CPU, where operators want their named arguments.
+        spec: `TensorSpec` of the result for one element, with a layout if it is an image, or a tuple or dict of
+            them. The shapes of every batch, and the dtypes of the first delivered one, are checked against it.
+        same_size: whether an image whose height or width is None in `spec` is as large as the first argument. Otherwise
+            a later op that needs the size (a crop, a resize) starts a stage of its own, as `explain()` shows.
 
     Returns:
         The result, in the structure of `spec`.
 
-    gpupipe's laws end at `fn`. A random DALI operator in it numbers its samples by their place in the batch: it is
-    neither repeatable nor the same for another batch size, on another executor or after a resume. Draw with gpupipe's
-    ops and hand the numbers in instead. A function is told from another by its code and what it captured.
+    gpupipe's guarantees end at `fn`. A random DALI operator in it numbers its samples by their index in the batch: it
+    is neither repeatable nor the same for another batch size, on another executor or after a resume. Draw with
+    gpupipe's ops and pass the numbers instead. Functions are compared by their code and the values they capture.
 
     Raises:
-        SpecError: a spec without dtype or rank; at run time: another result than `spec` says.
-        PlanError: outside a traced function, or for a chain that runs on NumPy.
+        SpecError: a spec has no dtype or rank; at run time: a result does not match `spec`.
+        PlanError: called outside a traced function, or in a chain that runs on NumPy.
 
     Example:
         >>> from nvidia.dali import fn  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""decode_and_crop_jpeg: decode a window of a photograph."""
+"""decode_and_crop_jpeg: decode a window of a JPEG."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ __all__ = ["decode_and_crop_jpeg"]
 
 
 def decode_and_crop_jpeg(contents: Any, crop_window: Any, channels: int = 0, *, exif_orientation: bool = False) -> Any:
-    """Decode a window of a JPEG: `decode_jpeg`, then `crop_to_bounding_box`, which the optimizer makes one.
+    """Decode a window of a JPEG: `decode_jpeg`, then `crop_to_bounding_box`, fused by the optimizer.
 
-    The pixels are those of the whole image. (TensorFlow's differ on the border of the window.)
+    The pixels equal those of the whole decoded image. (TensorFlow's differ at the border of the window.)
 
     Args:
         contents: the bytes of the file.
         crop_window: (y, x, height, width) in pixels; numbers or traced host values.
         channels: as in `decode_jpeg`.
-        exif_orientation: turn the image upright first.
+        exif_orientation: rotate the image upright first.
 
     Shapes: ``bytes -> uint8[height,width,C]{HWC}``
 
     Raises:
-        SpecError: `contents` is not bytes, a negative offset or a size below 1, or outside a traced function a window
-            that leaves the image.
-        DecodeError: at run time, as of `decode_jpeg`, whose name it bears.
-        ShapeError: at run time: the window leaves the image.
+        SpecError: `contents` is not bytes, an offset is negative, a size is below 1, or, outside a traced function,
+            the window reaches beyond the image.
+        DecodeError: at run time, as in `decode_jpeg`, which it names as the step.
+        ShapeError: at run time: the window reaches beyond the image.
 
     Example:
         >>> decode_and_crop_jpeg(open("photograph.jpg", "rb").read(), (0, 0, 9, 9)).shape  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""decode_image: decode whatever format it is."""
+"""decode_image: decode an image of any known format."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class DecodeImage(Decoding):
 def decode_image(
     contents: Any, channels: int = 0, *, expand_animations: bool = False, exif_orientation: bool = False
 ) -> Any:
-    """Decode JPEG, PNG, WebP, BMP or TIFF, by what the bytes say; of 16-bit samples the upper 8 bits are taken.
+    """Decode JPEG, PNG, WebP, BMP or TIFF, detected from the bytes; 16-bit samples keep their upper 8 bits.
 
     Args:
         contents: the bytes of the file.
-        channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
-            decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray one of a BMP as gray.
-        expand_animations: there are no animations here: it must be False.
-        exif_orientation: turn the image upright as its EXIF block says.
+        channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 (RGBA) and 0 (as many as the image has)
+            are decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray BMP one as gray.
+        expand_animations: must be False, since animations are not decoded.
+        exif_orientation: rotate the image upright by its EXIF orientation.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
 
     Raises:
         SpecError: `contents` is not bytes, or an argument is out of range.
-        DecodeError: at run time: no image, a damaged one, or a GIF.
+        DecodeError: at run time: the bytes are not an image, or are a damaged one or a GIF.
 
     Example:
         >>> decode_image(open("photograph.webp", "rb").read(), channels=3)  # doctest: +SKIP

@@ -20,19 +20,19 @@ class DecodePng(Decoding):
 
 
 def decode_png(contents: Any, channels: int = 0, *, exif_orientation: bool = False) -> Any:
-    """Decode a PNG; of 16-bit samples the upper 8 bits are taken, as tf.io.decode_png does for uint8.
+    """Decode a PNG; 16-bit samples keep their upper 8 bits, as in tf.io.decode_png for uint8.
 
     Args:
         contents: the bytes of the file. JPEG, WebP, BMP and TIFF are decoded too.
-        channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 RGBA and 0, as many as the image has, are
-            decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray one of a BMP as gray.
-        exif_orientation: turn the image upright as its EXIF block says.
+        channels: 3 RGB (transparency is dropped, not blended), 1 gray. 4 (RGBA) and 0 (as many as the image has)
+            are decoded on the host. A palette counts as RGB, with transparent colours as RGBA, a gray BMP one as gray.
+        exif_orientation: rotate the image upright by its EXIF orientation.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `contents` is not bytes, or `channels` is none of 0, 1, 3, 4.
-        DecodeError: at run time: no image, or a damaged one.
+        SpecError: `contents` is not bytes, or `channels` is not 0, 1, 3 or 4.
+        DecodeError: at run time: the bytes are not an image, or are a damaged one.
 
     Example:
         >>> decode_png(open("mask.png", "rb").read(), channels=1)  # doctest: +SKIP

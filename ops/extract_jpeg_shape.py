@@ -1,4 +1,4 @@
-"""extract_jpeg_shape: the size of an encoded image, from its header."""
+"""extract_jpeg_shape: read the size of an encoded image from its header."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["ExtractJpegShape", "extract_jpeg_shape"]
 
 @dataclass(frozen=True, slots=True)
 class ExtractJpegShape(Op):
-    """Read height, width and channels from a header; nothing is decoded. On the host on every executor.
+    """Read height, width and channels from a header, without decoding. Runs on the host under every executor.
 
     Attributes:
-        exif_orientation: give the size of the upright image.
+        exif_orientation: return the size of the upright image.
 
     Shapes: ``bytes -> int32[3]``
     """
@@ -54,13 +54,13 @@ def extract_jpeg_shape(contents: Any, *, exif_orientation: bool = False) -> Any:
 
     Args:
         contents: the bytes of a JPEG, or of any other known format.
-        exif_orientation: give the size of the upright image.
+        exif_orientation: return the size of the upright image.
 
     Shapes: ``bytes -> int32[3]``
 
     Raises:
         SpecError: `contents` is not bytes.
-        DecodeError: at run time: the header is no image's.
+        DecodeError: at run time: the bytes have no image header.
 
     Example:
         >>> extract_jpeg_shape(open("photograph.jpg", "rb").read())  # doctest: +SKIP

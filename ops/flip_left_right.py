@@ -45,7 +45,7 @@ def flip_left_right(image: T) -> T:
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image.
+        SpecError: `image` is not an image.
 
     Example:
         >>> flip_left_right(np.uint8([[[1], [2], [3]]])).ravel()

@@ -1,4 +1,4 @@
-"""grayscale_to_rgb: an image of one channel as one of three."""
+"""grayscale_to_rgb: repeat the one channel of an image three times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GrayscaleToRgb(Op):
-    """The one channel three times. Exact on every executor.
+    """Repeat the one channel three times. Exact on every executor.
 
     Shapes: ``T[H,W,1]{HWC} -> T[H,W,3]{HWC}``
     """
@@ -54,7 +54,7 @@ def grayscale_to_rgb(image: T) -> T:
     Shapes: ``T[H,W,1]{HWC} -> T[H,W,3]{HWC}``
 
     Raises:
-        SpecError: not an image of 1 channel.
+        SpecError: `image` is not an image of 1 channel.
 
     Example:
         >>> grayscale_to_rgb(np.array([[[7]]], np.uint8))

@@ -1,4 +1,4 @@
-"""hsv_to_rgb: red, green and blue of what is given as hue, saturation and value."""
+"""hsv_to_rgb: convert hue, saturation and value to red, green and blue."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["HsvToRgb", "hsv_to_rgb"]
 
 T = TypeVar("T")
 
-PLACES, SIGNS, STARTS = ((3, 2, 4), (1, -1, -1), (-1, 2, 2))
-"""A channel's share is ``start + sign * |6 hue - place|``, clipped to 0..1 (as tf.image has it; red lies across 0)."""
+CENTRES, SIGNS, STARTS = ((3, 2, 4), (1, -1, -1), (-1, 2, 2))
+"""By channel: its share is ``start + sign * |6 hue - centre|``, clipped to 0..1 (as in tf.image; red lies across 0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HsvToRgb(Colour):
-    """Hue, saturation and value in 0..1 as RGB in 0..1: `tf.image`'s law.
+    """Convert hue, saturation and value in 0..1 to RGB in 0..1, as `tf.image` does.
 
-    Exact on every executor, but for the last bit of float16.
+    Exact on every executor except for the last bit of float16.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``, T float16 or float32.
     """
@@ -38,19 +38,19 @@ class HsvToRgb(Colour):
         Colour.__post_init__(self)
         check_floats(self.name, self.dtype)
 
-    def law(self, f: Array, *params: Any) -> Array:
+    def formula(self, f: Array, *params: Any) -> Array:
         turns, saturation, value = planes(f)
-        places, signs, starts = (np.array(numbers, np.float32) for numbers in (PLACES, SIGNS, STARTS))
-        share = np.clip(starts + signs * np.abs(np.float32(6) * turns - places), 0, 1)
+        centres, signs, starts = (np.array(numbers, np.float32) for numbers in (CENTRES, SIGNS, STARTS))
+        share = np.clip(starts + signs * np.abs(np.float32(6) * turns - centres), 0, 1)
         result: Array = (np.float32(1) - saturation + saturation * share) * value
         return result
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
         turns, saturation, value = planes_dali(f)
-        places, signs, starts = (
-            d.types.Constant(np.array(numbers, np.float32), device=d.device) for numbers in (PLACES, SIGNS, STARTS)
+        centres, signs, starts = (
+            d.types.Constant(np.array(numbers, np.float32), device=d.device) for numbers in (CENTRES, SIGNS, STARTS)
         )
-        share = d.math.clamp(starts + signs * d.math.fabs(6.0 * turns - places), 0.0, 1.0)
+        share = d.math.clamp(starts + signs * d.math.fabs(6.0 * turns - centres), 0.0, 1.0)
         return (1.0 - saturation + saturation * share) * value
 
     @classmethod
@@ -61,15 +61,15 @@ class HsvToRgb(Colour):
 
 
 def hsv_to_rgb(images: T) -> T:
-    """Red, green and blue of what is given as hue, saturation and value.
+    """Convert hue, saturation and value to red, green and blue.
 
     Args:
-        images: one image of floats 0..1 (behind `batch`, many); the hue is in turns.
+        images: one image of floats 0..1 (after `batch`, many); the hue is in turns.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``, T float16 or float32.
 
     Raises:
-        SpecError: not an image of 3 channels, or one of integers.
+        SpecError: not an image of 3 channels, or an image of integers.
 
     Example:
         >>> hsv_to_rgb(np.array([[[0.5, 1, 1]]], np.float32))

@@ -18,14 +18,14 @@ __all__ = ["Mixup", "mixup"]
 
 @dataclass(frozen=True, slots=True)
 class Mixup(Mixing):
-    """``share x + (1 - share) previous(x)`` for images and labels, one share for the batch: torchvision's law.
+    """``share x + (1 - share) previous(x)`` for images and labels, one share per batch, as in torchvision.
 
-    Array code behind the executor. Between NumPy and CuPy within one rounding of float32.
+    Array code that runs after the executor. NumPy and CuPy agree within one float32 rounding.
 
     Attributes:
         alpha: the share is drawn from Beta(alpha, alpha).
 
-    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, the same for NCHW
+    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, or NCHW
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("share",)
@@ -61,27 +61,27 @@ def mixup(
     layout: Literal["HWC", "CHW"] | None = None,
     seed: int | None = None,
 ) -> Any:
-    """Average every image of a batch with the one before it, and the labels alike, as torchvision's `MixUp`.
+    """Average every image of a batch, and its label, with the one before it, as torchvision's `MixUp`.
 
-    For a map behind `batch`. The share of the own image is drawn from Beta(alpha, alpha), once for the batch, by the
-    key of its first element.
+    For a map after `batch`. The share of the original image is drawn from Beta(alpha, alpha), once for the batch, with
+    the key of its first element.
 
     Args:
-        images: of a batch, all of one size.
+        images: a batch of images, all of one size.
         labels: class numbers, or vectors of float32. A number outside [0, num_classes) has no class, as in `one_hot`.
         alpha: above 0; small values mix little.
         num_classes: length of the vectors; needed for class numbers.
-        layout: of one image, where it is not known: an array of rank 3 is taken for HWC.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        layout: of one image, where it is not known; the default is HWC.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
-        Images as float32, in the units that they had, and labels as vectors of float32.
+        Images as float32, in their original units, and labels as float32 vectors.
 
     Shapes: ``T[B,H,W,C]{NHWC}, integer[B] -> float32[B,H,W,C]{NHWC}, float32[B,num_classes]``
 
     Raises:
-        SpecError: not behind `batch`, images or labels of another kind, or `alpha` out of range.
+        SpecError: called before `batch`, images or labels are of another kind, or `alpha` is out of range.
 
     Example:
         >>> images, labels = mixup(np.zeros((2, 4, 4, 3), np.uint8), np.array([0, 1]), num_classes=2, seed=1)

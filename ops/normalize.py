@@ -1,4 +1,4 @@
-"""normalize: subtract a mean and divide by a deviation, per channel."""
+"""normalize: subtract a mean and divide by a standard deviation, per channel."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ IMAGENET_STD = (58.395, 57.12, 57.375)
 """Standard deviation of ImageNet's training images per channel (R, G, B), for values 0..255."""
 
 DTYPES = ("uint8", "uint16", "int16", "int32", "float16", "float32")
-"""What DALI's crop_mirror_normalize takes."""
+"""The dtypes that DALI's crop_mirror_normalize takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Normalize(Op):
     """``(x - mean) / std`` per channel, in x's own units.
 
-    All executors compute ``(x - mean) * (1 / std)`` in float32, as DALI does: within 1e-7 of the largest result of the
-    exact quotient. On the GPU it may be one fused multiply-add, which differs by another rounding.
+    All executors compute ``(x - mean) * (1 / std)`` in float32, as DALI does: within 1e-7 of the exact quotient,
+    relative to the largest result. On the GPU it may be one fused multiply-add, which rounds differently.
 
     Attributes:
         mean: one number, or one per channel.
         std: one number above 0, or one per channel.
-        layout: of the image: where its channels are.
+        layout: of the image.
 
     Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}`` or the same with ``{CHW}``; T of 8 to 32 bits.
     """
@@ -98,7 +98,7 @@ def check_channels(who: str, x: TensorSpec, layout: str, *values: float | tuple[
     """Check an image against per-channel numbers.
 
     Raises:
-        SpecError: another number of channels, or a dtype that DALI cannot take here.
+        SpecError: the image has another number of channels, or a dtype that DALI does not take here.
     """
     if str(x.dtype) not in DTYPES:
         known = ", ".join(DTYPES)
@@ -110,7 +110,7 @@ def check_channels(who: str, x: TensorSpec, layout: str, *values: float | tuple[
 
 
 def per_channel(value: float | tuple[float, ...], channels: int) -> tuple[float, ...]:
-    """One number per channel; a tuple has them already."""
+    """A number repeated for every channel; a tuple as it is."""
     return value if isinstance(value, tuple) else (value,) * channels
 
 
@@ -118,7 +118,7 @@ def per_channel(value: float | tuple[float, ...], channels: int) -> tuple[float,
 def factors(
     mean: float | tuple[float, ...], std: float | tuple[float, ...], channels: int, repeat: int = 1
 ) -> tuple[Array, Array]:
-    """What is subtracted and what is multiplied: float32[repeat * channels] each."""
+    """The mean to subtract and the scale to multiply by: float32[repeat * channels] each."""
     centre = np.tile(np.array(per_channel(mean, channels), np.float32), repeat)
     scale = np.tile(np.float32(1) / np.array(per_channel(std, channels), np.float32), repeat)
     return centre, scale
@@ -132,7 +132,7 @@ def scaled(x: Array, mean: Array, scale: Array, out: Array) -> Array:
 
 
 def scaled_hwc(x: Array, mean: float | tuple[float, ...], std: float | tuple[float, ...], out: Array) -> Array:
-    """The same for an image {HWC} and a contiguous `out`, with rows as one long axis: 8 times as fast as 3 channels."""
+    """`scaled` for an image {HWC} and a contiguous `out`, with rows as one long axis: 8 times as fast as 3 channels."""
     height, width, channels = x.shape
     row = (height, width * channels)
     scaled(x.reshape(row), *factors(mean, std, channels, width), out.reshape(row))
@@ -140,7 +140,7 @@ def scaled_hwc(x: Array, mean: float | tuple[float, ...], std: float | tuple[flo
 
 
 def _numbers(name: str, value: Any) -> float | tuple[float, ...]:
-    """A number as float, a sequence or array as tuple of floats: equal parameters make equal ops."""
+    """A number as a float, a sequence or array as a tuple of floats, so that equal parameters make equal ops."""
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError) as error:
@@ -162,7 +162,7 @@ def normalize(
     Args:
         image: values of any range; mean and std are in the same units.
         mean: one number, or one per channel; `ops.IMAGENET_MEAN` is for values 0..255.
-        std: the same, above 0.
+        std: as `mean`, above 0.
         layout: of the image: "HWC" or "CHW".
 
     Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}``

@@ -1,4 +1,4 @@
-"""one_hot: class numbers as vectors, with one value at the class and another everywhere else."""
+"""one_hot: turn class numbers into vectors with one value at the class and another elsewhere."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["OneHot", "one_hot"]
 
 @dataclass(frozen=True, slots=True)
 class OneHot(Op):
-    """Class numbers as vectors. Runs on the host, as labels do. A number outside [0, depth) has no class.
+    """Turn class numbers into vectors, on the host. A number outside [0, depth) has no class.
 
     Attributes:
         depth: number of classes.
-        on_value: at the class.
-        off_value: everywhere else.
+        on_value: the value at the class.
+        off_value: the value everywhere else.
         dtype: of the result.
 
     Shapes: ``integer[...] -> dtype[..., depth]``
@@ -41,7 +41,7 @@ class OneHot(Op):
         check_number("one_hot", "depth", self.depth, 1, integer=True)
         dtype = as_dtype(self.dtype)
         if dtype is None or dtype is bytes:
-            raise SpecError(f"one_hot needs a type of numbers for dtype, got {self.dtype!r}")
+            raise SpecError(f"one_hot needs a numeric dtype, got {self.dtype!r}")
         object.__setattr__(self, "depth", plain(self.depth))
         object.__setattr__(self, "dtype", np.dtype(dtype).name)
         for name in ("on_value", "off_value"):
@@ -76,14 +76,14 @@ def one_hot(indices: Any, depth: int, on_value: float = 1, off_value: float = 0,
     Args:
         indices: integers; one outside [0, depth) gives a vector of `off_value` only, as in `tf.one_hot`.
         depth: number of classes, >= 1.
-        on_value: at the class.
-        off_value: everywhere else.
+        on_value: the value at the class.
+        off_value: the value everywhere else.
         dtype: of the result.
 
     Shapes: ``integer[...] -> dtype[..., depth]``
 
     Raises:
-        SpecError: `indices` are no integers; a value does not fit `dtype`.
+        SpecError: `indices` are not integers, or a value does not fit `dtype`.
 
     Example:
         >>> one_hot(1, 3)

@@ -1,4 +1,4 @@
-"""pad_to_bounding_box: put each image at a given place on black."""
+"""pad_to_bounding_box: pad each image with zeros at a given offset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PadToBoundingBox(Composite):
-    """Put the image at (`offset_height`, `offset_width`) of `target_height` x `target_width` zeros.
+    """Place the image at (`offset_height`, `offset_width`) on `target_height` x `target_width` zeros.
 
     Exact on every executor.
 
@@ -82,11 +82,11 @@ class PadToBoundingBox(Composite):
 
 
 def pad_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any) -> T:
-    """Put `image` at a given place on zeros.
+    """Pad `image` with zeros, placing it at a given offset.
 
     Args:
         image: one image, or a tuple of images of equal size.
-        offset_height: rows of zeros above it; like the others a number or a traced host value.
+        offset_height: rows of zeros above it; like the other three, a number or a traced host value.
         offset_width: columns of zeros left of it.
         target_height: rows of the result.
         target_width: columns of the result.
@@ -94,7 +94,7 @@ def pad_to_bounding_box(image: T, offset_height: Any, offset_width: Any, target_
     Shapes: ``T[H,W,C]{HWC} -> T[target_height,target_width,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or is known to be too large.
+        SpecError: `image` is not an image, or is known to be too large.
         ShapeError: at run time: the image is too large.
 
     Example:

@@ -1,4 +1,4 @@
-"""per_image_standardization: subtract an image's own mean and divide by its own deviation."""
+"""per_image_standardization: subtract an image's own mean and divide by its own standard deviation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PerImageStandardization(Op):
-    """``(x - mean) / max(std, 1 / sqrt(N))`` over all N values of the image: `tf.image`'s law.
+    """``(x - mean) / max(std, 1 / sqrt(N))`` over all N values of the image, as in `tf.image`.
 
-    Looks at the whole image: not the same before and after a crop.
+    Depends on the whole image, so it does not commute with a crop.
 
     Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}``; T of 8 to 32 bits.
     """
@@ -35,7 +35,7 @@ class PerImageStandardization(Op):
 
     def reference(self, x: Array) -> Array:
         f = x.astype(np.float32)
-        with np.errstate(all="ignore"):  # floats that are not finite
+        with np.errstate(all="ignore"):  # for floats that are not finite
             f -= np.float32(f.mean(dtype=np.float64))
             std = np.float32(np.sqrt(np.square(f).mean(dtype=np.float64)))
             f /= np.maximum(std, np.float32(1 / np.sqrt(f.size)))
@@ -44,7 +44,7 @@ class PerImageStandardization(Op):
     def dali(self, d: Any, x: Any) -> Any:
         f = d.fn.cast(x, dtype=d.dtype(np.float32))
         f = f - d.fn.reductions.mean(f)
-        # A float32 sum is a little off; over an image of one colour the last division would multiply that by sqrt(N).
+        # The float32 sum has a small error; for an image of one colour the last division would multiply it by sqrt(N).
         f = f - d.fn.reductions.mean(f)
         shape = x.shape()
         count = d.fn.cast(shape[0] * shape[1] * shape[2], dtype=d.dtype(np.float32))
@@ -52,7 +52,7 @@ class PerImageStandardization(Op):
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        reason = "DALI sums in float32: mean and deviation have roundings of their own"
+        reason = "DALI sums in float32, so mean and deviation are rounded differently"
         for x in tones():
             yield Case(cls(), (x,), ("HWC",), atol=1e-5, reason=reason)
         yield Case(cls(), (noise(90, 70),), ("HWC",), atol=1e-5, reason=reason)
@@ -67,12 +67,12 @@ def per_image_standardization(image: T) -> T:
     The deviation is at least ``1 / sqrt(N)``, N the number of values: an image of one colour becomes 0.
 
     Args:
-        image: of integers or floats of 8 to 32 bits, in any units.
+        image: integers or floats of 8 to 32 bits, in any units.
 
-    Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}``; behind `batch`, each image has its own mean and deviation.
+    Shapes: ``T[H,W,C]{HWC} -> float32[H,W,C]{HWC}``; after `batch`, each image has its own mean and deviation.
 
     Raises:
-        SpecError: `image` is no image of such a type.
+        SpecError: `image` is not an image of such a type.
 
     Example:
         >>> per_image_standardization(np.array([[[10], [30]]], np.uint8))

@@ -1,4 +1,4 @@
-"""py_function: ordinary Python in the middle of a traced function."""
+"""py_function: ordinary Python inside a traced function."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PyFunction(Op):
         try:
             result = self.fn(*(bytes(x) if isinstance(x, memoryview) else x for x in xs))
         except DataError:
-            raise  # it says what is wrong with the data, and is given its place by whoever knows it
+            raise  # already says what is wrong with the data; the caller adds the position
         except ENDING:
             raise
         except BaseException as error:
@@ -108,7 +108,7 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def _converted(value: Any, leaf: Any, dtype: Any) -> Any:
-    """Python numbers take the type that is asked for, as in NumPy; a float is no integer."""
+    """A Python number in the requested dtype, as NumPy would promote it; a float never becomes an integer."""
     kinds = {"f": "f", "i": "fiu", "u": "fiu", "b": "fiub"}[leaf.dtype.kind]
     if np.dtype(dtype).kind not in kinds:
         return leaf
@@ -117,11 +117,11 @@ def _converted(value: Any, leaf: Any, dtype: Any) -> Any:
 
 
 def py_function(fn: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
-    """Call a Python function in the middle of a traced one: once for each element, on the host.
+    """Call a Python function inside a traced one: once per element, on the host.
 
     Args:
-        fn: called with the values of `args`, NumPy arrays, scalars and bytes; returns what `spec` says. Python numbers
-            take the type of the spec, arrays must have it.
+        fn: called with the values of `args` (NumPy arrays, scalars and bytes); returns what `spec` says. Python numbers
+            take the dtype of the spec, arrays must have it.
         args: a tuple or list of values, traced or not.
         spec: `TensorSpec` of the result, or a tuple or dict of them.
 
@@ -129,8 +129,8 @@ def py_function(fn: Callable[..., Any], args: Sequence[Any], spec: Any) -> Any:
         The result, in the structure of `spec`. Behind `batch` the function still sees one row at a time.
 
     Raises:
-        SpecError: a spec without dtype or rank.
-        FunctionError: `fn` raised (its exception is the cause), or returned something else.
+        SpecError: a spec has no dtype or rank.
+        FunctionError: `fn` raised (its exception is the cause), or its result does not match `spec`.
 
     Example:
         >>> py_function(lambda a, b: max(a, b), (1, 3), TensorSpec((), "int64"))

@@ -1,4 +1,4 @@
-"""random_brightness: add a random number to every pixel, one for each image."""
+"""random_brightness: add a random number to every pixel, one per image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RandomBrightness(Brightness):
-    """Add a number drawn from [-max_delta, max_delta). Exact on every executor, but for the last bit of float16.
+    """Add a number drawn from [-max_delta, max_delta). Exact on every executor except for the last bit of float16.
 
     Attributes:
         max_delta: at least 0.
@@ -50,18 +50,18 @@ class RandomBrightness(Brightness):
 
 
 def random_brightness(image: T, max_delta: Any, seed: int | None = None) -> T:
-    """Add a random number from [-max_delta, max_delta) to every pixel, one number for each image.
+    """Add a random number from [-max_delta, max_delta) to every pixel, one number per image.
 
     Args:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
-        max_delta: at least 0; 1 is the whole range of integers; floats are taken in their own units. May be traced.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        max_delta: at least 0; 1 is the whole range of integers; for floats, in their own units. May be traced.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of such a type, or `max_delta` is negative.
+        SpecError: `image` is not an image of such a type, or `max_delta` is negative.
 
     Example:
         >>> random_brightness(np.full((1, 1, 1), 7, np.uint8), 0.0)

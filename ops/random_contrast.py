@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RandomContrast(Contrast):
-    """Scale the distance of every pixel from the mean of its channel, the factor drawn from [lower, upper).
+    """Scale the distance of every pixel from the mean of its channel by a factor drawn from [lower, upper).
 
     Attributes:
         lower: at least 0.
@@ -55,19 +55,19 @@ class RandomContrast(Contrast):
 def random_contrast(image: T, lower: Any, upper: Any, seed: int | None = None) -> T:
     """Scale the distance of every pixel from the mean of its channel by a random factor from [lower, upper).
 
-    There is one factor for each image.
+    There is one factor per image.
 
     Args:
         image: of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         lower: at least 0. May be traced.
         upper: above `lower`. May be traced.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no such image, `lower` is negative, or `upper` is not above it.
+        SpecError: `image` is not such an image, `lower` is negative, or `upper` is not above it.
 
     Example:
         >>> random_contrast(np.full((1, 1, 3), 7, np.uint8), 0.5, 1.5)

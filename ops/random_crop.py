@@ -1,4 +1,4 @@
-"""random_crop: crop a window of a given size at a random place."""
+"""random_crop: crop a window of a given size at a random offset."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RandomCrop(Composite):
-    """Crop `height` x `width` pixels at a place where all offsets are equally likely. Exact on every executor.
+    """Crop `height` x `width` pixels, all offsets equally likely. Exact on every executor.
 
     Attributes:
         height: of the window, in pixels.
         width: of the window.
-        channels: of the image, where the caller names them; only checked.
+        channels: of the image, where the caller gives them; only checked.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``, for each of the images.
     """
@@ -84,18 +84,18 @@ class RandomCrop(Composite):
 
 
 def random_crop(image: T, size: Any, *, seed: int | None = None) -> T:
-    """Crop a window of `size` at a random place.
+    """Crop a window of `size` at a random offset.
 
     Args:
         image: one image, or a tuple of images of equal size, which get the same window.
-        size: (height, width) in pixels; TensorFlow's (height, width, channels) is taken if it names all channels.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        size: (height, width) in pixels; TensorFlow's (height, width, channels) is accepted if it keeps all channels.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or is known to be smaller than `size`.
+        SpecError: `image` is not an image, or is known to be smaller than `size`.
         ShapeError: at run time: the image is smaller than `size`.
 
     Example:

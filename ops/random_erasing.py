@@ -1,4 +1,4 @@
-"""random_erasing: paint a random rectangle of each image over: torchvision's augmentation."""
+"""random_erasing: fill a random rectangle of each image, as torchvision's augmentation does."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ T = TypeVar("T")
 ATTEMPTS = 10
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "int32", "int64", "float32")))
-"""What DALI's erase takes."""
+"""The dtypes that DALI's erase takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomErasing(Op):
-    """With probability `p`, fill a rectangle of random share of the area and random shape. Exact on every executor.
+    """With probability `p`, fill a rectangle of random area and aspect ratio. Exact on every executor.
 
     Attributes:
         p: probability, 0..1.
         scale: bounds of the rectangle's share of the area, 0..1.
         ratio: bounds of its height / width, above 0.
-        value: what it is filled with: one number, or one per channel.
+        value: the fill value: one number, or one per channel.
         layout: of the image.
 
-    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, the same for CHW
+    Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or CHW
     """
 
     random: ClassVar[bool] = True
@@ -103,7 +103,7 @@ class RandomErasing(Op):
 
     def dali(self, d: Any, x: Any, start: Any, shape: Any) -> Any:
         anchor, extent = (d.fn.cast(node, dtype=d.dtype(np.float32)) for node in (start, shape))
-        # An array that entered without a layout has axes without names.
+        # An array that was fed without a layout has axes without names.
         x = d.fn.reshape(x, layout=self.layout)
         return d.fn.erase(x, anchor=anchor, shape=extent, axis_names="HW", fill_value=list(self.value))
 
@@ -122,7 +122,7 @@ class RandomErasing(Op):
 
 
 def erased_windows(u: Array, hw: Array, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[Array, Array]:
-    """Rectangles by torchvision's law: the first of 10 attempts that is smaller than the image, else none.
+    """Draw rectangles as torchvision does: the first of 10 attempts that is smaller than the image, else none.
 
     Args:
         u: float64[B,22] in [0, 1): 10 areas, 10 shapes, then offsets y and x.
@@ -159,20 +159,20 @@ def random_erasing(
     """Fill a random rectangle of `image` with probability `p`, as torchvision's `RandomErasing`.
 
     Args:
-        image: one image, before or behind `normalize` and `transpose`.
+        image: one image, before or after `normalize` and `transpose`.
         p: probability, 0..1; a number or a traced host value.
         scale: bounds of the rectangle's share of the area, 0..1.
         ratio: bounds of its height / width.
-        value: a number, or one per channel, in the units of the image. (torchvision's "random" is left out: a number
-            per pixel is not drawn on the host.)
-        layout: of the image, where it is not known: an array of rank 3 is taken for HWC.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        value: a number, or one per channel, in the units of the image. (torchvision's "random" is not supported: a
+            number per pixel is not drawn on the host.)
+        layout: of the image, where it is not known; the default is HWC.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or CHW
 
     Raises:
-        SpecError: `image` is no image, a parameter is out of range, or `value` does not fit the image.
+        SpecError: `image` is not an image, a parameter is out of range, or `value` does not fit the image.
 
     Example:
         >>> random_erasing(np.ones((9, 9, 1), np.uint8), p=1, seed=1).min()

@@ -30,13 +30,13 @@ def random_flip_left_right(image: T, p: Any = 0.5, *, seed: int | None = None) -
     Args:
         image: one image, or a tuple of images of equal size, which are mirrored together.
         p: probability, 0..1.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or `p` is outside 0..1.
+        SpecError: `image` is not an image, or `p` is outside 0..1.
 
     Example:
         >>> random_flip_left_right(np.uint8([[[1], [2], [3]]]), p=1).ravel()

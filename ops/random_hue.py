@@ -1,4 +1,4 @@
-"""random_hue: turn the hue of every pixel by a random angle, one for each image."""
+"""random_hue: rotate the hue of every pixel by a random angle, one per image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RandomHue(Hue):
-    """Turn the hue of every pixel by a number of turns drawn from [-max_delta, max_delta).
+    """Rotate the hue of every pixel by a number of turns drawn from [-max_delta, max_delta).
 
     Attributes:
         max_delta: in turns, 0..0.5.
@@ -53,18 +53,18 @@ class RandomHue(Hue):
 
 
 def random_hue(image: T, max_delta: Any, seed: int | None = None) -> T:
-    """Add a random number from [-max_delta, max_delta) to the hue of every pixel, one number for each image.
+    """Add a random number from [-max_delta, max_delta) to the hue of every pixel, one number per image.
 
     Args:
         image: RGB, of uint8, uint16, float16 or float32.
         max_delta: in turns, 0..0.5. May be traced.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 
     Raises:
-        SpecError: `image` is no image of 3 channels and such a type, or `max_delta` is outside 0..0.5.
+        SpecError: `image` is not an image of 3 channels and such a type, or `max_delta` is outside 0..0.5.
 
     Example:
         >>> random_hue(np.full((1, 1, 3), 7, np.uint8), 0.5)

@@ -1,4 +1,4 @@
-"""random_jpeg_quality: give an image the marks that JPEG of a random quality leaves."""
+"""random_jpeg_quality: give an image the artifacts of JPEG compression at a random quality."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ class RandomJpegQuality(JpegQuality):
 
 
 def random_jpeg_quality(image: T, min_jpeg_quality: Any, max_jpeg_quality: Any, seed: int | None = None) -> T:
-    """Give `image` the marks that JPEG of a random quality leaves, one quality for each image.
+    """Give `image` the artifacts of JPEG compression at a random quality, one per image.
 
     Args:
         image: gray or RGB, of uint8, uint16, float16 or float32. It goes through 8 bits: floats are clipped to 0..1.
         min_jpeg_quality: an integer, at least 0. May be traced.
-        max_jpeg_quality: an integer above it, at most 100; not drawn itself, as in tf.image. May be traced.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        max_jpeg_quality: an integer above it, at most 100; exclusive, as in tf.image. May be traced.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, C 1 or 3.
 
     Raises:
-        SpecError: `image` is no image of 1 or 3 channels and such a type, or the qualities are no range within 0..100.
+        SpecError: `image` is not such an image, or the qualities are not a range within 0..100.
 
     Example:
         >>> random_jpeg_quality(np.full((1, 1, 1), 128, np.uint8), 50, 90)

@@ -1,4 +1,4 @@
-"""random_resized_crop: crop a random window and resize it: the augmentation of ImageNet training."""
+"""random_resized_crop: crop a random window and resize it, the usual augmentation of ImageNet training."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class RandomResizedCrop(Composite):
-    """Crop a window with random share of the area and random shape, then resize it: torchvision's law, all of it.
+    """Crop a window of random area and aspect ratio, then resize it, drawing exactly as torchvision does.
 
-    Between executors as `Resize` with antialias: within 1 inside, 18 on the outermost ring.
+    Executors differ as for `Resize` with antialias: within 1 inside, 18 on the outermost ring.
 
     Attributes:
         height: of the result, in pixels.
@@ -74,7 +74,7 @@ class RandomResizedCrop(Composite):
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        ring = "DALI repeats edge pixels, Pillow leaves out what lies outside: only the outermost ring differs"
+        ring = "DALI repeats edge pixels, Pillow ignores what lies outside: only the outermost ring differs"
         for x in (noise(61, 83), noise(90, 44, 1), noise(40, 40).astype(np.float32)):
             yield Case(cls(24, 31), (x,), ("HWC",), atol=1, ring=18, reason=ring)
         yield Case(cls(9, 7, scale=(1.0, 1.0)), (noise(3, 40),), ("HWC",), atol=1, ring=18, reason=ring, note="whole")
@@ -88,7 +88,7 @@ class RandomResizedCrop(Composite):
 
 
 def crop_windows(u: Array, hw: Array, scale: tuple[Any, Any], ratio: tuple[Any, Any]) -> tuple[Array, Array]:
-    """Windows by torchvision's law: up to 10 attempts, then the largest central window of a legal shape.
+    """Draw windows as torchvision does: up to 10 attempts, then the largest central window of a legal shape.
 
     Args:
         u: float64[B,22] in [0, 1): 10 areas, 10 shapes, then offsets y and x of the attempt that fits.
@@ -133,19 +133,19 @@ def random_resized_crop(
     """Crop a random window of `image` and resize it, as torchvision's `RandomResizedCrop`.
 
     Args:
-        image: one image, or a tuple of images of equal size (say, with a mask), which get the same window.
+        image: one image, or a tuple of images of equal size (say, with a mask), which share one window.
         size: (height, width) of the result in pixels, or one number for both.
         scale: bounds of the window's share of the area.
         ratio: bounds of the window's width / height.
         interpolation: "bilinear", "bicubic", "lanczos3" or "nearest"; for several images it may be one per image.
         antialias: average over all source pixels when shrinking.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``; integers are rounded.
 
     Raises:
-        SpecError: `image` is no image, or a parameter is out of range.
+        SpecError: `image` is not an image, or a parameter is out of range.
 
     Example:
         >>> random_resized_crop(np.zeros((50, 80, 3), np.uint8), 32).shape

@@ -1,4 +1,4 @@
-"""random_saturation: scale the saturation of every pixel by a random factor, one for each image."""
+"""random_saturation: scale the saturation of every pixel by a random factor, one per image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RandomSaturation(Saturation):
-    """Scale the saturation of every pixel, the factor drawn from [lower, upper).
+    """Scale the saturation of every pixel by a factor drawn from [lower, upper).
 
     Attributes:
         lower: at least 0.
@@ -57,19 +57,19 @@ class RandomSaturation(Saturation):
 
 
 def random_saturation(image: T, lower: Any, upper: Any, seed: int | None = None) -> T:
-    """Scale the saturation of every pixel by a random factor from [lower, upper), one for each image.
+    """Scale the saturation of every pixel by a random factor from [lower, upper), one per image.
 
     Args:
         image: RGB, of uint8, uint16, float16 or float32. Integers saturate, floats are not clipped.
         lower: at least 0. May be traced.
         upper: above `lower`. May be traced.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``
 
     Raises:
-        SpecError: `image` is no such image, `lower` is negative, or `upper` is not above it.
+        SpecError: `image` is not such an image, `lower` is negative, or `upper` is not above it.
 
     Example:
         >>> random_saturation(np.full((1, 1, 3), 7, np.uint8), 0.5, 1.5)

@@ -1,4 +1,4 @@
-"""resize: give each image another size."""
+"""resize: resize each image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Resampling", "Resize", "ResizeArea", "resize"]
 T = TypeVar("T")
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "float32")))
-"""What DALI's resize takes."""
+"""The dtypes that DALI's resize takes."""
 
 INTERPOLATION = {"bilinear": "LINEAR", "bicubic": "CUBIC", "lanczos3": "LANCZOS3", "nearest": "NN"}
 PILLOW = {"bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos3": "LANCZOS"}
@@ -32,7 +32,7 @@ def check_methods(who: str, methods: tuple[str, ...], images: int) -> None:
     """Check the methods of an op that resizes inside an executor's graph.
 
     Raises:
-        SpecError: not one per image, or one that is unknown or runs on the host only.
+        SpecError: there is not one per image, or one is unknown or runs on the host only.
     """
     if len(methods) != images:
         raise SpecError(f"{who} needs one interpolation, or one per image, got {methods}")
@@ -43,15 +43,15 @@ def check_methods(who: str, methods: tuple[str, ...], images: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Resampling(Op):
-    """What all resizers share: the size and the law.
+    """Base of all resizers: the target size and the resampling rule.
 
     Attributes:
         height: of the result; None where another op draws it.
-        width: the same.
+        width: as `height`.
         method: one of `METHODS`.
         preserve_aspect_ratio: height and width are bounds; the image keeps its shape.
         antialias: stretch the kernel when shrinking.
-        keep_dtype: torchvision's law of results: integers are rounded, not turned into float32.
+        keep_dtype: whether integers stay integers, rounded, as in torchvision, instead of becoming float32.
 
     Shapes: ``T[H,W,C]{HWC}, int32[2] -> float32[h,w,C]{HWC}``, T for "nearest" and with `keep_dtype`.
     """
@@ -95,7 +95,7 @@ class Resampling(Op):
         return (size,)
 
     def _fitted(self, hw: Array) -> Array:
-        """The largest sizes of the images' own shape within the bounds; in float32 and rounded like TensorFlow's."""
+        """The largest sizes in the bounds that keep the aspect ratio; in float32 and rounded as in TensorFlow."""
         scale = (full(self.height, self.width, len(hw)).astype(np.float32) / hw.astype(np.float32)).min(axis=1)
         size: Array = np.maximum(np.rint(scale[:, None] * hw.astype(np.float32)), 1)
         return size.astype(np.int32)
@@ -103,30 +103,30 @@ class Resampling(Op):
     def reference(self, x: Array, size: Array) -> Array:
         height, width = size.tolist()
         if not self.keep_dtype or self.method == "nearest":
-            return resampled(resampled(x, 0, height, *self._law), 1, width, *self._law)
+            return resampled(resampled(x, 0, height, *self._resampling), 1, width, *self._resampling)
         if x.dtype == np.uint8 and self.antialias:
             return self._pillow(x, height, width)
-        wide = resampled(x, 1, width, *self._law)
+        wide = resampled(x, 1, width, *self._resampling)
         if self._in_two_steps:
             wide = rounded(wide, x.dtype)
-        return rounded(resampled(wide, 0, height, *self._law), x.dtype)
+        return rounded(resampled(wide, 0, height, *self._resampling), x.dtype)
 
     @property
-    def _law(self) -> tuple[str, bool]:
+    def _resampling(self) -> tuple[str, bool]:
         return self.method, self.antialias
 
     @property
     def _in_two_steps(self) -> bool:
         """Whether values are rounded after the first of the two axes, as Pillow does.
 
-        Kernels with negative lobes leave 0..255, so this clips, by up to 31. A triangle does not.
+        Kernels with negative lobes overshoot 0..255, so this clips, by up to 31. A triangle does not.
         """
         return self.keep_dtype and self.antialias and self.method in ("bicubic", "lanczos3")
 
     def _pillow(self, x: Array, height: int, width: int) -> Array:
         from PIL import Image
 
-        # One axis after the other, so that every version of Pillow takes them in this order.
+        # One axis at a time, so that the order does not depend on the version of Pillow.
         sizes = ((width, x.shape[0]), (width, height)) if self._in_two_steps else ((width, height),)
         resample = Image.Resampling[PILLOW[self.method]]
 
@@ -138,7 +138,7 @@ class Resampling(Op):
 
         if x.shape[2] == 3:
             return resize(x)
-        # Channel by channel: Pillow would take a fourth channel for transparency, and multiply by it.
+        # Channel by channel: Pillow would treat a fourth channel as transparency and multiply by it.
         return np.stack([resize(x[:, :, channel]) for channel in range(x.shape[2])], axis=2)
 
 
@@ -147,8 +147,8 @@ class Resize(Resampling):
     """Resize by every method but "area".
 
     DALI agrees within 1 of 255 where integers are rounded (2 with the kernels that overshoot), else within 0.4 (its
-    kernels are tables). With bilinear and antialias the outermost ring of pixels differs by up to 18: DALI repeats the
-    edge, where the law leaves out.
+    kernels are tables). With bilinear and antialias the outermost ring of pixels differs by up to 18: DALI repeats edge
+    pixels, the reference ignores what lies outside.
     """
 
     def __post_init__(self) -> None:
@@ -168,11 +168,11 @@ class Resize(Resampling):
         return d.fn.cast_like(self._inside_zeros(d, d.fn.cast_like(wide, x), size), x)
 
     def _nearest(self, d: Any, x: Any, width: Any) -> Any:
-        """Resize the width and exchange the axes: done twice, that is both axes.
+        """Resize the width and swap the axes; done twice, that resizes both axes.
 
         DALI adds up positions along the height, which drifts by whole pixels; along the width it multiplies. Where a
-        centre lies exactly between two pixels the law takes the later one, hence the shift by half of the smallest
-        distance that any other centre can have from such a place.
+        centre lies exactly between two pixels the reference takes the later one, hence the shift by half of the
+        smallest distance that any other centre can have from such a point.
         """
         hw = d.fn.cast(x.shape()[0:2], dtype=d.dtype(np.float32))
         shift = 0.25 / d.fn.cast(width, dtype=d.dtype(np.float32))
@@ -187,15 +187,15 @@ class Resize(Resampling):
         return d.fn.transpose(wide, perm=[1, 0, 2], transpose_layout=False)
 
     def _inside_zeros(self, d: Any, x: Any, size: Any) -> Any:
-        """Leave out what lies outside the image, where DALI would repeat the edge.
+        """Ignore what lies outside the image, where DALI would repeat the edge.
 
-        Of the image with zeros around it, the weighted sum is that of the pixels inside. The same of ones gives the sum
+        With zeros around the image, the weighted sum is that of the pixels inside. The same sum over ones gives the sum
         of their weights.
         """
         hw = d.fn.cast(x.shape()[0:2], dtype=d.dtype(np.int32))
         margin = ((hw + size - 1) // size) * SUPPORT[
             self.method
-        ] + 1  # what a stretched kernel reaches, and one to spare
+        ] + 1  # the reach of a stretched kernel, and one to spare
         region = {"roi_start": d.fn.cast(margin, dtype=d.dtype(np.float32))}
         region["roi_end"] = d.fn.cast(margin + hw, dtype=d.dtype(np.float32))
 
@@ -223,7 +223,7 @@ class Resize(Resampling):
     @classmethod
     def cases(cls) -> Iterator[Case]:
         big, small, gray = noise(61, 83), noise(24, 31), noise(40, 33, 1)
-        ring = "DALI repeats edge pixels, TensorFlow and Pillow leave out what lies outside: the outermost ring differs"
+        ring = "DALI repeats edge pixels, TensorFlow and Pillow ignore what lies outside: the outermost ring differs"
         table = "DALI's kernels are tables of 1024 entries"
         single = "float32 rounding of weights"
         steps = "float32 sums next to n + 0.5 round to either side"
@@ -251,7 +251,7 @@ class Resize(Resampling):
 
 @dataclass(frozen=True, slots=True)
 class ResizeArea(Resampling):
-    """Resize by averaging over areas. On the host on every executor: DALI has no box filter."""
+    """Resize by averaging over areas. Runs on the host under every executor: DALI has no box filter."""
 
     domain: ClassVar[Any] = "host"
 
@@ -259,7 +259,7 @@ class ResizeArea(Resampling):
 
     @property
     def name(self) -> str:
-        return "resize"  # the function that a person calls
+        return "resize"  # the function that users call
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
@@ -281,13 +281,13 @@ def resize(
         size: (height, width) in pixels; numbers or traced host values.
         method: "bilinear", "bicubic" (Keys, a = -0.5), "lanczos3", "nearest" or "area". "area" runs on the host.
         preserve_aspect_ratio: fit the image into `size` without distorting it.
-        antialias: average over all source pixels when shrinking. False is TensorFlow's default; that of torchvision's
-            names (`random_resized_crop`, `resize_shorter`) is True.
+        antialias: average over all source pixels when shrinking. False as in TensorFlow; the ops named after
+            torchvision's (`random_resized_crop`, `resize_shorter`) default to True.
 
     Shapes: ``T[H,W,C]{HWC} -> float32[h,w,C]{HWC}``; "nearest" keeps the dtype.
 
     Raises:
-        SpecError: `image` is no image, an unknown method, or a size below 1.
+        SpecError: `image` is not an image, the method is unknown, or a size is below 1.
 
     Example:
         >>> resize(np.uint8([[[0], [1]]]), (1, 4)).ravel()

@@ -1,4 +1,4 @@
-"""resize_shorter: resize each image so that its shorter side gets a given length."""
+"""resize_shorter: resize each image so that its shorter side has a given length."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ResizeShorter(Composite):
-    """Resize so that the shorter side is `length` and the image keeps its shape: torchvision's `Resize(int)`.
+    """Resize so that the shorter side is `length`, keeping the aspect ratio, as torchvision's `Resize(int)`.
 
-    The longer side becomes int(length * longer / shorter). Between executors as `Resize` with antialias.
+    The longer side becomes int(length * longer / shorter). Executors differ as for `Resize` with antialias.
 
     Attributes:
         length: of the shorter side, in pixels.
@@ -66,7 +66,7 @@ class ResizeShorter(Composite):
 
     @classmethod
     def cases(cls) -> Iterator[Case]:
-        ring = "DALI repeats edge pixels, Pillow leaves out what lies outside: only the outermost ring differs"
+        ring = "DALI repeats edge pixels, Pillow ignores what lies outside: only the outermost ring differs"
         for x in (noise(61, 83), noise(83, 50, 1), noise(40, 40, dtype="float32"), noise(20, 15)):
             yield Case(cls(24), (x,), ("HWC",), atol=1, ring=18, reason=ring)
         mask = noise(61, 83, 1)
@@ -85,7 +85,7 @@ def resize_shorter(image: T, size: Any, interpolation: Any = "bilinear", *, anti
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``; integers are rounded.
 
     Raises:
-        SpecError: `image` is no image, or a parameter is out of range.
+        SpecError: `image` is not an image, or a parameter is out of range.
 
     Example:
         >>> resize_shorter(np.zeros((100, 333, 3), np.uint8), 50).shape

@@ -1,4 +1,4 @@
-"""resize_with_crop_or_pad: cut or fill the edges to a given size."""
+"""resize_with_crop_or_pad: crop or pad the edges to a given size."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ResizeWithCropOrPad(Composite):
-    """Crop what is too large and put zeros around what is too small, centred. Exact on every executor.
+    """Crop sides that are too long and pad those that are too short with zeros, centred. Exact on every executor.
 
-    `tf.image`'s rounding: with n pixels and t wanted, (n - t) // 2 go at the front, or (t - n) // 2 zeros.
+    Rounds as `tf.image`: of n pixels with t wanted, (n - t) // 2 are cut, or (t - n) // 2 zeros added, at the front.
 
     Shapes: ``T[H,W,C]{HWC} -> T[height,width,C]{HWC}``, for each of the images.
     """
@@ -67,7 +67,7 @@ def resize_with_crop_or_pad(image: T, target_height: Any, target_width: Any) -> 
     Shapes: ``T[H,W,C]{HWC} -> T[target_height,target_width,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or a size below 1.
+        SpecError: `image` is not an image, or a size is below 1.
 
     Example:
         >>> resize_with_crop_or_pad(np.ones((3, 1, 1), np.uint8), 2, 2).shape

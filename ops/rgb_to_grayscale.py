@@ -1,4 +1,4 @@
-"""rgb_to_grayscale: the brightness of each pixel as an image of one channel."""
+"""rgb_to_grayscale: the luma of each pixel as an image of one channel."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["RgbToGrayscale", "rgb_to_grayscale"]
 T = TypeVar("T")
 
 WEIGHTS = (0.2989, 0.587, 0.114)
-"""Of red, green and blue (ITU-R BT.601, as tf.image rounds them)."""
+"""Weights of red, green and blue (ITU-R BT.601, as tf.image rounds them)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RgbToGrayscale(Op):
-    """Weighted sum of the channels, in the type of the image: `tf.image`'s law.
+    """Weighted sum of the channels, in the dtype of the image, as in `tf.image`.
 
-    Integers go through 0..1 floats and back as in `convert_image_dtype`. Exact on the CPU.
+    Integers are converted to floats 0..1 and back as in `convert_image_dtype`. Exact on the CPU.
 
     Attributes:
         dtype: of the image.
@@ -78,7 +78,7 @@ class RgbToGrayscale(Op):
     @classmethod
     def cases(cls) -> Iterator[Case]:
         x = np.random.default_rng(0).integers(0, 256, (16, 12, 3), dtype=np.uint8)
-        step = "on the GPU sums may be fused with products: another rounding of"
+        step = "on the GPU sums may be fused with products, which rounds differently:"
         yield Case(cls("uint8"), (x,), ("HWC",), atol=1, reason=f"{step} a value just below an integer")
         yield Case(cls("uint16"), (x.astype(np.uint16) * 257,), ("HWC",), atol=1, reason=f"{step} values up to 65535")
         f = x.astype(np.float32) / 255
@@ -87,12 +87,12 @@ class RgbToGrayscale(Op):
 
 
 def rgb_to_grayscale(image: T) -> T:
-    """The brightness of each pixel: 0.2989 R + 0.587 G + 0.114 B, in the type of `image`.
+    """Convert to gray: 0.2989 R + 0.587 G + 0.114 B, in the dtype of `image`.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,1]{HWC}``
 
     Raises:
-        SpecError: not an image of 3 channels.
+        SpecError: `image` is not an image of 3 channels.
 
     Example:
         >>> rgb_to_grayscale(np.array([[[255, 0, 0]]], np.uint8))

@@ -1,4 +1,4 @@
-"""rgb_to_hsv: hue, saturation and value of every pixel."""
+"""rgb_to_hsv: convert red, green and blue to hue, saturation and value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RgbToHsv(Colour):
-    """RGB in 0..1 as hue, saturation and value in 0..1: `tf.image`'s law. Exact on the CPU.
+    """Convert RGB in 0..1 to hue, saturation and value in 0..1, as `tf.image` does. Exact on the CPU.
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``, T float16 or float32.
     """
@@ -34,13 +34,13 @@ class RgbToHsv(Colour):
         Colour.__post_init__(self)
         check_floats(self.name, self.dtype)
 
-    def law(self, f: Array, *params: Any) -> Array:
+    def formula(self, f: Array, *params: Any) -> Array:
         low, high = extremes(f)
         turns = hue(f, low, high) * np.float32(1 / 6)
         saturation = (high - low) / (high + (high == 0)) * (high > 0)
         return np.concatenate([turns + (turns < 0), saturation, high], axis=2)
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
         low, high = extremes_dali(d, f)
         turns = hue_dali(d, f, low, high) * (1 / 6)
         saturation = (high - low) / (high + (high == 0.0)) * (high > 0.0)
@@ -64,15 +64,15 @@ def check_floats(who: str, dtype: str) -> None:
 
 
 def rgb_to_hsv(images: T) -> T:
-    """Hue, saturation and value of every pixel.
+    """Convert red, green and blue to hue, saturation and value.
 
     Args:
-        images: one RGB image of floats 0..1 (behind `batch`, many).
+        images: one RGB image of floats 0..1 (after `batch`, many).
 
     Shapes: ``T[H,W,3]{HWC} -> T[H,W,3]{HWC}``, T float16 or float32. The hue is in turns.
 
     Raises:
-        SpecError: not an image of 3 channels, or one of integers.
+        SpecError: not an image of 3 channels, or an image of integers.
 
     Example:
         >>> rgb_to_hsv(np.array([[[0, 1, 0]]], np.float32)) * 3

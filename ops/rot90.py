@@ -62,13 +62,13 @@ def rot90(image: T, k: Any = 1) -> T:
 
     Args:
         image: one image, or a tuple of images of equal size.
-        k: an integer, or a traced host value, which may differ from image to image; negative turns go clockwise.
-            A traced `k` takes images of uint8, int16, int32 and float32.
+        k: an integer, or a traced host value, which may differ from image to image; negative values rotate clockwise.
+            With a traced `k`, images have to be uint8, int16, int32 or float32.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for odd `k`
 
     Raises:
-        SpecError: `image` is no image.
+        SpecError: `image` is not an image.
 
     Example:
         >>> rot90(np.uint8([[[1], [2], [3]]])).ravel()

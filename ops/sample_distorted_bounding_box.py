@@ -1,4 +1,4 @@
-"""sample_distorted_bounding_box: a random window that keeps a part of an object: tf.image's training crop."""
+"""sample_distorted_bounding_box: a random window that keeps part of an object, tf.image's training crop."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["SampleDistortedBoundingBox", "sample_distorted_bounding_box"]
 WHO = "sample_distorted_bounding_box"
 
 Box = tuple[int, int, int, int]
-"""First row and column, and the row and column behind the last."""
+"""First row and column, then the row and column after the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleDistortedBoundingBox(Op):
-    """Choose a window of random shape and size that covers a part of some box. On the host on every executor.
+    """Choose a window of random shape and size that covers part of some box. Runs on the host under every executor.
 
     Attributes:
-        min_object_covered: the share of a box that the window has to cover, >= 0.
+        min_object_covered: the fraction of a box that the window has to cover, >= 0.
         aspect_ratio_range: bounds of width / height, above 0.
-        area_range: bounds of the share of the image's area, above 0 and up to 1.
-        max_attempts: then it is the whole image.
-        use_image_if_no_bounding_boxes: whether no box means that the whole image is one.
+        area_range: bounds of the fraction of the image's area, above 0 and up to 1.
+        max_attempts: after so many attempts the window is the whole image.
+        use_image_if_no_bounding_boxes: whether the whole image counts as a box where there is none.
 
     Shapes: ``integer[3], float32[...,N,4] -> integer[3], integer[3], float32[1,1,4]``
     """
@@ -66,8 +66,8 @@ class SampleDistortedBoundingBox(Op):
             raise SpecError(f"{WHO} needs bounding_boxes as floats in 0..1, got {boxes}")
         if boxes.rank not in (2, 3) or (boxes.shape or (None,))[-1] not in (4, None):
             raise SpecError(f"{WHO} needs bounding_boxes of shape [1, N, 4] or [N, 4], got {boxes}")
-        place = TensorSpec((3,), size.dtype)
-        return place, place, TensorSpec((1, 1, 4), "float32")
+        vector = TensorSpec((3,), size.dtype)
+        return vector, vector, TensorSpec((1, 1, 4), "float32")
 
     def draw(self, rng: BatchRng, hw: Array) -> tuple[Array, ...]:
         return (rng.uniform(4 * self.max_attempts).reshape(len(hw), self.max_attempts, 4),)
@@ -82,7 +82,7 @@ class SampleDistortedBoundingBox(Op):
         begin = np.array((top, left, 0), size.dtype)
         shape = np.zeros(3, size.dtype)
         shape[:2] = bottom - top, right - left
-        shape[2:] = np.array(-1).astype(size.dtype)  # all channels; the largest number where there is no sign
+        shape[2:] = np.array(-1).astype(size.dtype)  # -1, all channels; the largest number of an unsigned dtype
         edges = (top / height, left / width, bottom / height, right / width)
         return begin, shape, np.array(edges, np.float32).reshape(1, 1, 4)
 
@@ -90,7 +90,7 @@ class SampleDistortedBoundingBox(Op):
         """The boxes in whole pixels, rounded down.
 
         Raises:
-            DataError: there is none, or a coordinate is outside 0..1.
+            DataError: there is no box, or a coordinate is outside 0..1.
         """
         if boxes.size == 0:
             if self.use_image_if_no_bounding_boxes:
@@ -99,7 +99,7 @@ class SampleDistortedBoundingBox(Op):
             raise DataError(reason, stage=WHO)
         if boxes.shape[-1] != 4:
             raise DataError(f"needs bounding boxes of 4 coordinates, got {boxes.shape[-1]}", stage=WHO)
-        inside = (boxes >= 0) & (boxes <= 1)  # NaN is not
+        inside = (boxes >= 0) & (boxes <= 1)  # False for NaN
         if not inside.all():
             reason = f"needs bounding box coordinates from 0 to 1, got {boxes[~inside].flat[0]}"
             raise DataError(reason, stage=WHO)
@@ -121,11 +121,11 @@ class SampleDistortedBoundingBox(Op):
         return 0, 0, height, width
 
     def _shape(self, height: int, width: int, ratio: float, share: float) -> tuple[int, int] | None:
-        """A height and the width that belongs to it; None where no such window fits the image."""
+        """Height and width of a window; None where no such window fits the image."""
         small, large = (bound * height * width for bound in self.area_range)
         lowest, highest = _rint((small / ratio) ** 0.5), _rint((large / ratio) ** 0.5)
         if _rint(highest * ratio) > width:
-            highest = int((width + 0.5 - 1e-7) / ratio)  # the largest whose width is rounded to that of the image
+            highest = int((width + 0.5 - 1e-7) / ratio)  # the largest height whose rounded width is the image's
         highest = min(highest, height)
         lowest = min(lowest, highest)
         h = lowest + int(share * (highest - lowest + 1))  # the height is uniform, so the area is not
@@ -140,7 +140,7 @@ class SampleDistortedBoundingBox(Op):
         return (h, w) if fits else None
 
     def _covers(self, window: Box, objects: Sequence[Box]) -> bool:
-        """Whether the window has the share asked for of at least one box."""
+        """Whether the window covers enough of at least one box."""
         if self.min_object_covered == 0:
             return True
         for top, left, bottom, right in objects:
@@ -180,31 +180,31 @@ def sample_distorted_bounding_box(
     *,
     seed: int | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Choose a random window of an image that covers a part of an object, by tf.image's law.
+    """Choose a random window of an image that covers part of an object, drawing as tf.image does.
 
     Each attempt draws width / height uniformly, then the window's height uniformly among those whose area is in
-    `area_range`, then its place. The first that covers `min_object_covered` of at least one box is taken.
+    `area_range`, then its offset. The first that covers `min_object_covered` of at least one box is returned.
 
     Args:
-        image_size: (height, width, channels), e.g. of `extract_jpeg_shape`.
-        bounding_boxes: (y_min, x_min, y_max, x_max) of each object, as shares of height and width, 0..1.
-        min_object_covered: 0 for a window that needs no object.
+        image_size: (height, width, channels), e.g. from `extract_jpeg_shape`.
+        bounding_boxes: (y_min, x_min, y_max, x_max) of each object, as fractions of height and width, 0..1.
+        min_object_covered: the fraction of a box that the window has to cover; 0 needs no object.
         aspect_ratio_range: bounds of width / height.
-        area_range: bounds of the window's share of the image's area.
-        max_attempts: then the window is the whole image.
-        use_image_if_no_bounding_boxes: take the whole image for the one object where there is no box.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        area_range: bounds of the window's fraction of the image's area.
+        max_attempts: after so many attempts the window is the whole image.
+        use_image_if_no_bounding_boxes: treat the whole image as the one box where there is none.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
-        begin (row, column, 0) and size (rows, columns, -1), which `slice` takes and whose parts `crop_to_bounding_box`
-        and `decode_and_crop_jpeg` take, and the window as a box of shape [1, 1, 4].
+        begin (row, column, 0) and size (rows, columns, -1), for `slice` or, item by item, `crop_to_bounding_box` and
+        `decode_and_crop_jpeg`; and the window as a box of shape [1, 1, 4].
 
     Shapes: ``I[3], float32[1,N,4] -> I[3], I[3], float32[1,1,4]``
 
     Raises:
-        SpecError: inputs of other types or shapes, or a parameter out of range.
-        DataError: at run time: no box, or a coordinate outside 0..1.
+        SpecError: an input has another dtype or shape, or a parameter is out of range.
+        DataError: at run time: there is no box, or a coordinate is outside 0..1.
 
     Example:
         >>> box = np.float32([[[0, 0, 1, 1]]])

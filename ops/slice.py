@@ -1,4 +1,4 @@
-"""slice: cut a window out of an image, given as tf.slice takes it."""
+"""slice: cut a window out of an image, with tf.slice's arguments."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["Slice", "slice"]
 T = TypeVar("T")
 
 REST = -1
-"""As a size: everything behind the offset."""
+"""A size that means everything from the offset on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice(Composite):
-    """Cut `height` x `width` pixels at (`top`, `left`); a size of -1 goes to the end. Exact on every executor.
+    """Cut `height` x `width` pixels at (`top`, `left`); a size of -1 extends to the end. Exact on every executor.
 
     Attributes:
         top: first row.
         left: first column.
         height: rows, or -1.
         width: columns, or -1.
-        first: the channel where the window begins, where it is known at run time only; has to be 0.
-        channels: channels asked for, where the caller names them; only checked.
-        depth: channels of the images, where they are known.
+        first: the channel where the window starts, if known at run time only; has to be 0.
+        channels: number of channels, where the caller gives it; only checked.
+        depth: channels of the images, where known.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``, for each of the images.
     """
@@ -90,16 +90,16 @@ class Slice(Composite):
         return windows_inside("slice", hw, start, np.where(size == REST, hw - start, size).astype(np.int32))
 
     def _check_channels(self, count: int) -> None:
-        """Check what is known of the channels at run time only.
+        """Check channels that are known at run time only.
 
         Raises:
-            GeometryError: not all channels are asked for.
+            GeometryError: a row does not keep all channels.
         """
         first = column(self.first, count)
         legal = first == 0
         last = np.full(count, REST) if self.channels is None else column(self.channels, count, None)
         if self.channels is not None and static(self.channels) is None:
-            rest = np.iinfo(last.dtype).max if last.dtype.kind == "u" else REST  # -1 where there is no sign
+            rest = np.iinfo(last.dtype).max if last.dtype.kind == "u" else REST  # -1 as an unsigned integer
             legal &= (last == rest) | (last == self.depth)
         bad = np.flatnonzero(~legal).tolist()
         if bad:
@@ -119,16 +119,16 @@ def slice(image: T, begin: Any, size: Any) -> T:
 
     Args:
         image: one image, or a tuple of images of equal size.
-        begin: (row, column, channel) where it begins; the channel needs to be 0. Plain or traced, as
-            `sample_distorted_bounding_box` gives it; behind `batch` a vector for each row.
-        size: (rows, columns, channels); -1 is all that is left, and channels need to be all there are. Traced they need
-            to be -1 where the image's number of channels is not known before.
+        begin: (row, column, channel) of its first pixel; the channel has to be 0. Plain or traced, as returned by
+            `sample_distorted_bounding_box`; after `batch`, one vector per row.
+        size: (rows, columns, channels); -1 extends to the end; channels have to be all of them. A traced number of
+            channels has to be -1 where that of the image is not known before run time.
 
     Shapes: ``T[H,W,C]{HWC} -> T[h,w,C]{HWC}``
 
     Raises:
-        SpecError: `image` is no image, or the window is known to leave it.
-        ShapeError: at run time: the window leaves the image, or leaves out a channel.
+        SpecError: `image` is not an image, or the window is known to reach beyond it.
+        ShapeError: at run time: the window reaches beyond the image, or drops a channel.
 
     Example:
         >>> slice(np.arange(6, dtype=np.uint8).reshape(2, 3, 1), (0, 1, 0), (1, -1, -1)).ravel()
@@ -144,14 +144,14 @@ def slice(image: T, begin: Any, size: Any) -> T:
 
 
 def _depth(xs: tuple[Any, ...]) -> int | None:
-    """The number of channels that all of these images have; None where it is not known or not the same."""
+    """The number of channels of these images; None where it is unknown or differs."""
     specs = [x._value.spec if isinstance(x, Symbol) else spec_of(x) for x in xs]
     depths = {spec.shape[-1] if spec.shape else None for spec in specs}
     return depths.pop() if len(depths) == 1 else None
 
 
 def _three(name: str, value: Any) -> tuple[Any, Any, Any]:
-    """Three numbers, plain or traced, of any sequence."""
+    """Three numbers, plain or traced, from any sequence."""
     if isinstance(value, Symbol):
         return part_of(value, 0), part_of(value, 1), part_of(value, 2)
     if isinstance(value, (tuple, list, np.ndarray)) and len(value) == 3:

@@ -22,7 +22,7 @@ ORDER = {"CHW": (2, 0, 1), "HWC": (1, 2, 0)}
 
 @dataclass(frozen=True, slots=True)
 class Transpose(Op):
-    """Bring an image of the other layout into this one. Exact on every executor.
+    """Convert an image from the other layout to this one. Exact on every executor.
 
     Attributes:
         layout: of the result.
@@ -68,7 +68,7 @@ def transpose(image: T, layout: Literal["HWC", "CHW"] = "CHW") -> T:
     Shapes: ``T[H,W,C]{HWC} -> T[C,H,W]{CHW}``, or the reverse.
 
     Raises:
-        SpecError: the image has this layout already, or is no image.
+        SpecError: the image already has this layout, or is not an image.
 
     Example:
         >>> transpose(np.zeros((2, 5, 3), np.uint8)).shape

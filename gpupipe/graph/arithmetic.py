@@ -1,10 +1,10 @@
-"""arithmetic: `+ - * /` and comparisons on traced values, with one meaning on every executor.
+"""arithmetic: `+ - * /` and comparisons on traced values, with the same result on every executor.
 
 NumPy, DALI and TensorFlow disagree (`uint8 / 255` is float64, float32, float32; `uint8 + 100` wraps, widens, wraps).
-So on images: the graph has no float64; an integer image divided, or met by a float, becomes float32; integer `+ - *`
-would wrap and is refused. Elsewhere NumPy says what comes out, with one exception: integers of 8 or 16 bits, and arrays
-of rank 3, which may be images, become float32 where a number makes floats of them, not float64. So does TensorFlow; and
-`x / 255` does not depend on which op came before.
+So for images: there is no float64; an integer image that is divided, or combined with a float, becomes float32; integer
+`+ - *` would wrap and is refused. Everything else follows NumPy, with one exception: integers of 8 or 16 bits, and
+arrays of rank 3, which may be images, become float32 instead of float64 where a number turns them into floats. So does
+TensorFlow; and `x / 255` does not depend on the op before it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 
 from ..errors import SpecError
 from ..spec import TensorSpec
-from .op import Array, Case, Op
+from .op import Case, Op
 
 __all__ = ["OPERATORS", "Arithmetic", "is_narrow"]
 
 
 def _dividing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`//` or `%` that raises where an integer is divided by the integer 0, for which NumPy warns and gives 0."""
+    """`//` or `%` that raises where an integer is divided by the integer 0; NumPy warns and gives 0."""
 
     def divide(a: Any, b: Any) -> Any:
         if not (b.all() if isinstance(b, np.ndarray) else b) and _whole(a) and _whole(b):
@@ -64,10 +64,10 @@ OPERATORS: dict[str, Any] = {
 
 
 UNCHECKED = {"floordiv": operator.floordiv, "mod": operator.mod}
-"""What is left of them where the divisor is known not to be zero, or the result does not matter."""
+"""Operators for a divisor that is known not to be zero, or a result that does not matter."""
 
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Arithmetic(Op):
         operator: a key of `OPERATORS`.
         left: a Python number on the left of the value, if the value is on the right.
         right: a Python number (or subscript) on the right of the value.
-        image: whether an image takes part: then the rules for images hold.
-        single: whether integers are computed with as float32; see `settled`.
-        result: the dtype of the result of what is no image, which DALI has to be told; None where nobody said.
+        image: whether an operand is an image, so that the rules for images apply.
+        single: whether integers are computed as float32; see `settled`.
+        result: for operands other than images, the dtype of the result, which DALI needs; None if unknown.
 
-    Shapes: NumPy's broadcasting; on an image the other side is a number, a per-channel vector or an image of the same
-        size.
+    Shapes: NumPy's broadcasting; the other operand of an image is a number, a per-channel vector or an image of the
+        same size.
     """
 
     domain: ClassVar[Literal["image", "host", "any"]] = "any"
@@ -96,7 +96,7 @@ class Arithmetic(Op):
     result: Any = None
 
     def settled(self, *xs: TensorSpec) -> Arithmetic:
-        """This operator for values of such specs: `single` where NumPy would make float64 of narrow integers alone."""
+        """This operator for such specs: `single` if NumPy would turn narrow integers alone into float64."""
         if self.image or self.operator == "getitem" or any(x.dtype is bytes or not x.known for x in xs):
             return self
         result = self.infer(*xs).dtype
@@ -113,7 +113,7 @@ class Arithmetic(Op):
             raise SpecError(f"{self.operator!r} is not defined for bytes; got {', '.join(map(str, xs))}")
         if any(not x.known for x in xs):
             return TensorSpec(None, None)
-        # NumPy itself says what the result is: the operator runs on ones of the smallest such shapes.
+        # NumPy decides: the operator runs on ones of the smallest such shapes.
         dtypes = [np.float32 if self.single else x.dtype for x in xs]
         shapes = [[1 if n is None else n for n in x.shape or ()] for x in xs]
         samples = [np.ones(shape, dtype)[()] for shape, dtype in zip(shapes, dtypes, strict=True)]
@@ -135,8 +135,8 @@ class Arithmetic(Op):
             if xs[0].dtype.kind != "f":
                 raise SpecError(f"-x on an image needs floats, got {xs[0]}; convert it with ops.cast(x, 'float32')")
             return xs[0]
-        if self.operator not in SIGNS:
-            raise SpecError(f"an image can be used with + - * / here, got {self.operator!r}; use ops.py_function")
+        if self.operator not in ("add", "sub", "mul", "truediv"):
+            raise SpecError(f"an image supports + - * /, got {self.operator!r}; use ops.py_function")
         numbers = [number for number in (self.left, self.right) if number is not None]
         floats = any(isinstance(number, (float, np.floating)) for number in numbers) or any(
             x.dtype.kind == "f" for x in xs
@@ -148,9 +148,6 @@ class Arithmetic(Op):
             )
         image = next(x for x in xs if x.layout is not None)
         return TensorSpec(_broadcast([x.shape or () for x in xs]), np.float32, image.layout)
-
-    def size(self, hw: Array, *params: Array) -> Array:
-        return hw
 
     def reference(self, *xs: Any) -> Any:
         return self._run([np.asarray(x, np.float32) for x in xs] if self.image or self.single else list(xs))
@@ -171,17 +168,17 @@ class Arithmetic(Op):
     def dali(self, d: Any, *xs: Any) -> Any:
         if self.result is None or self.result.kind == "b":
             return self._run([_cast(d, x, np.float32) for x in xs], d)
-        # DALI has promotions of its own: computed in the widest type of the kind, where NumPy's result is exact.
+        # DALI promotes differently, so compute in the widest dtype of the kind, where NumPy's result is exact.
         wide = np.float64 if self.result.kind == "f" else np.int64
         made = self._run([_cast(d, x, wide) for x in xs], d)
-        if self.result.kind in "iu" and self.result.itemsize <= 2:  # NumPy wraps, a cast of DALI's saturates
+        if self.result.kind in "iu" and self.result.itemsize <= 2:  # NumPy wraps, DALI's cast saturates
             lowest = int(np.iinfo(self.result).min)
             made = ((made - lowest) & ((1 << 8 * self.result.itemsize) - 1)) + lowest
         return _cast(d, made, self.result)
 
     def _run(self, xs: list[Any], d: Any = None, function: Callable[..., Any] | None = None) -> Any:
         if function is None and d is not None:
-            function = UNCHECKED.get(self.operator)  # nodes of DALI have no values to look at
+            function = UNCHECKED.get(self.operator)  # DALI nodes have no values to check
         call: Callable[..., Any] = OPERATORS[self.operator] if function is None else function
         if self.left is not None:
             xs = [self._number(self.left, d), *xs]
@@ -210,12 +207,12 @@ class Arithmetic(Op):
 
 
 def _cast(d: Any, x: Any, dtype: Any) -> Any:
-    """A DALI node as another dtype; a number stays what it is."""
+    """Cast a DALI node; a number stays as it is."""
     return d.fn.cast(x, dtype=d.dtype(np.dtype(dtype))) if hasattr(x, "name") else x
 
 
 def is_narrow(x: TensorSpec) -> bool:
-    """Whether a value is of integers (or booleans) that float32 is wide enough for, or that may be pixels."""
+    """Whether a value has integers (or booleans) that fit float32, or that may be pixels."""
     return (
         x.known
         and isinstance(x.dtype, np.dtype)

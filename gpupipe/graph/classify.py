@@ -1,4 +1,4 @@
-"""classify: what a user's function is, found out without calling it.
+"""classify: decide what a user's function is without calling it.
 
 A function may be traced if its code reaches a gpupipe name, or if it is a pure expression. Anything else is ordinary
 Python: calling it with symbols could run network code, draw random numbers or swallow a refusal in an `except`.
@@ -11,31 +11,25 @@ import contextlib
 import dis
 import functools
 import inspect
-import os
 import random as python_random
-import re
 import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import PlanError, PlanTypeError
 from .op import Op
+from .sites import in_gpupipe
 
 __all__ = [
     "LARGEST",
-    "call_site",
     "classify",
+    "closure_of",
     "generator_states",
     "generators",
-    "mistake_of",
     "name_of",
-    "site_of",
-    "user_site",
 ]
 
 _PURE = {
@@ -43,7 +37,7 @@ _PURE = {
     "PUSH_NULL", "RETURN_VALUE", "RETURN_CONST", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_GLOBAL", "LOAD_DEREF",
     "COPY_FREE_VARS", "UNPACK_SEQUENCE", "COMPARE_OP", "IS_OP", "STORE_FAST", "STORE_FAST_LOAD_FAST",
     "STORE_FAST_STORE_FAST", "NOT_TAKEN", "MAKE_CELL", "EXTENDED_ARG",
-    "CALL", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_KW", "KW_NAMES", "PRECALL",  # of what: see `_pure`
+    "CALL", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_KW", "KW_NAMES", "PRECALL",  # `_size` checks what is called
 }  # fmt: skip
 
 
@@ -60,15 +54,15 @@ _PURE_PREFIXES = (
 
 
 _MOST_FUNCTIONS = 100
-"""Functions that call one another, inside one expression."""
+"""Largest number of functions that one expression may call, directly or not."""
 
 
 LARGEST = 2000
-"""Instructions that tracing an expression takes, those of each call of a helper: some hundred operators."""
+"""Largest number of instructions of an expression, counting every call of a helper: some hundred operators."""
 
 
 def classify(fn: Callable[..., Any]) -> str:
-    """Say what a function is without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
+    """Classify a function without calling it: ``"ops"``, ``"expression"`` or ``"python"``."""
     if _calls_python(fn, set(), 0):
         return "python"
     if _mentions(fn, set(), 0):
@@ -77,7 +71,7 @@ def classify(fn: Callable[..., Any]) -> str:
 
 
 def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
-    """Whether a function's code reaches one that exists to call Python (`compat.py_function`): nothing else matters."""
+    """Whether a function's code reaches one that exists to call Python (`compat.py_function`), which decides."""
     if isinstance(fn, functools.partial):
         return _calls_python(fn.func, seen, depth)
     fn = getattr(fn, "__func__", fn) if isinstance(fn, types.MethodType) else fn
@@ -86,7 +80,7 @@ def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
     seen.add(id(fn))
     if fn.__dict__.get("__gpupipe_python__"):
         return True
-    if ours(fn.__module__):
+    if in_gpupipe(fn.__module__):
         return False
     names = set(fn.__code__.co_names)
     for value in captured(fn):
@@ -100,27 +94,27 @@ def _calls_python(fn: Any, seen: set[int], depth: int) -> bool:
 
 
 def _pure(fn: Any) -> bool:
-    """Whether a function is an expression of its parameters, of plain values and of calls of such functions."""
+    """Whether a function is an expression of its parameters, plain values and calls of such functions."""
     if not isinstance(fn, types.FunctionType):
         return False
     known: dict[types.FunctionType, int] = {}
     if not 0 < _size(fn, known) <= LARGEST:
         return False
-    # `a += 1` changes an array that was captured: the user's, when it is called with symbols.
+    # Called with symbols, `a += 1` would change the user's array if `a` is captured.
     arrays = any(isinstance(value, np.ndarray) for one in known for value in (*captured(one), *_defaults(one)))
     return not (arrays and any(_in_place(instruction) for one in known for instruction in dis.get_instructions(one)))
 
 
 def _size(fn: types.FunctionType, known: dict[types.FunctionType, int]) -> int:
-    """How many instructions a call of an expression takes; 0 if it is none, or while that is being found out.
+    """The number of instructions of an expression; 0 if it is not one, or is still being examined (recursion).
 
-    A helper counts as often as its name is read: called by another name it takes more, which `Trace.most` bounds.
+    A helper counts each time its name is read. Calls through other names are not counted, but `Trace.most` bounds them.
 
     Args:
         fn: the function.
-        known: the sizes of those that were looked at; as many as are allowed, in whatever order they are found.
+        known: the sizes of functions already examined; their number is bounded.
     """
-    if fn in known or len(known) == _MOST_FUNCTIONS:  # without branches, recursion has no end
+    if fn in known or len(known) == _MOST_FUNCTIONS:  # without branches, recursion never ends
         return known.get(fn, 0)
     known[fn] = size = 0
     loads: Counter[str] = Counter()
@@ -131,9 +125,9 @@ def _size(fn: types.FunctionType, known: dict[types.FunctionType, int]) -> int:
         size += 1
         if name in ("LOAD_GLOBAL", "LOAD_DEREF"):
             loads[str(instruction.argval)] += 1
-    if any(name not in fn.__globals__ for name in fn.__code__.co_names):  # a built-in function, or nothing
+    if any(name not in fn.__globals__ for name in fn.__code__.co_names):  # a built-in function, or undefined
         return 0
-    # What is called is one of these functions or a parameter; that is a symbol, a plain value or one of them.
+    # A call can reach only these functions or a parameter, which is a symbol, a plain value or one of them.
     if not all(value is None or isinstance(value, str) or _plain(value) for value in _defaults(fn)):
         return 0
     for name, value in _named(fn):
@@ -149,26 +143,32 @@ def _defaults(fn: types.FunctionType) -> list[Any]:
     return [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
 
 
+def closure_of(fn: types.FunctionType) -> list[Any]:
+    """The values of a function's closure cells, without those bound later, and of its defaults."""
+    cells = [cell.cell_contents for cell in fn.__closure__ or () if cell != types.CellType()]
+    return [*cells, *_defaults(fn)]
+
+
 def _in_place(instruction: dis.Instruction) -> bool:
-    """Whether it is `+=` or the like."""
+    """Whether an instruction is `+=` or the like."""
     name = instruction.opname
     return name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("="))
 
 
 def _plain(value: Any) -> bool:
-    """Whether a value has operators of Python's own or NumPy's, and can call nothing."""
+    """Whether a value's operators are Python's or NumPy's own and call no user code."""
     if type(value) is np.ndarray or (isinstance(value, np.generic) and type(value).__module__ == "numpy"):
-        return not value.dtype.hasobject  # `*` of a matrix is another one, and so may be that of a kind of its own
+        return not value.dtype.hasobject  # np.matrix and other subclasses may redefine operators
     return type(value) in (bool, int, float, bytes)
 
 
 def captured(fn: types.FunctionType) -> list[Any]:
-    """The values of the globals and cells that the function's code names."""
+    """The values of the globals and closure cells that the function's code names."""
     return [value for _, value in _named(fn)]
 
 
 def _named(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """The same with their names."""
+    """Names and values of the globals and closure cells that the function's code names."""
     codes, names = [fn.__code__], set[str]()
     while codes:
         code = codes.pop()
@@ -177,12 +177,8 @@ def _named(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name in names & fn.__globals__.keys():
         yield name, fn.__globals__[name]
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # an empty cell: a name that is bound later
+        with contextlib.suppress(ValueError):  # an empty cell: its name is bound later
             yield name, cell.cell_contents
-
-
-def ours(name: str | None) -> bool:
-    return name is not None and (name == "gpupipe" or name.startswith("gpupipe."))
 
 
 def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
@@ -197,18 +193,18 @@ def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
         return _mentions(fn.__func__, seen, depth + 1) or _mentions_fields(fn.__self__, seen, depth)
     if not isinstance(fn, types.FunctionType):
         if isinstance(fn, type):
-            return ours(fn.__module__) or issubclass(fn, Op)
-        if ours(type(fn).__module__) or ours(getattr(fn, "__module__", None)):
+            return in_gpupipe(fn.__module__) or issubclass(fn, Op)
+        if in_gpupipe(type(fn).__module__) or in_gpupipe(getattr(fn, "__module__", None)):
             return True
         call = inspect.getattr_static(type(fn), "__call__", None)
         return isinstance(call, types.FunctionType) and (
             _mentions(call, seen, depth + 1) or _mentions_fields(fn, seen, depth)
         )
-    if ours(fn.__module__):
+    if in_gpupipe(fn.__module__):
         return True
     for value in captured(fn):
         if isinstance(value, types.ModuleType):
-            if ours(value.__name__):
+            if in_gpupipe(value.__name__):
                 return True
         elif callable(value) and not _built_in(value) and _mentions(value, seen, depth + 1):
             return True
@@ -216,25 +212,25 @@ def _mentions(fn: Any, seen: set[int], depth: int) -> bool:
 
 
 def _built_in(value: Any) -> bool:
-    """Whether a callable is Python's own: `len`, `int`, `isinstance`, ..."""
+    """Whether a callable is a Python built-in: `len`, `int`, `isinstance`, ..."""
     return isinstance(value, types.BuiltinFunctionType) or any(value is known for known in vars(builtins).values())
 
 
 def _mentions_fields(owner: Any, seen: set[int], depth: int) -> bool:
-    """The same for the attributes of a callable object: `Compose([decode, flip])`."""
+    """Whether an attribute of a callable object can reach a gpupipe name: `Compose([decode, flip])`."""
     values = list(getattr(owner, "__dict__", {}).values())
     flat = [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]
     return any(_mentions(value, seen, depth + 1) for value in flat if callable(value))
 
 
 _DEEP, _MANY = 5, 500
-"""How far and at how many objects `generators` looks."""
+"""Largest depth and number of objects that `generators` examines."""
 
 
 def generators(fn: Any) -> list[Any]:
     """The random generators that a function can reach.
 
-    That is through what it names, captures and is bound to, and through the functions, attributes and lists there.
+    Follows the names it uses, its closure and its bound object, and the functions, attributes and lists found there.
     """
     found: list[Any] = []
     seen: set[int] = set()
@@ -252,16 +248,16 @@ def generators(fn: Any) -> list[Any]:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What a value brings along: globals and cells, defaults, what it is bound to, attributes, items."""
+    """The objects that a value refers to: globals and cells, defaults, the bound object, attributes, items."""
     if isinstance(value, types.FunctionType):
-        if ours(value.__module__):
+        if in_gpupipe(value.__module__):
             return []
         return [*captured(value), *_defaults(value)]
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
-    if isinstance(value, types.BuiltinFunctionType):  # also a method: `rng.random`
+    if isinstance(value, types.BuiltinFunctionType):  # also a bound method: `rng.random`
         return [] if isinstance(value.__self__, types.ModuleType) else [value.__self__]
     if isinstance(value, (list, tuple)):
         return list(value[:100])
@@ -275,10 +271,10 @@ def _parts(value: Any) -> list[Any]:
 
 
 def generator_states(known: Sequence[Any]) -> list[Any]:
-    """The states of the global generators and of those that a function can reach."""
+    """The states of the global generators and of `known`, those that a function can reach."""
     states: list[Any] = [np.random.get_state()[2], python_random.getstate()]  # type: ignore[index]
     torch = sys.modules.get("torch")
-    state = getattr(torch, "get_rng_state", None)  # not there while torch is being imported
+    state = getattr(torch, "get_rng_state", None)  # missing while torch is being imported
     if state is not None:
         states.append(state().numpy().tobytes())
     for value in known:
@@ -287,120 +283,6 @@ def generator_states(known: Sequence[Any]) -> list[Any]:
         else:
             states.append(repr(value.get_state() if isinstance(value, np.random.RandomState) else value.getstate()))
     return states
-
-
-_WRONG_CALL = re.compile(r"([\w.<>]+)\(\) (?:missing|got|takes) ")
-
-
-def mistake_of(error: Exception, who: str) -> PlanError | None:
-    """The plan error of an exception that says only one thing: a gpupipe name that does not exist, or a wrong call.
-
-    Args:
-        error: what the user's function raised.
-        who: the method that called it, for the message.
-
-    Returns:
-        The error to raise instead; None for every other exception, and for one that did not arise in the user's code.
-    """
-    trail = error.__traceback__
-    if trail is None:
-        return None
-    while trail.tb_next is not None:
-        trail = trail.tb_next
-    frame = trail.tb_frame
-    if ours(frame.f_globals.get("__name__")) and frame.f_code.co_name != "__getattr__":
-        return None
-    where = site_of(error)
-    if isinstance(error, AttributeError):
-        module = error.obj
-        if not isinstance(module, types.ModuleType) or not ours(module.__name__):
-            return None
-        way = "".join(str(error).partition("; ")[1:])
-        return PlanError(f"{who} needs names that exist, got {module.__name__}.{error.name}, at {where}{way}")
-    found = _WRONG_CALL.match(str(error)) if type(error) is TypeError else None
-    if found is None or not _calls_ours(frame, found[1]):
-        return None
-    return PlanTypeError(f"{who} needs a function that can be called, and {error}, at {where}")
-
-
-def _calls_ours(frame: types.FrameType, name: str) -> bool:
-    """Whether a function called `name` that a frame's code can reach by one name, or one dot, is gpupipe's."""
-    loaded: dict[bool, set[str]] = {True: set(), False: set()}  # global names, and what stands behind a dot
-    for instruction in dis.get_instructions(frame.f_code):
-        if instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")):
-            loaded[instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")].add(instruction.argval)
-    reached = [frame.f_globals[n] for n in loaded[True] if n in frame.f_globals] + list(frame.f_locals.values())
-    for value in reached.copy():
-        if isinstance(value, types.ModuleType) and ours(value.__name__):
-            reached += [getattr(value, n) for n in loaded[False] if hasattr(value, n)]
-    functions = [value.func if isinstance(value, functools.partial) else value for value in reached]
-    functions += [value.__init__ for value in functions if isinstance(value, type)]  # type: ignore[misc]
-    called = [value for value in functions if getattr(value, "__qualname__", None) == name]
-    return bool(called) and all(ours(value.__module__) for value in called)
-
-
-def call_site() -> str:
-    """``file:line`` of the first frame outside gpupipe."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and ours(frame.f_globals.get("__name__")):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def user_site() -> str:
-    """``file:line`` of the innermost frame that is the user's own: neither gpupipe's nor an installed package's."""
-    frames: list[tuple[types.FrameType, int]] = []
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and not _calls_users(frame):
-        frames.append((frame, frame.f_lineno))
-        frame = frame.f_back
-    return _users(frames)
-
-
-def site_of(error: BaseException) -> str:
-    """The same for where an exception was raised: ``file:line``, "" if no frame of the user's was on the way."""
-    frames: list[tuple[types.FrameType, int]] = []
-    trail = error.__traceback__
-    while trail is not None:
-        if _calls_users(trail.tb_frame):
-            frames.clear()  # of functions one inside the other, the innermost counts
-        else:
-            frames.append((trail.tb_frame, trail.tb_lineno))
-        trail = trail.tb_next
-    return _users(frames[::-1])
-
-
-def _calls_users(frame: types.FrameType) -> bool:
-    """Whether a frame is where gpupipe calls a user's function."""
-    return frame.f_code.co_name == "call_with" and frame.f_globals.get("__name__") == "gpupipe.graph.trace"
-
-
-def _users(frames: Sequence[tuple[types.FrameType, int]]) -> str:
-    """``file:line`` of the first of some frames, innermost first, that is the user's own.
-
-    The last one, outside gpupipe, is the function that the user handed over. Where it is part of an installed package
-    itself, so is what else is the user's.
-    """
-    outside = [(frame, line) for frame, line in frames if not ours(frame.f_globals.get("__name__"))]
-    if not outside:
-        return ""
-    home = str(outside[-1][0].f_globals.get("__name__")).partition(".")[0]
-    for frame, line in outside:
-        file = frame.f_code.co_filename
-        if not _installed(file) or str(frame.f_globals.get("__name__")).partition(".")[0] == home:
-            return f"{file}:{line}"
-    return ""
-
-
-@functools.lru_cache(1024)
-def _installed(file: str) -> bool:
-    """Whether a file belongs to an installed package or to Python itself."""
-    return file.startswith(("<frozen ", _STANDARD + os.sep)) or not {"site-packages", "dist-packages"}.isdisjoint(
-        Path(file).parts
-    )
-
-
-_STANDARD = os.path.dirname(os.__file__)
 
 
 def name_of(fn: Any) -> str:

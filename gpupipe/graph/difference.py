@@ -1,7 +1,7 @@
-"""difference: in what two graphs differ that one function made, called twice.
+"""difference: describe how two graphs differ that one function made in two calls.
 
-Fingerprints say whether two graphs are equal; this says where they are not, in words. And it takes two objects for
-equal that a function makes anew each time it is called, closures and callables, where they look the same.
+Digests say whether two graphs are equal; this says where they differ, in words. Objects that a function creates in each
+call, closures and callables, count as equal here if they look the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..ragged import Ragged
-from .arithmetic import Arithmetic
+from .arithmetic import SIGNS, Arithmetic
+from .classify import closure_of
 from .op import Op
 from .values import CONST_LIMIT, Apply, Const, Draw, Item, Value, topological
 
@@ -28,9 +29,6 @@ _PLAIN = (
     bool, int, float, complex, str, bytes, bytearray, type(None), np.generic, np.dtype, PurePath, set, frozenset, range,
     slice, enum.Enum, datetime.date, datetime.time, datetime.timedelta,
 )  # fmt: skip
-
-
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 
 
 _SAMPLE = 4096
@@ -44,9 +42,9 @@ class Difference:
     """The first difference of two graphs or plans.
 
     Attributes:
-        text: what was got the first time, and the second.
-        line: ``file:line`` of it; "" where nothing of the user's says it.
-        told: whether it is only told, not refused.
+        text: the first value, then the second.
+        line: ``file:line`` of the user's code; "" if unknown.
+        told: whether it is only logged, not refused.
     """
 
     text: str
@@ -70,12 +68,12 @@ def difference(first: Sequence[Value], second: Sequence[Value]) -> Difference | 
         extra = rest[min(len(before), len(after))]
         return Difference(f"{_named(extra)} {more} the second time", _line_of(extra, rest))
     if [numbers[0][value] for value in first] != [numbers[1][value] for value in second]:
-        return Difference("results in another order", "")
+        return Difference("results in a different order", "")
     return None
 
 
 def _unlike(a: Value, b: Value, left: list[int], right: list[int]) -> str | None:
-    """In what two values differ, given the numbers of their inputs."""
+    """How two values differ, given the numbers of their inputs; None if they do not."""
     if type(a) is not type(b):
         return f"{_named(a)}, then {_named(b)}"
     if isinstance(a, Const) and isinstance(b, Const):
@@ -97,8 +95,8 @@ def _of_op(op: Op, found: tuple[str, Any, Any]) -> str:
     name, before, after = found
     if isinstance(op, Arithmetic):
         if name == "operator":
-            return f"{_SIGNS.get(before, before)}, then {_SIGNS.get(after, after)}"
-        return f"{shown(before)}, then {shown(after)} in {_SIGNS.get(op.operator, op.operator)}"
+            return f"{SIGNS.get(before, before)}, then {SIGNS.get(after, after)}"
+        return f"{shown(before)}, then {shown(after)} in {SIGNS.get(op.operator, op.operator)}"
     return f"{op.name} with {name}={shown(before)}, then {shown(after)}"
 
 
@@ -115,14 +113,14 @@ def _named(value: Value) -> str:
 
 
 def _line_of(value: Value, order: Sequence[Value]) -> str:
-    """The line that made a value; of a constant, the line that first uses it."""
+    """The line that made a value; for a constant, the line that first uses it."""
     if value.line:
         return value.line
     return next((user.line for user in order if user.line and value in user.inputs), "")
 
 
 def shown(value: Any) -> str:
-    """A value for a message: short."""
+    """A value as short text, for a message."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)} {_cut(np.array2string(value, threshold=6, edgeitems=2))}"
     if isinstance(value, np.generic):
@@ -136,7 +134,7 @@ def _cut(text: str) -> str:
 
 
 def first_field(a: Any, b: Any) -> tuple[str, Any, Any] | None:
-    """The first field in which two dataclasses of one type differ, and its values."""
+    """Name and both values of the first field in which two dataclasses of one type differ."""
     for f in fields(a):
         before, after = getattr(a, f.name), getattr(b, f.name)
         if f.compare and not same(before, after):
@@ -145,10 +143,10 @@ def first_field(a: Any, b: Any) -> tuple[str, Any, Any] | None:
 
 
 def same(a: Any, b: Any, depth: int = 0) -> bool:
-    """Whether two values are equal, as far as they can be read.
+    """Whether two values look equal.
 
-    Functions by their code and what they capture, arrays of more than 1 MB by a sample, and objects that are none of
-    these by their class.
+    Functions are compared by code and captured values, arrays of more than 1 MB by a sample, and objects of unknown
+    types by class.
     """
     if a is b or depth > _DEEP:
         return True
@@ -165,7 +163,7 @@ def same(a: Any, b: Any, depth: int = 0) -> bool:
         case dict():
             pairs = [(list(a), list(b)), *zip(a.values(), b.values(), strict=False)]
         case types.FunctionType():
-            pairs = [(a.__code__, b.__code__), (_held(a), _held(b))]
+            pairs = [(a.__code__, b.__code__), (closure_of(a), closure_of(b))]
         case types.CodeType():
             return a.co_code == b.co_code and a.co_names == b.co_names and same(a.co_consts, b.co_consts, depth + 1)
         case types.MethodType():
@@ -185,15 +183,10 @@ def same(a: Any, b: Any, depth: int = 0) -> bool:
     return all(same(left, right, depth + 1) for left, right in pairs)
 
 
-def _held(fn: types.FunctionType) -> list[Any]:
-    cells = [cell.cell_contents for cell in fn.__closure__ or () if cell != types.CellType()]
-    return [*cells, fn.__defaults__, fn.__kwdefaults__]
-
-
 def _same_array(a: Any, b: Any) -> bool:
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    if a.nbytes > CONST_LIMIT:  # a data set: it may be as large as a disk
+    if a.nbytes > CONST_LIMIT:  # a dataset, possibly memory-mapped and as large as a disk
         if a.__array_interface__["data"] == b.__array_interface__["data"] and a.strides == b.strides:
             return True
         each = max(1, int(_SAMPLE ** (1 / a.ndim)))

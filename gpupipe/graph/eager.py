@@ -1,4 +1,4 @@
-"""eager: an op run at once, on one element or on the rows of a batch."""
+"""eager: run an op immediately, on one element or on the rows of a batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ELEMENT", "ElementRng", "eager_rng", "run", "sizes_of"]
 
 
 class ElementRng:
-    """What eager ops inside a Python map go by: the identity of the element at hand.
+    """The identity of the current element, for random ops called eagerly inside a Python map.
 
-    One goes from element to element, and few functions draw: mixing the key waits until an op asks for it.
+    One object is reused for all elements. Few functions draw, so the key is mixed only when an op asks for it.
 
     Attributes:
         seed: of the chain.
@@ -28,7 +28,7 @@ class ElementRng:
         site: the step that the function belongs to, hashed.
         stream: key of the element's stream.
         position: of the element in it.
-        random_calls: how many calls there were so far for this element, by the name of the op.
+        random_calls: number of calls so far for this element, by the name of the op.
     """
 
     __slots__ = ("epoch", "position", "random_calls", "seed", "site", "stream")
@@ -42,7 +42,7 @@ class ElementRng:
         self.random_calls: dict[str, int] = {}
 
     def at(self, stream: int, position: int) -> ElementRng:
-        """Go on to the next element."""
+        """Move to the next element."""
         self.stream = stream
         self.position = position
         if self.random_calls:
@@ -59,7 +59,7 @@ ELEMENT: ContextVar[ElementRng | None] = ContextVar("gpupipe_element", default=N
 
 
 def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
-    """Run an op at once, on one element or on the rows of a batch."""
+    """Run an op on one element or on the rows of a batch."""
     values = [x if isinstance(x, bytes) else as_leaf(x) for x in xs]
     specs = [spec_of(x) for x in values]
     if op.rows == "batch":
@@ -75,18 +75,14 @@ def run(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
                 raise error
             op.infer(*rows)
         except SpecError:
-            raise error from None  # it describes what the user passed, not a row of it
+            raise error from None  # describes what the user passed, not one row of it
         _check_rows(op, values)
         results = [run(op, row, seed) for row in zip(*values, strict=True)]
         if isinstance(results[0], tuple):
             return tuple(_stacked(column) for column in zip(*results, strict=True))
         return _stacked(results)
     try:
-        params: tuple[Array, ...] = ()
-        if op.parameters:
-            hw = sizes_of(op, values[0])
-            params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
-        return op.reference(*values, *(param[0] for param in params))
+        return op.reference(*values, *_params(op, values[0], seed))
     except DataError as error:
         error.at(stage=op.stage)
         raise
@@ -101,15 +97,19 @@ def _run_on_batch(op: Op, values: Sequence[Any], specs: Sequence[TensorSpec], se
     if len({len(x) for x in values}) > 1:
         raise SpecError(f"{op.name} needs batches of one length, got {', '.join(map(str, specs))}")
     _check_rows(op, values)
-    params: tuple[Array, ...] = ()
-    if op.parameters:
-        hw = sizes_of(op, values[0][0])
-        params = op.draw(eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64)), hw)
-    return op.array(np, *values, *(param[0] for param in params))
+    return op.array(np, *values, *_params(op, values[0][0], seed))
+
+
+def _params(op: Op, first: Any, seed: int | None) -> list[Array]:
+    """Draw the parameters for one element, whose first input is `first`."""
+    if not op.parameters:
+        return []
+    rng = eager_rng(op.name, seed) if op.random else BatchRng(0, 0, np.zeros(1, np.uint64))
+    return [param[0] for param in op.draw(rng, sizes_of(op, first))]
 
 
 def _check_rows(op: Op, values: Sequence[Any]) -> None:
-    """Refuse a batch without rows: nothing says what the result would look like.
+    """Refuse a batch without rows, whose result would have no shape.
 
     Raises:
         SpecError: there is no row.
@@ -119,12 +119,11 @@ def _check_rows(op: Op, values: Sequence[Any]) -> None:
 
 
 def _stacked(rows: Sequence[Any]) -> Array:
-    """Results of rows as one array."""
     return byte_array(rows) if isinstance(rows[0], bytes) else np.stack(rows)
 
 
 def sizes_of(op: Op, first: Any) -> Array:
-    """The image size that `op.draw` gets for one input: int32[1,2]; zeros for what is no image."""
+    """The image size that `op.draw` gets for one input: int32[1,2]; zeros unless it is an image."""
     if op.decodes:
         header = read_header(first)
         return np.array([[header.height, header.width]], np.int32)
@@ -134,7 +133,7 @@ def sizes_of(op: Op, first: Any) -> Array:
 
 
 def eager_rng(name: str, seed: int | None) -> BatchRng:
-    """Numbers for one eager call: of the element at hand inside a Python map; of `seed`; else fresh entropy."""
+    """The generator of one eager call: inside a Python map keyed by the element, else by `seed` or fresh entropy."""
     at = ELEMENT.get()
     if at is not None:
         count = at.random_calls.get(name, 0)

@@ -1,8 +1,8 @@
-"""host_values: what the host computes of a graph, and where the executor's part begins.
+"""host_values: the part of a graph that the host computes, and the boundary to the executor's part.
 
 A graph has two sides. Host values (parsed features, labels, sizes, random parameters) are computed here with NumPy,
-for a batch at a time. Image values run in an executor; `boundary` says what crosses over. Sizes are known on the host
-before any pixel exists, so all geometry is computed here.
+a batch at a time. Image values are computed by an executor; `boundary` says what it is fed. The host knows sizes before
+any pixel exists, so all geometry is computed here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHOSEN = hash64("verify")
 def is_image(value: Value) -> bool:
     """Whether a value is computed by an executor (on the GPU, if there is one) rather than on the host."""
     waiting, seen = [value], set[int]()
-    while waiting:  # no recursion: a loop that writes maps may write a thousand
+    while waiting:  # not recursive: a chain written by a loop may have a thousand maps
         value = waiting.pop()
         value = value.value if isinstance(value, Item) else value
         if not isinstance(value, Apply) or id(value) in seen:
@@ -45,17 +45,17 @@ def is_image(value: Value) -> bool:
 
 
 def is_batchwise(value: Value) -> bool:
-    """Whether a value is a result of an op that needs all rows of a batch: array code behind the executor."""
+    """Whether a value is a result of an op that needs all rows of a batch: array code that runs after the executor."""
     value = value.value if isinstance(value, Item) else value
     return isinstance(value, Apply) and value.op.rows == "batch"
 
 
 def boundary(outputs: Iterable[Value]) -> tuple[list[Value], list[Value]]:
-    """Split a graph at the border between host and executor.
+    """Split a graph between host and executor.
 
     Returns:
-        The host values that the image values below `outputs` read (columns, constants, drawn parameters), and the image
-        values themselves, inputs before users.
+        The host values (columns, constants, drawn parameters) that the image values of `outputs` read, and those image
+        values, inputs before users.
     """
     images = [value for value in topological(outputs, through_draws=False) if is_image(value)]
     inside = set(images)
@@ -68,15 +68,15 @@ def boundary(outputs: Iterable[Value]) -> tuple[list[Value], list[Value]]:
 
 
 def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int]:
-    """Height and width of an encoded image, from its header; checks that it is whole and not a bomb.
+    """Height and width of an encoded image, from its header; checks that it is complete and not a decompression bomb.
 
     Raises:
-        DecodeError: not an image, one that no executor decodes, cut short, or more than `max_pixels` pixels.
+        DecodeError: it is not an image that executors decode, is truncated, or has more than `max_pixels` pixels.
     """
     if not oriented and len(data) > 4 and data[0] == data[-2] == 0xFF and data[1] == 0xD8 and data[-1] == 0xD9:
-        # A whole JPEG, by its first and last bytes: the common case.
+        # The common case: a complete JPEG, judging by its first and last bytes.
         height, width, channels, frame, bits = jpeg_size(data)
-        turned = False
+        rotated = False
         if bits != 8:
             check_decodable("jpeg", bits)
         if len(data) * height * width > MOST_SCANNED:
@@ -85,41 +85,41 @@ def header_size(data: Any, *, oriented: bool, max_pixels: int) -> tuple[int, int
         header = read_header(data, orientation=oriented)
         check_complete(data, header)
         check_decodable(header.format, header.bits)
-        height, width, turned = header.height, header.width, header.orientation >= 5
+        height, width, rotated = header.height, header.width, header.orientation >= 5
     if height * width > max_pixels:
         raise DecodeError(
             f"an image may have {max_pixels} pixels (Options.max_pixels), got {height}x{width} = {height * width}"
         )
-    return (width, height) if turned else (height, width)
+    return (width, height) if rotated else (height, width)
 
 
 def _height_and_width(spec: TensorSpec) -> tuple[int | None, ...]:
-    """Height and width of an image, None where they vary and for what is no image."""
+    """Height and width of an image; None where they vary, or if it is not an image."""
     if spec.layout is None or spec.shape is None:
         return None, None
     return tuple(spec.shape[spec.layout.index(axis)] for axis in "HW")
 
 
 def _column_of(rows: Sequence[Any]) -> Array:
-    """The values of a parameter as one array; rows that are no numbers, or of several shapes, as objects."""
+    """The values of a parameter as one array, of objects if their shapes differ."""
     try:
         return np.asarray(rows)
-    except ValueError:  # of several shapes
+    except ValueError:
         column = np.empty(len(rows), object)
         column[:] = rows
         return column
 
 
 class HostValues:
-    """The host values of one batch, each computed once, when it is asked for.
+    """The host values of one batch, each computed once, on first use.
 
     Args:
         size: number of rows.
-        column: gives column `i` as a list of `size` values.
-        keys: gives uint64[size], the elements' keys (index -1) or those in a column.
+        column: returns column `i` as a list of `size` values.
+        keys: returns uint64[size], the elements' keys (index -1) or those in a column.
         seed: of the chain.
         epoch: of the iterator.
-        headers: finds int32[size,2], the sizes of encoded images, where they were scanned before; None scans here.
+        headers: returns int32[size,2], the sizes of encoded images if they were read before; None reads them here.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ class HostValues:
         self._params: dict[Value, tuple[Array, ...]] = {}
 
     def one_in(self, every: int) -> Array:
-        """The numbers of the rows that are chosen when one element in `every` is: by seed, epoch and identity alone."""
+        """Indices of the rows chosen when one element in `every` is, depending on seed, epoch and identity alone."""
         salt = np.array(mix64(mix64(self._seed, self._epoch), _CHOSEN), np.uint64)
         mixed = mix64_array(self._keys(-1), salt)
         return np.flatnonzero(mixed % np.uint64(every) == 0)
 
     def rows(self, value: Value) -> Sequence[Any]:
-        """One entry per row: a host value, or drawn parameters."""
+        """A host value, or one drawn parameter, with one entry per row."""
         found = self._rows.get(value)
         if found is None:
             found = self._rows[value] = self._compute(value)
@@ -179,12 +179,13 @@ class HostValues:
         if found is None:
             op = draw.op.bind(tuple(_column_of(self.rows(arg)) for arg in draw.args))
             site = hash64(draw.site) if draw.site else 0
-            keys = self._key_of(draw)
+            # Deterministic geometry needs no identity.
+            keys = np.asarray(self.rows(draw.key), np.uint64) if draw.site else np.zeros(self.size, np.uint64)
             hw = self._sizes_for(draw, draw.x[0])
             for other in draw.x[1:] if op.domain != "host" else ():
-                if (other.spec.rank or 0) >= 2:  # a label beside an image has no size
+                if (other.spec.rank or 0) >= 2:  # a label next to an image has no size
                     self._check_sizes(draw, hw, self._sizes_for(draw, other))
-            if op.rows == "batch":  # one draw for all rows, by the key of the first
+            if op.rows == "batch":  # one draw for all rows, with the key of the first
                 one = op.draw(BatchRng(self._seed, self._epoch, keys[:1], site), hw[:1])
                 found = tuple(np.broadcast_to(param, (self.size, *param.shape[1:])) for param in one)
             else:
@@ -194,20 +195,15 @@ class HostValues:
 
     @staticmethod
     def _check_sizes(draw: Draw, hw: Array, other: Array) -> None:
-        """One draw for several images (image and mask) means that they are of one size."""
+        """Several images that share one draw (image and mask) must have one size."""
         bad = np.flatnonzero((hw != other).any(axis=1)).tolist()
         if bad:
             sizes = {row: f"{hw[row].tolist()} and {other[row].tolist()}" for row in bad}
             reasons = {row: f"needs images of one size, got {two}; resize them first" for row, two in sizes.items()}
             raise ShapeError.of_rows(reasons, stage=draw.op.name)
 
-    def _key_of(self, draw: Draw) -> Array:
-        if not draw.site:  # geometry, nothing random: no identity is needed
-            return np.zeros(self.size, np.uint64)
-        return np.asarray(self.rows(draw.key), np.uint64)
-
     def sizes(self, value: Value) -> Array:
-        """Heights and widths, int32[size,2]; zeros for what is no image."""
+        """Heights and widths, int32[size,2]; zeros unless the value is an image."""
         found = self._sizes.get(value)
         if found is None:
             found = self._sizes[value] = self._measure(value)
@@ -234,13 +230,13 @@ class HostValues:
         return np.array(shapes, np.int32).reshape(self.size, 2)
 
     def _sizes_for(self, draw: Draw, value: Value) -> Array:
-        """The sizes of an input of a call, which may say itself how an array without a layout is to be read."""
+        """The sizes of an input of a call, whose op may give the layout of an array without one."""
         if value.spec.layout is None and value.spec.rank == 3 and not is_image(value):
             return self._measured(value, getattr(draw.op, "layout", None))
         return self.sizes(value)
 
     def encoded_sizes(self, decode: Apply) -> Array:
-        """Heights and widths of the whole images that a decoder gets, int32[size,2]."""
+        """Heights and widths of the encoded images of a decoder, int32[size,2]."""
         found = self._headers(decode)
         if found is not None:
             return found

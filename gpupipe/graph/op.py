@@ -1,19 +1,19 @@
 """op: the base of every operator.
 
-One op is one frozen dataclass. Its methods stand in one order and say all there is to say about it::
+One op is one frozen dataclass. Its methods, in this order, are everything that the rest of gpupipe knows about it::
 
-    infer(*specs)            shape, dtype, layout; every SpecError lives here, so a mistake surfaces on the user's line
+    infer(*specs)            shape, dtype, layout; every SpecError is raised here, on the user's line
     size(hw, *params)        image sizes after the op, for a batch, on the host: int32[B,2] -> int32[B,2]
     draw(rng, hw)            host parameters of a batch: random numbers, crop windows, target sizes; one array[B,...]
                              for each name in `parameters`
-    reference(*xs, *params)  the meaning, for one element, in NumPy
-    dali(d, *xs, *params)    the same as DALI nodes; `d.fn`, `d.math`, `d.dtype`, `d.types` and `d.device` are handed in
-    array(xp, *xs, *params)  the same for a whole batch, with NumPy or CuPy handed in
-    decompose()              the op as a row of simpler ops, which is what the optimizer fuses
-    is_identity, merge       facts the optimizer uses
+    reference(*xs, *params)  the definition of the op, for one element, in NumPy
+    dali(d, *xs, *params)    the op as DALI nodes, with `d.fn`, `d.math`, `d.dtype`, `d.types` and `d.device` passed in
+    array(xp, *xs, *params)  the op for a whole batch, with NumPy or CuPy passed in
+    decompose()              the op as a sequence of simpler ops, which the optimizer can fuse
+    is_identity, merge       facts for the optimizer
     cases()                  inputs and tolerances for the conformance suite
 
-Support for an executor means that the method is overridden.
+An op supports an executor if it overrides the method.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """Stands in a field of an op for a traced host value: the n-th of the call."""
+    """Placeholder in a field of an op for a traced host value: number `index` of the call."""
 
     index: int
 
@@ -48,20 +48,20 @@ class Op:
     """One operator. Subclass it with a frozen dataclass; the fields are its static parameters.
 
     Class attributes:
-        domain: "image" runs in the executor's graph, "host" on the host for each element, "any" wherever its input is.
-        rows: "each" means the same on every row of a batch; "batch" needs all rows at once: `infer` still sees
-            specs of one row, `draw` the size and the key of the first, `array` the batches and the parameters of that.
+        domain: "image" runs in the executor's graph, "host" on the host per element, "any" wherever its input is.
+        rows: "each" is applied to every row of a batch on its own; "batch" needs all rows at once: `infer` still gets
+            specs of one row, `draw` the size and key of the first row, `array` whole batches and one set of parameters.
         random: whether `draw` uses its generator; such a call has a site of its own.
-        stateful: whether two calls with equal inputs may differ: each call has its own number in the field `call`.
+        stateful: whether two calls with equal inputs may differ: the field `call` numbers the calls.
         decodes: whether the first input is encoded bytes, so that sizes come from its header.
-        foreign: whether its DALI form is a user's function: host values that are no images stay on the host for it
-            where the graph is on a GPU, and what the graph gives is compared with what was declared.
+        foreign: whether its DALI form is a user's function: on a GPU, its host inputs other than images stay on the
+            host, and its results are compared with the declared specs.
         parameters: names of the arrays that `draw` returns.
         traceable: fields that may hold a traced host value; `draw` then sees array[B] in its place.
     """
 
     def __init_subclass__(cls) -> None:
-        if "__repr__" not in cls.__dict__:  # `dataclass` leaves one that is there
+        if "__repr__" not in cls.__dict__:  # `dataclass` keeps an existing one
             cls.__repr__ = fields_in_brief  # type: ignore[method-assign]
 
     domain: ClassVar[Literal["image", "host", "any"]] = "image"
@@ -80,14 +80,14 @@ class Op:
 
     @property
     def stage(self) -> str:
-        """What errors call it: the op that the user wrote, where the optimizer made this one of it."""
+        """The name in errors: for an op made by the optimizer, that of the op the user wrote."""
         return self.name
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         """The spec of the result, or of each result.
 
         Raises:
-            SpecError: when the op is not defined for such inputs.
+            SpecError: the op is not defined for such inputs.
         """
         raise TypeError(f"{type(self).__name__} does not define infer")
 
@@ -104,31 +104,31 @@ class Op:
         raise TypeError(f"{type(self).__name__} does not define reference")
 
     def compiled(self) -> Callable[..., Any]:
-        """`reference` with all that needs doing only once done already; the host calls it for every element."""
+        """`reference`, specialised for this op; the host calls it for every element."""
         return self.reference
 
     def dali(self, d: Any, *args: Any) -> Any:
-        """The same as DALI nodes: `dali(d, *inputs, *params)`."""
+        """The op as DALI nodes: `dali(d, *inputs, *params)`."""
         raise TypeError(f"{type(self).__name__} does not define dali")
 
     def array(self, xp: Any, *args: Any) -> Any:
-        """The same for a batch in NumPy or CuPy: `array(xp, *inputs, *params)`.
+        """The op for a batch in NumPy or CuPy: `array(xp, *inputs, *params)`.
 
-        Gives new arrays and leaves its inputs as they are; parameters are NumPy arrays and numbers.
+        Returns new arrays and does not change its inputs; parameters are NumPy arrays and numbers.
         """
         raise TypeError(f"{type(self).__name__} does not define array")
 
     def promised(self, index: int, given: tuple[int, ...], layout: str | None) -> TensorSpec | None:
-        """What result number `index` of a foreign op has to be like, where its first input is of this shape and layout.
+        """The spec that result `index` of a foreign op must match if its first input has this shape and layout.
 
-        None (the default) for no more than `infer` says.
+        None (the default) for the spec of `infer`.
         """
         return None
 
     def decompose(self) -> tuple[tuple[Op, tuple[int, ...]], ...]:
-        """Simpler ops, applied one after the other, each with the indices of this op's parameters that it takes.
+        """Simpler ops to apply in order, each with the indices of this op's parameters that it takes.
 
-        Empty (the default) for a primitive. The parts must give exactly what `reference` gives.
+        Empty (the default) for a primitive. Together they must give exactly what `reference` gives.
         """
         return ()
 
@@ -137,9 +137,9 @@ class Op:
         return False
 
     def merge(self, later: Op) -> Op | None:
-        """The one op that does this and then `later` with exactly the same result, None if there is none.
+        """One op exactly equal to this op followed by `later`; None if there is none.
 
-        Asked only where neither has parameters.
+        Called only if neither has parameters.
         """
         return None
 
@@ -157,7 +157,7 @@ class Op:
         return tuple(f.name for f in fields(self) if f.init and _holds_arg(getattr(self, f.name)))
 
     def bind(self, args: tuple[Array, ...]) -> Op:
-        """Put batch arrays in place of traced fields, so that `draw` computes with them: array[B] for each `Arg`."""
+        """Replace each `Arg` in the fields by its array[B], so that `draw` computes with it."""
         names = self.traced_fields()
         if not names:
             return self
@@ -179,12 +179,12 @@ def _bound(value: Any, args: tuple[Array, ...]) -> Any:
 def check_number(
     who: str, name: str, value: Any, low: float | None = None, high: float | None = None, *, integer: bool = False
 ) -> None:
-    """Check a parameter that is a number, a traced host value, or at run time the values of the rows of a batch.
+    """Check a parameter: a number, a traced host value or, at run time, one value per row of a batch.
 
     Raises:
-        PlanTypeError: for anything that is none of these, bytes and vectors among what is traced.
-        SpecError: for a number outside [low, high].
-        DataError: for rows whose number is, each with its own reason; a `ShapeError` where it is a size or place.
+        PlanTypeError: `value` is something else, or is traced bytes or a traced vector.
+        SpecError: the number is outside [low, high].
+        DataError: a row's number is, with a reason for each such row; a `ShapeError` if `integer`.
     """
     if isinstance(value, Arg):
         return
@@ -206,7 +206,7 @@ def check_number(
 
 
 def _check_rows(who: str, name: str, values: Array, low: float | None, high: float | None, integer: bool) -> None:
-    """The same for the values of a traced parameter, one for each row."""
+    """Check the values of a traced parameter, one per row."""
     kind = "an integer" if integer else "a number"
     if values.ndim > 1 or values.dtype.kind not in "biuf":
         rows = {i: f"an array of shape {list(np.shape(x))}" if np.ndim(x) else repr(x) for i, x in enumerate(values)}
@@ -235,11 +235,11 @@ class Case:
     Attributes:
         op: the op under test.
         inputs: values of one element (arrays, scalars or encoded bytes), in the order of the op's inputs.
-        layouts: layout of each input, filled with None.
-        atol: largest difference allowed inside; above 0 only with a `reason`.
+        layouts: layout of each input; missing ones are None.
+        atol: largest difference allowed; above 0 only with a `reason`.
         ring: largest difference on the outermost pixel ring, where edge rules differ; `atol` if None.
         reason: why the tolerance is not 0.
-        note: a word that tells this case from its neighbours in the test's name.
+        note: a word that distinguishes this case in the test's name.
     """
 
     op: Op

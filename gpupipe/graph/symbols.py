@@ -1,6 +1,6 @@
-"""symbols: what a traced function is called with: values that record what is done with them.
+"""symbols: placeholders that a traced function is called with, which record the operations applied to them.
 
-Every use of a value that a symbol cannot give is remembered, so that an `except` in the function cannot hide it.
+Every operation that needs an actual value is recorded as a refusal, so that an `except` in the function cannot hide it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceErr
 from ..integers import is_integer, plain
 from ..spec import as_leaf, spec_of
 from .arithmetic import Arithmetic, is_narrow
-from .classify import user_site
 from .eager import run
 from .op import Arg, Op
+from .sites import user_site
 from .values import Apply, Const, Draw, Input, Item, Value
 
 __all__ = [
@@ -39,17 +39,17 @@ __all__ = [
 
 @dataclass(slots=True)
 class Trace:
-    """What is known while one function is being traced.
+    """The record of one traced call of a function.
 
     Attributes:
         random_calls: random calls so far, by op.
         depth: nesting depth in `flat_map` and `interleave`.
-        param: the outer element of those, in the plan of their function.
-        calls: how many ops were called.
-        named: whether dicts tell which keys they have, see `Named`.
-        most: ops that may be called, None for any number.
-        shown: the line that first made a text of a symbol.
-        refusals: what was asked for that a symbol does not have.
+        param: the outer element of those, in the plan of the inner function.
+        calls: number of ops called.
+        named: whether dicts of symbols are `Named`, for the error of a missing key.
+        most: largest number of ops; None for no limit.
+        shown: the line that first turned a symbol into text.
+        refusals: messages of operations that need an actual value.
     """
 
     random_calls: dict[str, int]
@@ -62,20 +62,20 @@ class Trace:
     refusals: list[str] = field(default_factory=list)
 
     def site(self, name: str, seed: int | None) -> str:
-        """The name of the next random call of op `name`: counted along the chain, or given by its seed."""
+        """The site of the next random call of op `name`: numbered along the chain, or given by its seed."""
         if seed is not None:
             return f"{name}@{seed}/{self.depth}"
         return f"{name}#{self.number(name)}/{self.depth}"
 
     def number(self, name: str) -> int:
-        """How many calls of op `name` came before this one in the chain."""
+        """The number of calls of op `name` before this one in the chain."""
         count = self.random_calls.get(name, 0)
         self.random_calls[name] = count + 1
         return count
 
 
 def active_trace() -> Trace | None:
-    """The trace that is going on, if there is one."""
+    """The current trace, if there is one."""
     return ACTIVE.get()
 
 
@@ -86,11 +86,11 @@ ACTIVE: ContextVar[Trace | None] = ContextVar("gpupipe_trace", default=None)
 
 
 TEXT = "<traced "
-"""How the text of every symbol begins."""
+"""The start of every symbol's text."""
 
 
 def _refusing(what: str) -> Callable[..., NoReturn]:
-    """A method that needs a value."""
+    """A method that needs an actual value."""
 
     def method(self: Any, *args: Any, **named: Any) -> NoReturn:
         refuse(what)
@@ -99,7 +99,7 @@ def _refusing(what: str) -> Callable[..., NoReturn]:
 
 
 def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The methods of an operator: of its left operand and of its right one."""
+    """The methods of an operator for its left and its right operand."""
 
     def left(self: Any, other: Any) -> Any:
         return _binary(name, self, other)
@@ -111,14 +111,14 @@ def _operator(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any]
 
 
 class _Text(str):
-    """The text of a symbol: for people. It says nothing of the value, so no program may go by it."""
+    """The text of a symbol, for people to read; comparing it is refused, since it does not depend on the value."""
 
     __slots__ = ()
     __eq__ = __ne__ = __hash__ = _refusing("the text")
 
 
 class Symbol:
-    """Stands for a value of a traced function: it can be passed to ops and used in arithmetic, nothing else."""
+    """Placeholder for a value in a traced function: it can be passed to ops and used in arithmetic, nothing else."""
 
     __slots__ = ("_batched", "_owner", "_value")
     __gpupipe_symbol__: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class Symbol:
         object.__setattr__(self, "_owner", owner or ACTIVE.get())
 
     def leaf_of_param(self) -> tuple[Any, int] | None:
-        """The parameter of the surrounding `interleave` or `flat_map`, and which leaf of it this is; else None."""
+        """The parameter of the enclosing `interleave` or `flat_map` and the index of this leaf in it; else None."""
         active = ACTIVE.get()
         if active is None or active is not self._owner or active.param is None or not isinstance(self._value, Input):
             return None
@@ -179,7 +179,7 @@ class Symbol:
         refuse(f"np.{function.__name__}")
 
     def __array_ufunc__(self, function: Any, method: str, *xs: Any, **kwargs: Any) -> Any:
-        """NumPy's operators, `array + x` among them, are those of Python; the rest needs values."""
+        """Handle NumPy's operators, including `array + x`, as Python's; other functions need actual values."""
         name = _UFUNCS.get(function.__name__)
         if name is None or method != "__call__" or kwargs:
             refuse(f"np.{function.__name__}")
@@ -215,13 +215,13 @@ _UFUNCS = {
     "bitwise_xor": "xor", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq",
     "not_equal": "ne", "negative": "neg", "invert": "invert", "absolute": "abs",
 }  # fmt: skip
-"""The operators behind NumPy's functions."""
+"""NumPy's functions that are operators."""
 
 
 class Named(dict[Any, Any]):
-    """A dict of traced values. A key that is not there is told with those that are.
+    """A dict of symbols whose KeyError lists the existing keys.
 
-    Functions get plain dicts, which libraries that walk through structures know; these only once a key was missing.
+    Functions get plain dicts, which tree libraries know, and this class only in a second call, after a KeyError.
     """
 
     __slots__ = ("_who",)
@@ -247,12 +247,12 @@ def named(value: Any) -> Any:
 
 
 def part_of(x: Symbol, index: int) -> Any:
-    """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would be one of the rows."""
+    """``x[index]`` of every element, also of the rows of a batch, where ``x[index]`` would select a row."""
     return _record(Arithmetic("getitem", right=index), (x,), None)
 
 
 def refuse(what: str) -> NoReturn:
-    """Remember that the function needs a value, and say so."""
+    """Record that the function needs an actual value, and raise TraceError."""
     text = refused(what, user_site())
     active = ACTIVE.get()
     if active is not None:
@@ -312,13 +312,13 @@ def _compute(op: Arithmetic, *xs: Any) -> Any:
 
 
 def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
-    """Apply an op: record it inside a traced function, run it at once on arrays.
+    """Apply an op: record it inside a traced function, run it immediately on arrays.
 
     Args:
         op: the op with its parameters; a field named in its `traceable` may hold a traced host value.
         xs: its inputs: symbols, arrays, scalars or bytes.
-        seed: draws with this number instead of the count of such calls. Equal seeds draw equally for one element,
-            behind a `zip` too, but not in the inputs of one.
+        seed: identifies the draw; by default the call's number does. Calls with equal seeds draw the same for one
+            element, also after a `zip`, but not in different inputs of it.
 
     Returns:
         One result, or a tuple for an op with several.
@@ -328,26 +328,26 @@ def apply(op: Op, *xs: Any, seed: int | None = None) -> Any:
         raise PlanTypeError(f"{op.name} needs seed to be an integer or None, got {given!r}")
     _check_parameters(op)
     _check_inputs(op, xs)
-    op, traced = _looked_at(op)
+    op, traced = _normalized(op)
     if traced or ACTIVE.get() is not None or any(isinstance(x, Symbol) for x in xs):
         return _record(op, xs, seed)
     return run(op, xs, seed)
 
 
 def _check_parameters(op: Op) -> None:
-    """Refuse an array where a number belongs: a parameter for each row is a leaf of the element."""
+    """Refuse an array as a parameter: one number per element has to be a leaf of the element."""
     for name in op.traceable:
         value = getattr(op, name)
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, np.ndarray) and item.ndim:
                 raise PlanTypeError(
                     f"{op.name} needs a number for {name}, got an array of shape {list(item.shape)}; "
-                    f"a number for each element has to be a part of the element"
+                    f"a number per element has to be part of the element"
                 )
 
 
 def _check_inputs(op: Op, xs: Sequence[Any]) -> None:
-    """Refuse structures: an op takes values, and some a tuple of images."""
+    """Refuse structures: an op takes single values, and some ops a tuple of images."""
     for x in xs:
         kind = "dict" if isinstance(x, dict) else "list" if isinstance(x, list) and any(map(_is_symbol, x)) else ""
         if kind:
@@ -363,10 +363,10 @@ def _is_symbol(x: Any) -> bool:
     return isinstance(x, Symbol)
 
 
-def _looked_at(op: Op) -> tuple[Op, bool]:
-    """The op with Python's integers in the place of NumPy's, and whether it holds a traced value.
+def _normalized(op: Op) -> tuple[Op, bool]:
+    """Replace NumPy integers in the op's fields by Python's; also return whether a field holds a symbol.
 
-    So equal calls are equal, and no number overflows that an op computes with its parameters.
+    So equal calls make equal ops, and arithmetic with parameters does not overflow.
     """
     traced, changed = False, {}
     for name in op.__dataclass_fields__:
@@ -394,11 +394,11 @@ def _record(op: Op, xs: Sequence[Any], seed: int | None) -> Any:
     if op.rows == "batch" and not batched:
         raise SpecError(
             f"{op.name} needs all rows of a batch at once, got one element, at {line}; "
-            f"put it into a map behind batch: ds.batch(n).map(...)"
+            f"put it into a map after batch: ds.batch(n).map(...)"
         )
     inputs = tuple(x._value if isinstance(x, Symbol) else Const(_constant(x)) for x in xs)
     op, args = _take_args(op)
-    if op.stateful:  # hash-consing would make one of two calls that look the same
+    if op.stateful:  # else two calls that look the same would be merged
         op = replace(op, call=active.number(op.name))  # type: ignore[call-arg]
     params: tuple[Value, ...] = ()
     try:
@@ -419,7 +419,7 @@ def _constant(x: Any) -> Any:
 
 
 def _take_args(op: Op) -> tuple[Op, tuple[Value, ...]]:
-    """Move traced values out of the op's fields: each becomes an `Arg`."""
+    """Replace traced values in the op's fields by `Arg`s; return the op and the values."""
     args: list[Value] = []
 
     def taken(name: str, value: Any) -> Any:

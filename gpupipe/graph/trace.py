@@ -1,9 +1,8 @@
-"""trace: turn a user's function into a graph; or find out that it is ordinary Python.
+"""trace: turn a user's function into a graph, or find that it is ordinary Python.
 
-Which of the two it is, is decided without calling it: a function is a candidate if its code reaches a gpupipe name,
-or if it is a pure expression. Only a candidate is called, with symbols. It is called twice, and what it makes has to be
-equal: a random number, a clock or a counter would be one constant for all elements. Functions inside of functions are
-called when those around them are, so also twice, at any depth.
+`classify` decides, without calling the function, whether it may be traced. If so, it is called with symbols, twice, and
+both calls must make equal graphs: a random number, a clock or a counter would become one constant for all elements.
+Nested functions are called when the functions around them are, so they too are called twice, at any depth.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from ..brief import fields_in_brief
 from ..errors import PlanError, PlanKeyError, PlanTypeError, SpecError, TraceError
 from ..log import logger
 from ..spec import Compound, Structure, TensorSpec, as_leaf, describe, flatten
-from .classify import LARGEST, classify, generator_states, generators, mistake_of, name_of, site_of, user_site
+from .classify import LARGEST, classify, closure_of, generator_states, generators, name_of
 from .difference import Difference, difference
+from .sites import mistake_of, site_of, user_site
 from .symbols import ACTIVE, TEXT, Symbol, Trace, named, refuse, refused
 from .values import CONST_LIMIT, Const, Input, Value
 
@@ -37,7 +37,7 @@ class Traced:
     Attributes:
         outputs: one value per leaf of the result, over `Input(i)`, leaf i of the element.
         structure: the nesting of the result.
-        random_calls: how many random calls of each op the chain has, this function included.
+        random_calls: number of random calls of each op in the chain, including this function.
     """
 
     outputs: tuple[Value, ...]
@@ -65,16 +65,16 @@ def trace(
         structure: of the element.
         specs: of its leaves; of one row where `batched`.
         batched: whether the element is a batch.
-        random_calls: random calls before this one.
+        random_calls: random calls of the chain before this function.
         depth: nesting depth in `flat_map` and `interleave`.
-        force: True raises where the function cannot be traced.
-        who: the method, for messages.
+        force: True raises if the function cannot be traced.
+        who: the calling method, for messages.
 
     Raises:
-        TraceError: a function that calls ops also needs a value.
-        SpecError: an op inside was given a value it is not defined for.
-        PlanError: it names something that gpupipe does not have.
-        PlanTypeError: it calls a function of gpupipe with arguments that this does not take.
+        TraceError: a function that calls ops also needs an actual value.
+        SpecError: an op in it is not defined for its input.
+        PlanError: it uses a gpupipe name that does not exist.
+        PlanTypeError: it calls a gpupipe function with the wrong arguments.
     """
     kind = "ops" if force else classify(fn)
     if kind == "python" or (batched and any(spec.shape is None for spec in specs)):
@@ -113,7 +113,7 @@ def trace(
 
 
 def _raise_mistakes(failure: Exception, active: Trace, kind: str, who: str) -> None:
-    """Raise what can only be a mistake in the function, whatever kind of function it is."""
+    """Raise errors that can only be mistakes in the function, whatever its kind."""
     stays = kind == "ops" and not isinstance(failure, TraceError)
     if isinstance(failure, PlanKeyError) or (isinstance(failure, PlanError) and stays):
         raise failure
@@ -123,25 +123,24 @@ def _raise_mistakes(failure: Exception, active: Trace, kind: str, who: str) -> N
 
 
 def _tell_why_not(fn: Callable[..., Any], first: _Attempt, kind: str, force: bool, who: str) -> None:
-    """Say why a function makes no graph: in the log where it runs as ordinary Python.
+    """Log why a function could not be traced and runs as ordinary Python.
 
     Raises:
-        TraceError: it calls ops, or has to be traced.
+        TraceError: the function calls ops, or has to be traced.
     """
     refusals = first.active.refusals
     reason = refusals[0] if refusals else f"{_raised(first.failure)}; {_WAYS}"
     if force or (first.active.calls and kind == "ops"):
         raise TraceError(reason if refusals else f"{who} could not trace {name_of(fn)}: {reason}") from first.failure
-    if kind == "ops":  # right, but one element at a time and not on a GPU: never in silence
+    if kind == "ops":  # correct, but slower, one element at a time and not on a GPU, so log it
         logger.warning("%s runs as ordinary Python, element by element: %s", name_of(fn), reason)
 
 
-_NO_GRAPH = "it returns a list, or a constant beside batches, which is no part of a graph"
+_NO_GRAPH = "it returns a list, or a constant along with batches, which cannot be part of a graph"
 _WAYS = "use ops for it, wrap the Python part in ops.py_function(fn, args, spec=...), or map(fn, traced=False)"
 
 
 def _raised(failure: BaseException | None) -> str:
-    """An exception of a user's function and its line, for a message."""
     where = "" if failure is None else site_of(failure)
     return f"{failure!r}, at {where}" if where else repr(failure)
 
@@ -151,10 +150,10 @@ class _Attempt:
     """One call of a function with symbols.
 
     Attributes:
-        active: what it recorded.
-        result: of the call.
-        failure: what it raised; a PlanError names the user's line.
-        moved: a random generator that it may draw from has moved meanwhile.
+        active: the record of the call.
+        result: its return value.
+        failure: the exception it raised; a PlanError names the user's line.
+        moved: whether a random generator that it can reach advanced meanwhile.
     """
 
     active: Trace
@@ -168,7 +167,7 @@ _CALLED_BEFORE: ContextVar[bool] = ContextVar("gpupipe_called_before", default=F
 
 @contextmanager
 def called_before(known: bool) -> Iterator[None]:
-    """While a function is called for an element, and was called for one before: what it traces is traced once."""
+    """Mark that a function is called for an element; if `known`, not the first, so inner functions are traced once."""
     before = _CALLED_BEFORE.get()
     try:
         _CALLED_BEFORE.set(known)
@@ -181,7 +180,7 @@ class _Caller:
     """Calls a function with symbols.
 
     Attributes:
-        twice: whether it has to be called a second time: nobody calls what is around it again.
+        twice: whether to call it a second time; not if the enclosing function is called twice.
     """
 
     __slots__ = ("_batched", "_fn", "_generators", "_specs", "_structure", "twice")
@@ -198,7 +197,7 @@ class _Caller:
         if not isinstance(made.failure, KeyError):
             return made
         again = self._call(Trace(dict(active.random_calls), active.depth, active.param, named=True, most=active.most))
-        return again if isinstance(again.failure, PlanKeyError) else made  # else it was a dict of the user's own
+        return again if isinstance(again.failure, PlanKeyError) else made  # else a dict of the user's own
 
     def _call(self, active: Trace) -> _Attempt:
         leaves = [Symbol(Input(i, spec), self._batched, active) for i, spec in enumerate(self._specs)]
@@ -222,7 +221,7 @@ class _Caller:
 
 
 def _located(error: PlanError) -> PlanError:
-    """The error with the user's line in its text."""
+    """Add the user's line to the text of an error."""
     where = site_of(error)
     if where and where not in str(error):
         error.args = (f"{error}, at {where}", *error.args[1:])
@@ -230,7 +229,7 @@ def _located(error: PlanError) -> PlanError:
 
 
 _ATTEMPTS = 16
-"""A function that tosses one coin a call makes the same graph so often once in 65,536 times."""
+"""A function that flips one coin per call makes the same graph this often once in 65,536 times."""
 
 
 def _require_steady(
@@ -242,11 +241,11 @@ def _require_steady(
 ) -> None:
     """Call a function again and compare.
 
-    Where a random generator moved meanwhile, somebody else, another thread, may have drawn: that is so if the function
-    can be called without a draw, or makes the same graph each time.
+    If a random generator advanced meanwhile, another thread may have drawn from it. The function did not if it can be
+    called without a draw, or makes the same graph each time.
 
     Raises:
-        TraceError: another graph; it names the first difference.
+        TraceError: the graphs differ; it names the first difference.
     """
     for _ in range(_ATTEMPTS):
         again = attempt()
@@ -256,13 +255,15 @@ def _require_steady(
         else:
             found = compare(again)
         if found is not None:
-            how = "gives another graph each time it is called"
+            how = "makes a different graph each time it is called"
             if first.moved or again.moved:
                 how = "draws from a random generator while it is traced"
             where = found.line or _defined(fn)
             way = f"call Python in ops.py_function(fn, args, spec=...), or {who}(fn, traced=False)"
             if who in ("flat_map", "interleave"):
-                way = "or make it of the element; a function that needs a value of it, int(x), is called for each"
+                way = (
+                    "or derive it from the element; a function that needs a value of it, int(x), is called per element"
+                )
             text = f"{who}: {name_of(fn)} {how}: {found.text}, at {where}; the first"
             if not found.told:
                 raise TraceError(f"{text} would hold for every element: use a random op, {way}") from failure
@@ -284,24 +285,24 @@ def _graphs_differ(traced: Traced, batched: bool, again: _Attempt) -> Difference
         return Difference(f"a graph, then: {again.active.refusals[0]}", "")
     other = None if again.result is None else finish(again.result, again.active, batched)
     if other is None:
-        return Difference("a graph, then a result that is no part of one", "")
+        return Difference("a graph, then a result that cannot be part of one", "")
     if other.structure != traced.structure:
         return Difference(f"{_leaves_of(traced)}, then {_leaves_of(other)}", "")
     return difference(traced.outputs, other.outputs)
 
 
 def _too_large(leaf: Any) -> bool:
-    """Whether it is an array that no graph holds."""
+    """Whether a leaf is an array too large for a graph."""
     return isinstance(leaf, np.ndarray) and leaf.nbytes > CONST_LIMIT
 
 
 def _leaves_of(traced: Traced) -> str:
-    """What a graph gives, for a message."""
+    """The element that a graph computes, for a message."""
     return describe(traced.structure.unflatten([value.spec for value in traced.outputs]))
 
 
 def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
-    """Make a graph of what a traced function returned; None if a leaf cannot be part of one."""
+    """Turn the return value of a traced function into a graph; None if a leaf cannot be part of one."""
     leaves, structure = flatten(tuple(result) if type(result) is list else result)
     if structure.kind is type(None) or structure.count == 0:
         raise PlanTypeError("a function needs to return an element, got None")
@@ -314,7 +315,7 @@ def finish(result: Any, active: Trace, batched: bool = False) -> Traced | None:
         elif isinstance(leaf, (list, tuple)):
             return None
         elif batched:
-            return None  # a constant has no batch dimension: as ordinary Python it is one value for the batch
+            return None  # a constant has no batch dimension; in ordinary Python it is one value per batch
         else:
             outputs.append(Const(as_leaf(leaf)))
     return Traced(tuple(outputs), structure, tuple(sorted(active.random_calls.items())))
@@ -336,17 +337,17 @@ def trace_inner(
         fn: the user's function.
         structure: of the outer element.
         specs: of its leaves.
-        param: what stands for the outer element in the plan of the function.
+        param: the outer element in the plan of the function.
         depth: nesting depth in `flat_map` and `interleave`.
-        random_calls: random calls before this one.
-        compare: in what two results differ.
-        who: the method, for messages.
+        random_calls: random calls of the chain before this function.
+        compare: returns the first difference of two results.
+        who: the calling method, for messages.
 
     Returns:
-        What it returned, and whether it failed or needed a value: then it has to be called for each element.
+        The result, and whether the function failed or needs an actual value and so must be called per element.
 
     Raises:
-        TraceError: it makes another dataset each time it is called.
+        TraceError: it makes a different dataset each time it is called.
     """
     call = _Caller(fn, structure, specs)
 
@@ -359,7 +360,7 @@ def trace_inner(
         if isinstance(failure, (SpecError, PlanKeyError)):
             raise failure
         mistake = None if active.refusals else mistake_of(failure, who)
-        if mistake is not None:  # any other: the function is called again for each element, and raises there
+        if mistake is not None:  # any other error is raised when the function is called for an element
             raise mistake from failure
         return None, True
     if active.refusals or (active.shown and reaches(first.result, _is_text)):
@@ -370,20 +371,20 @@ def trace_inner(
 
 
 def require_no_symbols(who: str, fn: Any) -> None:
-    """Make sure that a function which will run as ordinary Python captured no value of the function around it.
+    """Refuse a function that will run as ordinary Python and captures a symbol of the enclosing function.
 
-    Inside a function of `interleave` or `flat_map` such a value exists for one outer element only, so that function has
-    to be called for each of them.
+    Inside a function of `interleave` or `flat_map` such a value exists for one outer element only, so the enclosing
+    function has to be called per element.
 
     Raises:
-        TraceError: it captured one.
+        TraceError: it captures a symbol.
     """
     if ACTIVE.get() is not None and reaches(fn, lambda part: isinstance(part, Symbol)):
         refuse(f"the use, in the ordinary Python function of {who}, {name_of(fn)},")
 
 
 def reaches(value: Any, test: Callable[[Any], bool]) -> bool:
-    """Whether a test holds for a value, or for anything that it is made of: items, fields, captured values."""
+    """Whether `test` holds for a value or any of its parts: items, fields, captured values."""
     waiting, seen = [value], set[int]()
     while waiting and len(seen) < _MOST:
         part = waiting.pop()
@@ -406,9 +407,7 @@ def _parts(value: Any) -> Sequence[Any]:
     if isinstance(value, types.MethodType):
         return [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
     if isinstance(value, types.FunctionType):
-        cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
-        kept = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        return [*(cell.cell_contents for cell in cells), *kept]
+        return closure_of(value)
     if isinstance(value, (tuple, list)):
         return value
     if isinstance(value, dict):
@@ -424,10 +423,10 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is the text of a symbol, or has it in it."""
+    """Whether a value contains the text of a symbol."""
     return (isinstance(value, str) and TEXT in value) or (isinstance(value, bytes) and TEXT.encode() in value)
 
 
 def call_with(fn: Callable[..., Any], element: Any) -> Any:
-    """Call a user's function as tf.data does: exactly a top-level tuple is unpacked."""
+    """Call a user's function as tf.data does: only a top-level tuple is unpacked."""
     return fn(*element) if type(element) is tuple else fn(element)

@@ -1,14 +1,14 @@
-"""values: a user's function as data. Values know how they are made and never hold a pixel.
+"""values: a user's function as data. Values know how they are computed and never hold pixels.
 
     Input       a column of the element that enters the graph
-    Identity    the key of an element (its own, or of one that a zip brought along)
+    Identity    the key of an element (its own, or that of another input of a zip)
     Const       a number or a small array, captured when the function was traced
     Draw        host parameters of a batch: random numbers, windows, sizes
-    Apply       an op on values, deterministic once its parameters are drawn
-    Item        one of several results
+    Apply       an op applied to values; deterministic, given its parameters
+    Item        one result of a value that has several
 
-Values are compared by digest, which is computed once, from the digests of their inputs; so equality costs the same
-for a graph of any depth, shared parts included. The line of user code that made a value is remembered and not compared.
+Values are compared by digest, which is computed once, from the digests of their inputs; so comparing graphs takes
+constant time. The line of user code that made a value is remembered and not compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from ..brief import brief, cut
 from ..errors import PlanError, PlanTypeError
 from ..spec import Compound, TensorSpec, spec_of
+from .classify import closure_of
 from .op import Op
 
 __all__ = ["Apply", "Const", "Draw", "Identity", "Input", "Item", "Value", "digest_of", "substitute", "topological"]
@@ -34,16 +35,16 @@ Array = npt.NDArray[Any]
 
 
 CONST_LIMIT = 1 << 20
-"""Captured arrays up to this many bytes are copied and frozen."""
+"""Largest captured array, in bytes; captured arrays are copied and made read-only."""
 
 
 def digest_of(*parts: Any, loose: bool = False) -> bytes:
     """A 16-byte digest of nested plain data, ops, arrays and values; equal in every process where all is plain.
 
     Args:
-        parts: what is digested.
-        loose: take two objects that are neither plain nor functions for equal if their types are. Otherwise they are
-            told apart by which object they are, so whoever keeps the digest has to keep them alive.
+        parts: the data.
+        loose: compare objects that are neither plain data nor functions by type. Otherwise they are compared by
+            identity, so the owner of the digest has to keep them alive.
     """
     hasher = hashlib.blake2b(digest_size=16)
     stack: list[Any] = [parts]
@@ -91,7 +92,7 @@ def digest_of(*parts: Any, loose: bool = False) -> bytes:
 
 def _add_array(hasher: Any, array: Array) -> None:
     hasher.update(f"A{array.dtype.str}{array.shape}:".encode())
-    if array.nbytes > CONST_LIMIT:  # a data set, not a constant: the same memory is the same data
+    if array.nbytes > CONST_LIMIT:  # a dataset, not a constant: compared by memory address
         hasher.update(f"{array.__array_interface__['data'][0]}{array.strides}".encode())
     elif array.dtype == object:
         hasher.update(repr(array.tolist()).encode())
@@ -100,22 +101,12 @@ def _add_array(hasher: Any, array: Array) -> None:
 
 
 def _function_parts(fn: types.FunctionType, loose: bool) -> tuple[Any, ...]:
-    """What a function does: re-evaluated lambdas share their code, so `ds.map(lambda ...)` in a loop is one chain."""
-    cells = [cell.cell_contents for cell in fn.__closure__ or () if not _empty(cell)]
-    captured = [*cells, *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
-    return (fn.__code__, [_comparable(value, loose) for value in captured])
-
-
-def _empty(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:  # a name that is bound later
-        return True
-    return False
+    """A function's code and captured values; re-evaluated lambdas share code, so chains built in a loop are equal."""
+    return (fn.__code__, [_comparable(value, loose) for value in closure_of(fn)])
 
 
 def _comparable(value: Any, loose: bool) -> Any:
-    """What tells a captured object from another: its value if it is plain, else which object it is."""
+    """The part of a captured object that is compared: its value if it is plain, else its identity."""
     if isinstance(value, (bool, int, float, str, bytes, type(None), np.ndarray, np.generic, types.FunctionType, type)):
         return value
     if isinstance(value, (types.MethodType, functools.partial)):
@@ -126,7 +117,7 @@ def _comparable(value: Any, loose: bool) -> Any:
 
 
 class Value:
-    """Anything a traced function computes with."""
+    """Base of all values of a graph."""
 
     __slots__ = ("digest", "line", "spec")
 
@@ -136,11 +127,11 @@ class Value:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values this one is made of."""
+        """The values that this one is computed from."""
         return ()
 
     def rebuild(self, inputs: tuple[Value, ...]) -> Value:
-        """The same computation on other inputs."""
+        """This computation on other inputs."""
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -164,7 +155,7 @@ class Input(Value):
 
 
 class Identity(Value):
-    """The key of the element, or (index >= 0) the one that stands in a column."""
+    """The key of the element, or (index >= 0) a key that is stored in a column."""
 
     __slots__ = ("index",)
 
@@ -180,7 +171,7 @@ OWN = Identity()
 
 
 class Const(Value):
-    """A captured constant: a Python number (which keeps NumPy's weak typing), bytes, or an array of at most 1 MB."""
+    """A captured constant: a Python number (weakly typed, as in NumPy), bytes, or an array of at most 1 MB."""
 
     __slots__ = ("value",)
 
@@ -215,10 +206,10 @@ class Draw(Value):
 
     Attributes:
         op: the op as the user called it; traced fields hold `Arg(n)`.
-        site: which random call of the chain this is; "" where nothing random is drawn.
-        x: the inputs of the call; the size of the first is what `draw` gets.
-        args: the traced host values behind the `Arg`s.
-        key: whose identity the numbers depend on.
+        site: the name of this random call in the chain; "" where nothing random is drawn.
+        x: the inputs of the call; `draw` gets the size of the first.
+        args: the traced host values that the `Arg`s refer to.
+        key: the identity that the numbers depend on.
     """
 
     __slots__ = ("args", "key", "op", "site", "x")
@@ -243,12 +234,12 @@ class Draw(Value):
 
 
 class Apply(Value):
-    """An op on values.
+    """An op applied to values.
 
     Attributes:
         x: its inputs.
         params: its host parameters, `Item`s of a `Draw`.
-        specs: one spec per result; a lone result is the Apply itself.
+        specs: one spec per result; the Apply itself stands for a single result.
     """
 
     __slots__ = ("op", "params", "specs", "x")
@@ -297,47 +288,34 @@ class Item(Value):
 
 
 def _name(value: Value) -> str:
-    """What a value is, without what it is made of: a graph that shares its parts is endless as a tree."""
+    """A value without its inputs: written as a tree, a graph with shared parts can be exponentially long."""
     if isinstance(value, Item):
         return f"{_name(value.value)}[{value.index}]"
     return f"{value.op.name}(...)" if isinstance(value, Apply) else repr(value)
 
 
 def topological(outputs: Iterable[Value], *, through_draws: bool = True) -> list[Value]:
-    """Every value below `outputs`, each once, inputs before users.
+    """Every value that `outputs` depend on, each once, inputs before users.
 
     Args:
-        outputs: where to begin.
-        through_draws: whether to go below a Draw, too: it asks for the sizes of its inputs, never for their pixels.
+        outputs: the values to start from.
+        through_draws: whether to include the inputs of a Draw, which needs their sizes and never their pixels.
     """
-    seen: set[Value] = set()
-    order: list[Value] = []
-    stack: list[tuple[Value, Iterator[Value]]] = []
-    for output in outputs:
-        if output in seen:
-            continue
-        seen.add(output)
-        stack.append((output, iter(below_of(output, through_draws))))
-        while stack:
-            value, rest = stack[-1]
-            for below in rest:
-                if below not in seen:
-                    seen.add(below)
-                    stack.append((below, iter(below_of(below, through_draws))))
-                    break
-            else:
-                stack.pop()
-                order.append(value)
-    return order
-
-
-def below_of(value: Value, through_draws: bool) -> tuple[Value, ...]:
-    """The inputs of a value, none for a Draw that is not looked through."""
-    return () if isinstance(value, Draw) and not through_draws else value.inputs
+    order: dict[Value, None] = {}
+    stack = list(outputs)[::-1]
+    while stack:
+        value = stack.pop()
+        inputs = () if isinstance(value, Draw) and not through_draws else value.inputs
+        waiting = [x for x in inputs if x not in order]
+        if waiting:
+            stack += [value, *reversed(waiting)]
+        else:
+            order[value] = None
+    return list(order)
 
 
 def rewrite_values(outputs: Sequence[Value], rule: Callable[[Value], Value]) -> tuple[Value, ...]:
-    """Rebuild the graph from its inputs up, passing each rebuilt value through `rule` once."""
+    """Rebuild the graph from its inputs up, applying `rule` once to each rebuilt value."""
     done: dict[Value, Value] = {}
     for value in topological(outputs):
         inputs = value.inputs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..extract.storage.forking import keep_for_ever
 from ..flow.run import Run
-from ..transform.pool import ENDINGS
+from ..transform.pool import EXIT_HOOKS
 
 if TYPE_CHECKING:
     from ..options import Settings
@@ -103,6 +103,6 @@ def _after_fork() -> None:
 
 
 atexit.register(_close_all)
-ENDINGS.append(_close_all)
+EXIT_HOOKS.append(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

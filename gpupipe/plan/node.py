@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from ..brief import cut, fields_in_brief
-from ..graph.classify import call_site
+from ..graph.sites import call_site
 from ..graph.trace import Traced
 from ..graph.values import Value, digest_of
 from ..options import Settings

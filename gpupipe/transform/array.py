@@ -1,10 +1,10 @@
-"""array: results that stay on the GPU, as CuPy arrays or, where CuPy is missing, as arrays that speak DLPack.
+"""array: results that stay on the GPU, as CuPy arrays or, without CuPy, as arrays with the DLPack protocol.
 
-What is handed over is finished: the stage's thread waits for a batch before it passes it on. So any stream may read it,
-one of a thread's own as well, and no stream waits for anything. Its memory is DALI's, whose DLPack capsules wait for
-the whole device before they give it back: what a stream still reads is not used again under it. CuPy's own memory is
-used again as soon as it is dropped, which is right for CuPy's stream alone. So what CuPy makes here (batch-wise ops,
-batches joined of parts) is made on a stream that nobody else uses, and copied into memory of DALI's.
+A delivered array is complete: the stage's thread waits for a batch before it delivers it. So any stream of any thread
+may read it without synchronising. Its memory is DALI's, whose DLPack capsules synchronise the whole device before they
+free it, so memory that a stream still reads is not reused. CuPy's own memory is reused as soon as an array is dropped,
+which is safe for CuPy's stream alone. So arrays that CuPy computes here (batch-wise ops, batches joined from parts) are
+computed on a private stream and copied to DALI memory.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceArray:
-    """An array in GPU memory where CuPy is missing: ``torch.from_dlpack`` and ``jax.dlpack.from_dlpack`` take it.
+    """An array in GPU memory, used without CuPy; ``torch.from_dlpack`` and ``jax.dlpack.from_dlpack`` take it.
 
-    It has no ``__cuda_array_interface__``: who reads through that does not tell when it has finished reading.
+    It has no ``__cuda_array_interface__``, whose readers do not tell when they have finished reading.
 
     Attributes:
-        tensor: the DALI tensor that owns the memory, finished.
+        tensor: the DALI tensor that owns the memory, complete.
     """
 
     tensor: Any
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape, the batch first."""
+        """Shape, batch axis first."""
         return tuple(self.tensor.__cuda_array_interface__["shape"])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's name of the dtype."""
+        """NumPy dtype."""
         dtype: np.dtype[Any] = np.dtype(self.tensor.__cuda_array_interface__["typestr"])
         return dtype
 
@@ -66,15 +66,15 @@ class DeviceArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def get(self) -> Any:
-        """A copy on the host, as NumPy's array; the name is CuPy's."""
+        """Copy to a NumPy array, as CuPy's method of this name."""
         return np.array(self.tensor.as_cpu())
 
     def copy(self) -> DeviceArray:
-        """A copy in memory of its own on the same GPU."""
+        """Copy on the same GPU."""
         return DeviceArray(copying.copy_on_gpu(self.tensor, self.__dlpack_device__()[1]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        raise TypeError("a DeviceArray is on a GPU and does not become a NumPy array unasked; use its get()")
+        raise TypeError("a DeviceArray is on a GPU and is not converted to NumPy implicitly; use its get()")
 
     @property
     def ndim(self) -> int:
@@ -93,7 +93,7 @@ class DeviceArray:
         copy: bool | None = None,
     ) -> Any:
         given = {"max_version": max_version, "copy": copy}
-        # -1: nobody has to wait, the data is there. Told a stream, DALI would make it wait for the next batch, too.
+        # -1: no synchronisation, the data is complete. DALI would make a given stream wait for the next batch too.
         return self.tensor.__dlpack__(stream=-1, **{name: x for name, x in given.items() if x is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -105,7 +105,7 @@ class DeviceArray:
 
 
 _DEVICE_FAILURES = ("CUDARuntimeError", "CUDADriverError", "OutOfMemoryError")
-"""CuPy's errors of the GPU, its driver or its memory; their names, since they are in no module that is public."""
+"""CuPy's errors of the GPU, its driver or memory, by name, since they are in no public module."""
 
 
 @functools.cache
@@ -115,16 +115,16 @@ def has_cupy() -> bool:
 
 
 def load_cupy() -> None:
-    """Import CuPy where it is installed. It takes a second: for when nothing waits for a batch yet."""
+    """Import CuPy if it is installed, ahead of time: it takes a second."""
     if has_cupy():
         import cupy  # noqa: F401
 
 
 def to_device_array(output: Any, size: int) -> Any:
-    """A DALI list of GPU tensors as one array[B, ...], or as a list of arrays where shapes differ. Nothing is copied.
+    """A DALI list of GPU tensors as one array[B, ...], or as a list of arrays if shapes differ; a view if contiguous.
 
     Args:
-        output: a `TensorListGPU` that is finished.
+        output: a `TensorListGPU` that is complete.
         size: rows of the batch.
     """
     if output.is_dense_tensor():
@@ -138,7 +138,7 @@ def to_device_array(output: Any, size: int) -> Any:
 
     device = rows[0].device
     with device, _stream(device.id):
-        return _owned(cupy, cupy.stack(rows))  # of one shape, but not in one piece of memory
+        return _owned(cupy, cupy.stack(rows))  # of one shape, but not contiguous
 
 
 def _wrap(tensor: Any) -> Any:
@@ -152,12 +152,12 @@ def _wrap(tensor: Any) -> Any:
 
 
 def to_device(array: Any, device_id: int) -> Any:
-    """Copy a NumPy array to a GPU, into memory of DALI's: CuPy's own would be used again while a stream reads it."""
+    """Copy a NumPy array to DALI memory on a GPU; CuPy's own would be reused while a stream reads it."""
     return _wrap(copying.copy_to_gpu(np.asarray(array), device_id))
 
 
 def copied(array: Any) -> Any:
-    """A copy of an array, or of a number, where it is, in memory of its own."""
+    """Copy an array or number on its own device."""
     if isinstance(array, DeviceArray) or not on_gpu(array):
         return array.copy()
     import cupy
@@ -167,7 +167,7 @@ def copied(array: Any) -> Any:
 
 
 def overlap(a: Any, b: Any) -> bool:
-    """Whether two arrays, both of a GPU or both of the host, share memory. A list of rows stands for its first."""
+    """Whether two arrays, both on a GPU or both on the host, share memory. Of a list of rows the first is compared."""
     a, b = (x[0] if isinstance(x, list) else x for x in (a, b))
     if isinstance(a, np.ndarray):
         return bool(np.may_share_memory(a, b))
@@ -176,34 +176,35 @@ def overlap(a: Any, b: Any) -> bool:
 
 
 def _addresses(array: Any) -> tuple[int, int]:
-    """Where an array without strides of a GPU begins and ends."""
+    """Start and end address of a contiguous GPU array."""
     owner = array.tensor if isinstance(array, DeviceArray) else array
     start = int(owner.__cuda_array_interface__["data"][0])
     return start, start + int(array.nbytes)
 
 
 def on_gpu(array: Any) -> bool:
-    """Whether an array is one of a GPU."""
+    """Whether an array is on a GPU."""
     return isinstance(array, DeviceArray) or hasattr(array, "__cuda_array_interface__")
 
 
 def to_host(array: Any) -> Any:
-    """Copy an array of a GPU to NumPy; anything else stays as it is."""
+    """Copy a GPU array to NumPy; return anything else as it is."""
     return array.get() if on_gpu(array) else array
 
 
 def goes_to_gpu(leaf: Any) -> bool:
-    """Whether a leaf of the host is put where the images beside it are: arrays of numbers that DALI has, with axes."""
+    """Whether a host leaf is moved to the GPU of the images: numeric arrays with axes, of dtypes that DALI has."""
     return isinstance(leaf, np.ndarray) and leaf.ndim > 0 and leaf.dtype.kind in "biuf" and leaf.dtype.itemsize <= 8
 
 
 def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ...]:
-    """Run the array code of an op on batches: with CuPy where one of them is on a GPU, else with NumPy.
+    """Run the array code of an op on batches: with CuPy if one of them is on a GPU, else with NumPy.
 
-    Where CuPy is missing, batches of a GPU come to the host, and so do the results.
+    Without CuPy, GPU batches are copied to the host, and results are host arrays.
 
     Raises:
-        FunctionError: the code failed, or gave something else than one batch for each result.
+        FunctionError: the code failed, or a result does not have one row per element.
+        DeviceError: the GPU failed, or has too little memory.
     """
     device = next((x for x in xs if on_gpu(x)), None)
     try:
@@ -222,20 +223,22 @@ def run_array(op: Op, xs: Sequence[Any], params: Sequence[Any]) -> tuple[Any, ..
     except Exception as error:
         if type(error).__name__ in _DEVICE_FAILURES:
             raise DeviceError(
-                f"{op.name} failed on the GPU, and not because of the data: {text_of(error)}; out of memory, use a "
-                "smaller batch; else start the process again and look at nvidia-smi and the kernel's log (Xid)"
+                f"{op.name} failed on the GPU, and not because of the data: {text_of(error)}; if out of memory, use a "
+                "smaller batch; else restart the process and look at nvidia-smi and the kernel's log (Xid)"
             ) from error
         raise FunctionError(text_of(error), stage=op.name) from error
     if any(len(result) != len(xs[0]) for result in results):
-        raise FunctionError(f"needs {len(xs[0])} rows, gave {[len(result) for result in results]}", stage=op.name)
+        raise FunctionError(
+            f"needs to return {len(xs[0])} rows, got {[len(result) for result in results]}", stage=op.name
+        )
     return results
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
-    """Join arrays of one device along their first axis.
+    """Concatenate arrays of one device along their first axis.
 
     Raises:
-        MissingDependencyError: on a GPU without CuPy.
+        MissingDependencyError: they are on a GPU, and CuPy is not installed.
     """
     if len(parts) == 1:
         return parts[0]
@@ -255,9 +258,9 @@ def concatenate(parts: Sequence[Any]) -> Any:
 
 @functools.cache
 def _stream(device_id: int) -> Any:
-    """The stream on which CuPy computes here; that GPU is the current one.
+    """The stream that CuPy uses here; the device must be current.
 
-    On the default stream it would wait for all that the user has started there, and the user for it.
+    The default stream would synchronise with the user's work on it.
     """
     import cupy
 
@@ -265,11 +268,11 @@ def _stream(device_id: int) -> Any:
 
 
 def _owned(cupy: Any, array: Any) -> Any:
-    """What was made on the stream at hand, once it is there, in memory of DALI's and without strides."""
+    """Wait for an array computed on the current stream and copy it to contiguous DALI memory."""
     array = cupy.ascontiguousarray(array)
     cupy.cuda.get_current_stream().synchronize()
     if not array.nbytes:
         return array
-    # As bytes: CuPy has dtypes that DALI has not, and one pipeline does for all.
+    # As bytes: CuPy has dtypes that DALI lacks, and so one pipeline serves all.
     there = _wrap(copying.copy_on_gpu(array.reshape(-1).view(np.uint8), array.device.id))
     return there.view(array.dtype).reshape(array.shape)

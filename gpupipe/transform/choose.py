@@ -1,7 +1,7 @@
-"""choose: which executor runs a chain, decided from its options and the machine, without importing DALI.
+"""choose: choose the executor of a chain from its options and the machine, without importing DALI.
 
-The order of "auto" is fixed, never raced at run time, because executors differ in the last bit of some pixels: a GPU
-with DALI, then DALI on the CPU, then NumPy. On the CPU DALI comes first because it stops decoding below the crop
+The order of "auto" is fixed and not timed at run time, because executors differ in the last bit of some pixels: DALI
+on a GPU, then DALI on the CPU, then NumPy. On the CPU DALI comes first because it stops decoding below the crop
 window, where NumPy decodes the whole image: 1.60 against 1.75 CPU-ms for a 500x375 JPEG that is cropped, resized to
 224x224 and normalised (batch 64, 2 threads).
 """
@@ -28,10 +28,10 @@ class Choice:
     """The executor of a chain.
 
     Attributes:
-        executor: which one.
+        executor: its kind.
         device_id: ordinal of the GPU among those that CUDA shows this process; None on the CPU.
         why: the reason in a few words, for `explain()`.
-        fallback: whether it is not what the machine's hardware would allow; logged once.
+        fallback: whether the machine's hardware would allow a better one; logged once.
     """
 
     executor: Literal["dali-gpu", "dali-cpu", "numpy"]
@@ -41,18 +41,18 @@ class Choice:
 
     @property
     def label(self) -> str:
-        """What `explain()` prints; equal to the executor's own label."""
+        """The name that `explain()` prints; equal to the executor's label."""
         if self.executor == "numpy":
             return "NumPy on CPU"
         return "DALI on CPU" if self.device_id is None else f"DALI on GPU {self.device_id}"
 
 
 def resolve_device(settings: Settings) -> Choice:
-    """Decide from options and machine. Reads no data, imports nothing heavy and answers the same every time.
+    """Choose from options and machine. Deterministic; reads no data and imports nothing heavy.
 
     Raises:
-        PlanError: a GPU was asked for and there is none, or with the NumPy backend.
-        MissingDependencyError: DALI was asked for and is not installed.
+        PlanError: a GPU was requested and there is none, or the backend is NumPy.
+        MissingDependencyError: DALI was requested and is not installed.
     """
     kind, number = parse_device(settings.device)
     dali = has_dali()
@@ -83,12 +83,12 @@ def _gpus(count: int) -> str:
 
 
 def _extra() -> str:
-    """What brings DALI to this machine."""
+    """The pip requirement that installs DALI for this machine."""
     return f"gpupipe[{f'cuda{13 if (driver_cuda() or 12) >= 13 else 12}' if gpu_count() else 'cpu'}]"
 
 
 def _unfit() -> str:
-    """Why the installed DALI cannot use this machine's driver; "" if it can, as far as the two say."""
+    """Why the installed DALI cannot use this machine's driver; "" if it can, or if either version is unknown."""
     needs, has = dali_cuda(), driver_cuda()
     if needs is None or has is None or has >= needs:
         return ""
@@ -125,7 +125,7 @@ def _gpu(settings: Settings, number: int | None, dali: bool) -> Choice:
 
 
 def threads_of(choice: Choice, settings: Settings) -> tuple[int, str]:
-    """CPU threads of an executor, and why so many; "" where it is as the options say."""
+    """CPU threads of an executor, and the reason for the number; "" if it comes from the options."""
     if choice.executor == "numpy":
         return settings.threads, ""
     if choice.device_id is None:
@@ -141,7 +141,7 @@ def unsupported(choice: Choice, program: Program) -> list[str]:
 
 
 def refuse_unsupported(choice: Choice, program: Program) -> None:
-    """Make sure that the chosen executor can run every op.
+    """Check that the chosen executor can run every op.
 
     Raises:
         PlanError: an op has no form for it.
@@ -150,7 +150,7 @@ def refuse_unsupported(choice: Choice, program: Program) -> None:
     if missing:
         other = "dali" if choice.executor == "numpy" else "numpy"
         raise PlanError(
-            f"{', '.join(missing)} cannot run as {choice.label}: there is no such form of the op; "
+            f"{', '.join(missing)} cannot run as {choice.label}: the op has no such form; "
             f"use Options(device='cpu', backend={other!r})"
         )
 
@@ -163,15 +163,15 @@ def make_executor(
     decoding: DecoderOptions | None = None,
     verifies: bool = False,
 ) -> Executor:
-    """The executor of a program.
+    """Create the executor of a program.
 
     Args:
-        choice: which one.
+        choice: the kind of executor.
         program: what to compute.
         batch_size: the largest batch.
         threads: CPU threads.
-        decoding: what decoders of a GPU are asked for.
-        verifies: whether batches say which decoded images are to be compared with the host's.
+        decoding: options of decoders on a GPU.
+        verifies: whether feeds name rows whose decoded images are to be compared with the host's.
 
     Raises:
         PlanError: an op has no form for it.

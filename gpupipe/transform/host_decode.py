@@ -1,11 +1,11 @@
-"""host_decode: images that the host decodes for DALI, so that which image is bad does not depend on the executor.
+"""host_decode: decode images on the host for DALI, so that which images are bad does not depend on the executor.
 
-Two decoders never agree about every damaged byte, so one of them judges: the host's, which the NumPy executor uses.
-DALI decodes what cameras and the web make, ordinary JPEGs and PNGs, of which all decoders make the same pixels
-(`is_ordinary` in `extract/images/jpeg.py` and `png.py`). All else is decoded by the host, and so is what DALI refuses.
-A graph takes encoded images alone; what the host has decoded enters as a BMP, or as a PNG if it is yet to be turned,
-which any decoder reads and none changes. Of an EXIF block that DALI is to turn an image by, it gets the orientation and
-nothing else.
+Two decoders never agree on every damaged byte, so one of them decides: the host's, which the NumPy executor uses. DALI
+decodes what cameras and the web make, ordinary JPEGs and PNGs, for which all decoders give the same pixels
+(`is_ordinary` in `extract/images/jpeg.py` and `png.py`). The host decodes all others, and those that DALI refuses. A
+graph takes only encoded images, so an image that the host has decoded is fed as a BMP, or as a PNG if it is still to be
+rotated: any decoder reads these without a change. An EXIF block by which DALI is to rotate an image is reduced to the
+orientation.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Reading(NamedTuple):
     """How a program decodes one of its inputs.
 
     Attributes:
-        gray: whether only its gray is wanted.
-        exif_orientation: whether it is turned upright; None if it is in one place and is not in another.
+        gray: whether it is decoded only to gray.
+        exif_orientation: whether it is rotated upright; None if only some of its decoders do so.
     """
 
     gray: bool
@@ -38,11 +38,11 @@ class Reading(NamedTuple):
 
 
 class HostDecoder:
-    """Decodes what DALI is not to decode itself, on threads of its own. They start with the first such image.
+    """Decodes images that DALI must not decode, on its own threads, which start with the first such image.
 
     Args:
-        program: says which of its inputs are images, and how they are decoded.
-        threads: that decode.
+        program: its decoders say which inputs are images.
+        threads: number of threads.
     """
 
     def __init__(self, program: Program, threads: int) -> None:
@@ -52,19 +52,19 @@ class HostDecoder:
         self.readings = _readings(program)
 
     def ready(self, n: int, rows: Sequence[Any] | Array, causes: dict[int, DataError]) -> Sequence[Any] | Array:
-        """The images of input `n` as DALI gets them. Adds those that the host cannot decode to `causes`, by row."""
+        """The images of input `n` as DALI gets them. Adds the errors of bad images to `causes`, by row."""
         reading = self.readings.get(n)
         if reading is None:
             return rows
-        turned = reading.exif_orientation is not False
+        upright = reading.exif_orientation is not False
         out, others = list(rows), []
         for i, row in enumerate(rows):
             if not len(row):
-                continue  # refused where it is fed
+                continue  # `tensors_of` refuses it
             try:
                 if row[0] == 0xFF and jpeg.is_ordinary(row):
-                    out[i] = (turned and jpeg.with_plain_orientation(row)) or row
-                elif row[0] != 0x89 or not png.is_ordinary(row, reading.gray, turned):
+                    out[i] = (upright and jpeg.with_plain_orientation(row)) or row
+                elif row[0] != 0x89 or not png.is_ordinary(row, reading.gray, upright):
                     others.append(i)
             except DecodeError as error:
                 causes[i] = error
@@ -76,15 +76,15 @@ class HostDecoder:
         return out
 
     def second_opinion(self, n: int, row: Any) -> bytes:
-        """The image of input `n` that DALI refuses, as the host decodes it.
+        """An image of input `n` that DALI refuses, decoded by the host.
 
         Raises:
-            DecodeError: the host refuses it, too.
+            DecodeError: the host refuses it too.
         """
         return as_plain(row, *self.readings[n])
 
     def refused(self, feed: Feed, rows: Sequence[int]) -> dict[int, DataError]:
-        """Those of some rows that the host cannot decode, by the first of their images that is bad."""
+        """The rows that the host cannot decode, each with the error of its first bad image."""
         causes: dict[int, DataError] = {}
         self._decoded({row: (self._try, feed, row) for row in rows}, causes)
         return causes
@@ -94,7 +94,7 @@ class HostDecoder:
             self.second_opinion(n, feed.values[n][row])
 
     def _decoded(self, calls: dict[int, tuple[Any, ...]], causes: dict[int, DataError]) -> dict[int, Any]:
-        """The results of some calls, made on the threads. Adds those that raise DecodeError to `causes`."""
+        """The results of some calls, run on the threads. Adds DecodeErrors to `causes`."""
         if calls and self._pool is None:
             self._pool = DaemonPool(self._threads, "gpupipe-decode")
         futures = {row: self._pool.submit(*call) for row, call in calls.items()} if self._pool else {}
@@ -107,14 +107,13 @@ class HostDecoder:
         return out
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
 
 def _readings(program: Program) -> dict[int, Reading]:
-    """How each input is decoded."""
     calls = [value for value in program.values if isinstance(value, Apply) and value.op.decodes]
     out = {}
     for n, value in enumerate(program.inputs):

@@ -1,4 +1,4 @@
-"""machine: what this process may run on: GPUs, their driver, the installed DALI, and which rank of several it is."""
+"""machine: what this process can use: GPUs, their driver, the installed DALI, and its rank among several processes."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ LOCAL_RANKS = {
     "OMPI_COMM_WORLD_LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_SIZE",),
     "MPI_LOCALRANKID": ("MPI_LOCALNRANKS",),
 }
-"""Where launchers put the number of a process on its machine, and how many there are: torchrun, srun, Open MPI, Intel
-MPI and MPICH."""
+"""Variables with the rank of a process on its machine, and those with the number of ranks: torchrun, srun, Open MPI,
+Intel MPI and MPICH."""
 
 MOST_THREADS = 16
-"""Threads of a stage on a GPU. They parse headers and copy; each holds up to 32 MiB of a decoder's buffers, some of it
-on the GPU, and more than this feed no decoder faster."""
+"""Most threads of a stage on a GPU. They parse headers and copy; each holds up to 32 MiB of decoder buffers, partly
+on the GPU, and more threads do not feed a decoder faster."""
 
 
 def has_package(name: str) -> bool:
-    """Whether a package is installed or stands in `sys.modules`, without importing it."""
+    """Whether a package is installed or in `sys.modules`, without importing it."""
     if name in sys.modules:
         return True
     try:
         return importlib.util.find_spec(name) is not None
-    except (ModuleNotFoundError, ValueError):  # there is no parent package at all
+    except (ModuleNotFoundError, ValueError):  # the parent package is missing
         return False
 
 
@@ -56,13 +56,13 @@ def has_dali() -> bool:
 
 
 def dali_cuda() -> int | None:
-    """The major version of CUDA that the installed DALI was built for; None where its distribution does not say."""
+    """The CUDA major version that the installed DALI was built for; None if its distribution does not say."""
     found = _distribution("nvidia-dali-cuda{}0")
     return None if found is None else found[0]
 
 
 def card_and_versions(device_id: int | None) -> str:
-    """What decodes images: the name of a GPU and its driver, as far as NVML says them, DALI and nvImageCodec.
+    """The decoder of images, for a message: GPU and driver, if NVML names them, and versions of DALI and nvImageCodec.
 
     Args:
         device_id: ordinal among the GPUs that CUDA shows this process; None for the CPU.
@@ -74,7 +74,7 @@ def card_and_versions(device_id: int | None) -> str:
 
 
 def _distribution(name: str) -> tuple[int, str] | None:
-    """The major version of CUDA in the name of an installed distribution, and its own version."""
+    """The CUDA major version in the name of an installed distribution, and the distribution's version."""
     for major in (13, 12):
         try:
             return major, importlib.metadata.version(name.format(major))
@@ -93,7 +93,7 @@ def _card(device_id: int) -> list[str]:
 
 
 def named(nvml: Any, device_id: int, visible: str | None) -> list[str]:
-    """Ask NVML for the name of a GPU, where its place in CUDA_VISIBLE_DEVICES is clear, and for the driver."""
+    """Ask NVML for the name of a GPU, if CUDA_VISIBLE_DEVICES identifies it, and for the driver."""
     name, driver, handle = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96), ctypes.c_void_p()
     entries = [part.strip() for part in (visible or "").split(",")] if visible else []
     entry = entries[device_id] if device_id < len(entries) else str(device_id)
@@ -113,7 +113,7 @@ def named(nvml: Any, device_id: int, visible: str | None) -> list[str]:
 
 
 def gpu_count() -> int:
-    """Number of GPUs that CUDA will show this process; 0 without a driver.
+    """Number of GPUs visible to this process; 0 without a driver.
 
     Asks NVML, not CUDA: a process that called cuInit can no longer fork children that use CUDA.
     """
@@ -123,7 +123,7 @@ def gpu_count() -> int:
 
 
 def driver_cuda() -> int | None:
-    """The major version of CUDA that the driver supports; None where NVML does not say."""
+    """The CUDA major version that the driver supports; None if NVML does not say."""
     return installed()[1]
 
 
@@ -153,7 +153,7 @@ def asked(nvml: Any) -> tuple[int, int | None]:
 
 
 def _visible(installed: int, visible: str | None) -> int:
-    """How many of them CUDA_VISIBLE_DEVICES leaves: as CUDA reads it, up to the first entry that is not valid."""
+    """The number of GPUs that CUDA_VISIBLE_DEVICES leaves visible: as CUDA reads it, up to the first invalid entry."""
     if visible is None:
         return installed
     seen: set[str] = set()
@@ -166,20 +166,20 @@ def _visible(installed: int, visible: str | None) -> int:
 
 
 def gpu_of_rank(gpus: int) -> tuple[int, str]:
-    """The GPU of this process and where that is from: the rank a launcher gives, else torch's current device, else 0.
+    """The GPU of this process, and its source: the launcher's rank, else torch's current device, else 0.
 
     Raises:
         PlanError: a rank that is not a number, or has no GPU here.
     """
     name = _launcher()
-    if name is None or (os.environ[name] == "0" and _ranks_of(name) == 1):  # alone: it may have started others itself
+    if name is None or (os.environ[name] == "0" and _ranks_of(name) == 1):  # alone: it may have started others
         device = _device_of_torch()
         return (0, "") if device is None or device >= gpus else (device, "torch's current device")
     text = os.environ[name]
     if not text.isdigit():
         raise PlanError(f"{name} needs an integer >= 0, got {text!r}; unset it or name the GPU, e.g. device='gpu:0'")
     if gpus == 1:
-        return 0, f"{name}={text}"  # launchers that give each rank its own GPU through CUDA_VISIBLE_DEVICES
+        return 0, f"{name}={text}"  # the launcher gives each rank its own GPU through CUDA_VISIBLE_DEVICES
     if int(text) >= gpus:
         raise PlanError(
             f"{name}={text} needs {int(text) + 1} GPUs, found {gpus}; start fewer processes on this machine"
@@ -188,9 +188,9 @@ def gpu_of_rank(gpus: int) -> tuple[int, str]:
 
 
 def threads_of_rank(gpus: int) -> tuple[int, str]:
-    """Threads of a stage on a GPU, and why so many: this process's share of the CPUs, at most `MOST_THREADS`.
+    """Threads of a stage on a GPU, and the reason: this process's share of the CPUs, at most `MOST_THREADS`.
 
-    A launcher that gives each rank CPUs of its own has shared them already.
+    A launcher that gives each rank its own CPUs has divided them already.
     """
     ranks, where = ranks_here(gpus)
     own, all_of_them = cpu_count(), cpus_of_machine()
@@ -202,7 +202,7 @@ def threads_of_rank(gpus: int) -> tuple[int, str]:
 
 
 def ranks_here(gpus: int) -> tuple[int, str]:
-    """How many processes a launcher has started on this machine, as far as it says, and where that is from."""
+    """The number of processes that a launcher has started on this machine, as far as known, and its source."""
     name = _launcher()
     if name is None:
         size = _number("LOCAL_WORLD_SIZE")
@@ -214,17 +214,17 @@ def ranks_here(gpus: int) -> tuple[int, str]:
 
 
 def _launcher() -> str | None:
-    """What names this process's rank."""
+    """The variable with this process's rank; None if no launcher set one."""
     return next((name for name in LOCAL_RANKS if os.environ.get(name)), None)
 
 
 def _ranks_of(launcher: str) -> int | None:
-    """How many ranks a launcher says that it has started here; of several machines the most, where they differ."""
+    """The number of ranks that a launcher says are on this machine; if machines differ, the largest."""
     return next(filter(None, map(_number, LOCAL_RANKS[launcher])), None)
 
 
 def _number(name: str) -> int | None:
-    """The largest number >= 1 in a variable like ``8`` or Slurm's ``8(x2),4``; None where there is none."""
+    """The largest number >= 1 in a variable like ``8`` or Slurm's ``8(x2),4``; None if there is none."""
     numbers = [int(text) for text in re.findall(r"(\d+)(?:\(x\d+\))?", os.environ.get(name, ""))]
     return max(numbers, default=0) or None
 
@@ -235,13 +235,13 @@ def cpus_of_machine() -> int:
     try:
         parts = Path("/sys/fs/cgroup/cpuset.cpus.effective").read_text().strip().split(",")
         counts.append(sum(int(part.rpartition("-")[2]) - int(part.partition("-")[0]) + 1 for part in parts))
-    except (OSError, ValueError):  # no cgroup of the second kind, or none with a set of CPUs
+    except (OSError, ValueError):  # no cgroup v2, or none with a cpuset
         pass
     return min(filter(None, counts))
 
 
 def _device_of_torch() -> int | None:
-    """The device that torch works on, if it was imported and has touched CUDA."""
+    """Ordinal of torch's current device, if torch is imported and has initialised CUDA."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():

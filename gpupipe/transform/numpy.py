@@ -1,14 +1,14 @@
-"""numpy: the executor that runs a program as its reference, row by row, on an ordered pool of threads. Needs no DALI.
+"""numpy: the executor that runs a program's references row by row on a pool of threads. Needs no DALI.
 
-What takes time (decoders, resizing, array arithmetic) releases the GIL. So a row is one short list of calls on one
+The slow parts (decoders, resizing, array arithmetic) release the GIL. So a row is one short list of calls on one
 thread, with its intermediate images in that core's cache, and a batch is a few chunks of rows. A program is compiled
-once; per row there are no dictionaries, no graph and no types left.
+once; running a row looks up no dictionary, graph or type.
 
-An op's `reference` may take two more keywords, both optional for the op:
+An op's `reference` may take two optional keywords:
 
     out       array of the result's shape and dtype to write to: a row of the batch, so nothing is copied afterwards
     scratch   function (bytes) -> uint8[bytes]: memory for a result that lives only until the row is done, e.g. the
-              decoded image, which a crop reduces to a fraction; fresh pages for it cost a tenth of the decoding
+              decoded image, which a crop reduces to a fraction; allocating it would cost a tenth of the decoding
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,33 +25,33 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ClosedError, DataError, DecodeError, FunctionError, GpupipeError, PlanError, text_of
+from ..errors import DataError, DecodeError, FunctionError, PlanError, text_of
 from ..extract.images.decode import MOST_PIXELS
 from ..graph.op import Array
 from ..graph.values import Apply, Const, Item, Value
 from ..threads import DaemonPool
-from .program import BatchFailed, Feed, Program
+from .program import BatchFailed, Executor, Feed, Program
 
 __all__ = ["NumpyExecutor", "can_compute"]
 
 CHUNKS_PER_THREAD = 2
-"""Chunks of a batch for each thread: few, as each costs a hand-over, but more than one, as rows cost unequally."""
+"""Chunks of a batch per thread: few, since each has an overhead, but more than one, since rows differ in cost."""
 
 Step = Callable[[list[Any]], None]
 
 
 SCRATCH_LIMIT = 64 << 20
-"""Bytes of a result that a thread keeps memory for; a larger one (over 20 megapixels) is allocated when it comes."""
+"""Largest result, in bytes, that a thread keeps memory for; larger ones (over 20 megapixels) are not kept."""
 
 
 class Scratch(threading.local):
-    """Memory of one thread for intermediate results: one growing block for each value that asks."""
+    """Per-thread memory for intermediate results: one growing block per value."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Array] = {}
 
     def take(self, owner: int, size: int) -> Array:
-        """uint8[size], the same memory each time; `owner` is the place of a value in the program."""
+        """uint8[size], the same memory for each call with the same `owner`, the slot of a value."""
         if size > SCRATCH_LIMIT:
             return np.empty(size, np.uint8)
         block = self._blocks.get(owner)
@@ -63,13 +62,13 @@ class Scratch(threading.local):
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Where an output's row is found, and what it looks like if that is known before.
+    """The slots of an output, and its static shape and dtype.
 
     Attributes:
-        slot: of the result.
-        target: of the row of the batch array, if the op that makes the result writes there itself.
-        shape: of a row, None where it varies.
-        dtype: of a row, None where unknown.
+        slot: slot of the result.
+        target: slot of the row of the batch array, for an op that writes there itself.
+        shape: of a row; None if it varies.
+        dtype: of a row; None if unknown.
     """
 
     slot: int
@@ -101,7 +100,7 @@ class _Code:
 
 
 def _static_shape(value: Value) -> tuple[int, ...] | None:
-    """The shape of every row, None where it is not known before."""
+    """The shape of every row; None if it is not known before run time."""
     dims = value.spec.shape
     if dims is None or value.spec.dtype in (None, bytes):
         return None
@@ -110,13 +109,13 @@ def _static_shape(value: Value) -> tuple[int, ...] | None:
 
 
 def _step(value: Value, slots: dict[Value, int], target: int | None, scratch: Scratch) -> tuple[Step, str]:
-    """The call that computes one value, and the name to blame."""
-    place = slots[value]
+    """The call that computes one value, and the name of its step in errors."""
+    slot = slots[value]
     if isinstance(value, Item):
         source, index = slots[value.value], value.index
 
         def pick(s: list[Any]) -> None:
-            s[place] = s[source][index]
+            s[slot] = s[source][index]
 
         return pick, "item"
     if not isinstance(value, Apply):
@@ -126,37 +125,37 @@ def _step(value: Value, slots: dict[Value, int], target: int | None, scratch: Sc
     function: Callable[..., Any] = value.op.reference
     keywords = inspect.signature(function).parameters
     if "scratch" in keywords:
-        function = partial(function, scratch=partial(scratch.take, place))
+        function = partial(function, scratch=partial(scratch.take, slot))
     return _call(
-        function, [slots[v] for v in value.inputs], place, target if "out" in keywords else None
+        function, [slots[v] for v in value.inputs], slot, target if "out" in keywords else None
     ), value.op.stage
 
 
-def _call(function: Callable[..., Any], arguments: list[int], place: int, target: int | None) -> Step:
-    """``s[place] = function(*arguments)`` as a closure, made for the few shapes of calls there are."""
+def _call(function: Callable[..., Any], arguments: list[int], slot: int, target: int | None) -> Step:
+    """``s[slot] = function(*arguments)`` as a closure, specialised by the number of arguments."""
     if target is not None:
 
         def call_into(s: list[Any]) -> None:
-            s[place] = function(*[s[n] for n in arguments], out=s[target])
+            s[slot] = function(*[s[n] for n in arguments], out=s[target])
 
         return call_into
     if len(arguments) == 1:
         (only,) = arguments
 
         def call_one(s: list[Any]) -> None:
-            s[place] = function(s[only])
+            s[slot] = function(s[only])
 
         return call_one
     if not arguments:
 
         def call_none(s: list[Any]) -> None:
-            s[place] = function()
+            s[slot] = function()
 
         return call_none
     get = itemgetter(*arguments)
 
     def call_many(s: list[Any]) -> None:
-        s[place] = function(*get(s))
+        s[slot] = function(*get(s))
 
     return call_many
 
@@ -171,33 +170,23 @@ class _Flight:
     futures: list[Future[None]]
 
 
-class NumpyExecutor:
-    """A program as its reference on the CPU. Implements `Executor`.
+class NumpyExecutor(Executor):
+    """Runs a program's references on the CPU.
 
     Args:
         program: what to compute.
         batch_size: the largest batch that will be submitted.
-        threads: that work on it.
+        threads: number of threads.
     """
 
     def __init__(self, program: Program, batch_size: int, threads: int) -> None:
-        self._batch_size, self._threads = batch_size, threads
+        super().__init__("NumPy on CPU", batch_size)
+        self._threads = threads
         self._code = _Code(program, Scratch())
         self._pool = DaemonPool(threads, "gpupipe-numpy")
-        self._flights: deque[_Flight] = deque()
-        self._closed = False
-        self._pid = os.getpid()
 
-    @property
-    def label(self) -> str:
-        """Where the program runs."""
-        return "NumPy on CPU"
-
-    def submit(self, feed: Feed) -> None:
-        """Hand a batch to the threads in chunks; see `Executor.submit`."""
-        self._check_open()
-        if not 1 <= feed.size <= self._batch_size:
-            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+    def _start(self, feed: Feed) -> _Flight:
+        """Submit a batch to the threads in chunks."""
         results = [
             [None] * feed.size if output.shape is None else np.empty((feed.size, *output.shape), output.dtype)
             for output in self._code.outputs
@@ -207,14 +196,9 @@ class NumpyExecutor:
         for start in range(0, feed.size, rows):
             stop = min(start + rows, feed.size)
             flight.futures.append(self._pool.submit(self._chunk, feed, flight, start, stop))
-        self._flights.append(flight)
+        return flight
 
-    def collect(self) -> list[Any]:
-        """Wait for the oldest batch; see `Executor.collect`."""
-        self._check_open()
-        if not self._flights:
-            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
-        flight = self._flights.popleft()
+    def _finish(self, flight: _Flight) -> list[Any]:
         for future in flight.futures:
             future.result()
         if flight.causes:
@@ -223,23 +207,17 @@ class NumpyExecutor:
         return [_dense(result) if isinstance(result, list) else result for result in flight.results]
 
     def close(self) -> None:
-        """Stop after the rows at work and wait for the threads, but not for ever."""
+        """Stop after the current rows and wait for the threads, for a limited time."""
         if self._closed:
             return
         self._closed = True
         self._flights.clear()
-        if self._pid == os.getpid():  # a forked child has no threads to join
+        if self._pid == os.getpid():  # threads do not exist in a forked child
             self._pool.close()
 
-    def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
-        if self._closed:
-            raise ClosedError(f"{self.label} was closed")
-
     def _chunk(self, feed: Feed, flight: _Flight, start: int, stop: int) -> None:
-        """Compute rows start..stop. Runs on a worker; an error of a row is kept with its number."""
-        MOST_PIXELS.set(1 << 62)  # headers were checked before: Options.max_pixels may be above the default
+        """Compute rows start..stop on a thread of the pool; the error of a row goes to `flight.causes`."""
+        MOST_PIXELS.set(1 << 62)  # sizes were checked already, and Options.max_pixels may exceed the default
         code = self._code
         slots: list[Any] = [None] * code.slots
         for n, constant in code.constants:
@@ -253,10 +231,10 @@ class NumpyExecutor:
             try:
                 self._row(slots, flight.results, row)
             except DataError as error:
-                # Tracebacks lead here, to `flight` and so to the error itself: until the collector comes round, such a
-                # ring keeps the megabyte alive that the record was read into. A decoder's tells nobody anything.
+                # The traceback refers to this frame, to `flight` and so to the error itself: until garbage collection
+                # this cycle keeps the record's 1 MB read buffer alive. A decoder's traceback is of no use anyway.
                 flight.causes[row] = error.kept() if isinstance(error, DecodeError) else error
-        # The next batch may come late: its rows must not be what keeps the images of this one alive.
+        # The next batch may be far off; do not keep the images of this one alive until then.
         slots.clear()
 
     def _row(self, slots: list[Any], results: list[Any], row: int) -> None:
@@ -280,7 +258,7 @@ class NumpyExecutor:
                 _store(result, row, value)
 
     def _owned(self, slots: list[Any], n: int) -> Array:
-        """The row of output n as an array of its own: no view, no input and no other output."""
+        """The row of output `n` as an array that is not a view, an input or another output."""
         outputs = self._code.outputs
         array = np.asarray(slots[outputs[n].slot])
         mine = array.base is None and array.flags.writeable and array.flags.c_contiguous
@@ -299,7 +277,7 @@ def _store(result: Array, row: int, value: Any) -> None:
 
 
 def _dense(rows: Sequence[Array]) -> Any:
-    """One array where all rows have one shape and dtype."""
+    """One array if all rows have one shape and dtype, else a list."""
     first = rows[0]
     if all(row.shape == first.shape and row.dtype == first.dtype for row in rows):
         return np.stack(rows)
@@ -307,7 +285,7 @@ def _dense(rows: Sequence[Array]) -> Any:
 
 
 def can_compute(program: Program, feed: Feed) -> bool:
-    """Whether the first row of a batch can be computed without DALI; False also where an op has no such form."""
+    """Whether the first row of a batch can be computed in NumPy; False if an op has no NumPy form."""
     if not all(value.op.supports("reference") for value in program.values if isinstance(value, Apply)):
         return False
     executor = NumpyExecutor(program, 1, 1)

@@ -1,8 +1,8 @@
-"""pool: idle pipelines, kept for the next iterator, and what happens to pipelines in a forked child.
+"""pool: idle pipelines, kept for the next iterator, and the handling of pipelines in a forked child.
 
 Building a pipeline costs 50 ms on the CPU and leaks a little, so a drained one waits here for the next executor that
 runs the same program. A forked child inherits pipelines whose threads do not exist there: running or destroying one
-hangs for ever. So the child keeps a reference to each that is never given back, and their destructors never run.
+hangs forever. So the child keeps a reference to each forever, and their destructors never run.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 from ..extract.storage.forking import keep_for_ever
 
-__all__ = ["ENDINGS", "PipelinePool"]
+__all__ = ["EXIT_HOOKS", "PipelinePool"]
 
-ENDINGS: list[Callable[[], None]] = []
-"""Called when the interpreter ends, before DALI shuts down every pipeline: what still uses one is to let go of it."""
+EXIT_HOOKS: list[Callable[[], None]] = []
+"""Called when the interpreter exits, before DALI shuts down every pipeline, to release those still in use."""
 
 LIMIT = 8
-"""Idle pipelines kept: the stages of a few chains. The one that waited longest goes first."""
+"""Most idle pipelines to keep: the stages of a few chains. The oldest is dropped first."""
 
 
 class PipelinePool:
-    """Idle pipelines by key, at most one of a key. Safe to use from several threads."""
+    """Idle pipelines by key, at most one per key. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class PipelinePool:
         self._alive: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lent: weakref.WeakSet[Any] = weakref.WeakSet()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._bury)
+            os.register_at_fork(after_in_child=self._abandon)
 
     def __len__(self) -> int:
         return len(self._idle)
@@ -44,15 +44,15 @@ class PipelinePool:
             self._alive.add(pipeline)
 
     def lend(self, tensor: Any) -> Any:
-        """Remember memory of DALI's that is handed out, and answer it.
+        """Remember DALI memory that is handed out, and return it.
 
-        A forked child never gives it back: a thread that is not there may have held the lock of DALI's allocator.
+        A forked child never frees it: a thread of the parent may have held the lock of DALI's allocator.
         """
         self._lent.add(tensor)
         return tensor
 
     def take(self, key: Hashable) -> Any | None:
-        """Answer an idle pipeline of this key, which now belongs to the caller; None if there is none."""
+        """Remove and return an idle pipeline with this key; None if there is none."""
         with self._lock:
             found = self._idle.pop(key, None)
         return None if found is None else found[0]
@@ -61,11 +61,11 @@ class PipelinePool:
         """Keep a drained pipeline.
 
         Args:
-            key: says which executors can use it.
-            pipeline: has nothing in flight.
-            owner: whatever has to live as long as the key means the same (a key may hold the id of a function).
+            key: identifies the executors that can use it.
+            pipeline: with nothing in flight.
+            owner: an object to keep alive as long as the key is in use (a key may hold the id of a function).
         """
-        dropped: list[Any] = []  # destroyed outside the lock: a destructor joins threads
+        dropped: list[Any] = []  # destroyed outside the lock, as a destructor joins threads
         with self._lock:
             if key in self._idle:
                 dropped.append(pipeline)
@@ -80,8 +80,8 @@ class PipelinePool:
             dropped, self._idle = self._idle, {}
         dropped.clear()
 
-    def _bury(self) -> None:
-        """In a forked child: forget everything and destroy nothing, not even when the interpreter ends."""
+    def _abandon(self) -> None:
+        """In a forked child: forget everything and destroy nothing, not even at exit."""
         self._lock = threading.Lock()  # another thread of the parent may have held the old one
         for pipeline in list(self._alive):
             # DALI's Pipeline shuts its backend down when it is destroyed and at exit, unless it has none.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import ClosedError, DataError, GpupipeError
 from ..graph.host_values import HostValues, boundary
 from ..graph.op import Array
 from ..graph.values import Value, digest_of
@@ -22,7 +24,7 @@ class Program:
 
     Attributes:
         outputs: the values to deliver, all of them image values.
-        inputs: the host values that enter, one `Feed` entry each.
+        inputs: the host values to feed, in the order of `Feed.values`.
         values: everything computed inside, inputs before users.
     """
 
@@ -37,13 +39,13 @@ class Program:
 
     @property
     def digest(self) -> bytes:
-        """Equal for equal programs, in every process."""
+        """Digest of the program, the same in every process."""
         return digest_of("program", self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What one batch brings: for each input of the program a list of rows, or an array[B,...] of drawn parameters.
+    """The inputs of one batch: for each input of the program a list of rows, or an array[B,...] of drawn parameters.
 
     Attributes:
         size: number of rows.
@@ -57,7 +59,7 @@ class Feed:
 
     @classmethod
     def of(cls, program: Program, batch: HostValues, every: int = 0) -> Feed:
-        """Compute the inputs of a program for a batch. One element in `every` is to be verified, none of 0."""
+        """Compute the inputs of a program for a batch; one element in `every` is to be verified, or none if 0."""
         return cls(
             batch.size,
             tuple(batch.rows(value) for value in program.inputs),
@@ -65,7 +67,7 @@ class Feed:
         )
 
     def part(self, start: int, stop: int) -> Feed:
-        """Rows start..stop as a feed of their own."""
+        """Rows start..stop as a feed."""
         return Feed(
             stop - start,
             tuple(value[start:stop] for value in self.values),
@@ -73,7 +75,7 @@ class Feed:
         )
 
     def chosen(self, rows: Sequence[int]) -> Feed:
-        """Some rows as a feed of their own."""
+        """Some rows as a feed."""
         return Feed(
             len(rows),
             tuple(
@@ -88,8 +90,8 @@ class BatchFailed(Exception):
     """A run of the graph failed because of its data.
 
     Attributes:
-        causes: the error of each bad row where the executor knows it; empty where it knows only that one is bad.
-        text: the executor's own words, noise removed.
+        causes: the error of each bad row; empty if the executor knows only that some row is bad.
+        text: the executor's message, without noise.
     """
 
     def __init__(self, text: str, causes: dict[int, DataError] | None = None) -> None:
@@ -99,12 +101,12 @@ class BatchFailed(Exception):
 
 
 class WrongPixels(Exception):
-    """A decoder gave other pixels than the host does, without an error.
+    """A decoder returned wrong pixels without an error.
 
     Attributes:
-        rows: how, for each row that was found.
-        where: what decoded it: the card, the versions.
-        results: of the batch, as `Executor.collect` would have given them.
+        rows: how each wrong row differs.
+        where: what decoded it: the GPU and versions.
+        results: of the batch, as `Executor.collect` would have returned them.
     """
 
     def __init__(self, rows: dict[int, str], where: str, results: list[Any]) -> None:
@@ -114,30 +116,59 @@ class WrongPixels(Exception):
         self.results = results
 
 
-class Executor(Protocol):
-    """Runs one program on batch after batch. Used by one thread at a time."""
+class Executor:
+    """Runs one program on a sequence of batches. Used by one thread at a time.
 
-    @property
-    def label(self) -> str:
-        """What `explain()` prints, e.g. ``"DALI on CPU"``."""
-        ...
+    Subclasses define `_start`, `_finish` and `close`.
+
+    Args:
+        label: the name that `explain()` prints, e.g. ``"DALI on CPU"``.
+        batch_size: the largest batch that will be submitted.
+    """
+
+    def __init__(self, label: str, batch_size: int) -> None:
+        self.label = label
+        self._batch_size = batch_size
+        self._flights: deque[Any] = deque()
+        self._closed = False
+        self._pid = os.getpid()
 
     def submit(self, feed: Feed) -> None:
-        """Start a batch (1 <= size <= the batch size it was made for). Returns before it is done."""
-        ...
+        """Start a batch of 1 to the executor's batch size rows. Returns before the batch is done."""
+        self._check_open()
+        if not 1 <= feed.size <= self._batch_size:
+            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+        self._flights.append(self._start(feed))
 
     def collect(self) -> list[Any]:
-        """Wait for the oldest batch in flight and answer one entry per output.
+        """Wait for the oldest batch in flight and return one entry per output.
 
-        Each entry is a dense array[B,...] where all rows have one shape, else a list of B arrays. Host arrays are
+        Each entry is a dense array[B,...] if all rows have one shape, else a list of B arrays. Host arrays are
         owned, writable and never overwritten later.
 
         Raises:
             BatchFailed: some rows are bad. The executor stays usable, and later batches in flight are unaffected.
-            WrongPixels: some rows are not the images that they should be; neither is anything else affected.
+            WrongPixels: some rows are not the images that they should be. Nothing else is affected.
         """
-        ...
+        self._check_open()
+        if not self._flights:
+            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
+        return self._finish(self._flights.popleft())
 
     def close(self) -> None:
-        """Give everything back. Batches still in flight are dropped."""
-        ...
+        """Release all resources. Batches still in flight are dropped."""
+        raise TypeError(f"{type(self).__name__} does not define close")
+
+    def _start(self, feed: Feed) -> Any:
+        """Start a batch; return what `_finish` needs."""
+        raise TypeError(f"{type(self).__name__} does not define _start")
+
+    def _finish(self, flight: Any) -> list[Any]:
+        """Wait for a batch and return its results."""
+        raise TypeError(f"{type(self).__name__} does not define _finish")
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
+        if self._closed:
+            raise ClosedError(f"{self.label} was closed")

@@ -1,1 +1,1 @@
-"""_shared: what several ops are made of: base classes, and ops that the optimizer makes of others."""
+"""_shared: base classes and helpers of ops, and the ops that the optimizer derives from others."""

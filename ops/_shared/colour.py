@@ -1,9 +1,9 @@
-"""colour: what ops on colours share: the law of types, means, hue and saturation, drawn numbers.
+"""colour: shared by ops on colours: dtype conversion, means, hue and saturation, drawn numbers.
 
-Integers go through floats 0..1 and come back toward zero, saturated: ``x / 255``, the formula, ``trunc(y * 255.5)``.
-Floats are taken as they are and never clipped. That is `tf.image`'s law. Hue and saturation need no detour through HSV:
-with hue and value fixed, every channel is ``high - saturation * something``, so both are a few sums and products,
-which is also all that DALI has.
+As in `tf.image`, integers are computed as floats 0..1 and truncated back, saturated: ``x / 255``, the formula,
+``trunc(y * 255.5)``; floats are used as they are and never clipped. Hue and saturation need no detour through HSV:
+with hue and value fixed, every channel is ``high - saturation * something``, so both are a few sums and products, the
+only operations that DALI has.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ __all__ = [
     "planes_dali",
     "restored",
     "restored_dali",
+    "rotate_hue",
+    "rotate_hue_dali",
     "rows_below",
     "rows_within",
     "scale_saturation",
     "scale_saturation_dali",
     "together_dali",
     "tolerance",
-    "turn_hue",
-    "turn_hue_dali",
     "uniform",
 ]
 
 DEGREES = (0.0, 2.0, 4.0)
-"""Where red, green and blue stand on a circle of hues of length 6."""
+"""Hues of red, green and blue on a circle of length 6."""
 
 
 @dataclass(frozen=True, slots=True)
 class Colour(Op):
-    """An op that gives an image of the same size and type. Subclasses define `law` and `law_dali`, for floats.
+    """An op that keeps the size and dtype of the image. Subclasses define `formula` and `formula_dali`, for floats.
 
-    Floats have to be finite. Of others each executor makes what its arithmetic makes, without a warning and in that
-    image only.
+    Floats have to be finite. The result for others is up to the executor's arithmetic; there is no warning, and other
+    images are not affected.
 
     Attributes:
-        legal: the numbers of channels that the image may have; None for any.
+        legal: numbers of channels that the image may have; None for any.
         dtype: of the image; a DALI node does not know its own.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, T one of uint8, uint16, float16, float32.
@@ -74,13 +74,13 @@ class Colour(Op):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", checked_dtype(self.name, self.dtype))
 
-    def law(self, f: Array, *params: Any) -> Array:
+    def formula(self, f: Array, *params: Any) -> Array:
         """The formula: float32[H,W,C], 0..1 where the image holds integers -> float32[H,W,C]. Leaves `f` as it is."""
-        raise TypeError(f"{type(self).__name__} does not define law")
+        raise TypeError(f"{type(self).__name__} does not define formula")
 
-    def law_dali(self, d: Any, f: Any, *params: Any) -> Any:
-        """The same as DALI nodes."""
-        raise TypeError(f"{type(self).__name__} does not define law_dali")
+    def formula_dali(self, d: Any, f: Any, *params: Any) -> Any:
+        """`formula` as DALI nodes."""
+        raise TypeError(f"{type(self).__name__} does not define formula_dali")
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:
         x = xs[0].require(self.name, layout="HWC", dtype=self.dtype)
@@ -91,21 +91,21 @@ class Colour(Op):
 
     def reference(self, x: Array, *params: Any) -> Array:
         self.check_channels(x)
-        with np.errstate(all="ignore"):  # floats that are not finite
-            return restored(self.law(floats(x), *params), self.dtype)
+        with np.errstate(all="ignore"):  # for floats that are not finite
+            return restored(self.formula(floats(x), *params), self.dtype)
 
     def dali(self, d: Any, x: Any, *params: Any) -> Any:
         if self.legal == (3,):
-            # Costs no pixel, and fails where the image has another number of channels.
+            # Touches no pixel, and fails where the image has another number of channels.
             x = d.fn.reshape(x, src_dims=[0, 1, -1], rel_shape=[1, 1, 3], layout="HWC")
         f = floats_dali(d, x, self.dtype)
-        return restored_dali(d, self.law_dali(d, f, *params), self.dtype)
+        return restored_dali(d, self.formula_dali(d, f, *params), self.dtype)
 
     def check_channels(self, x: Array) -> None:
-        """Check a value whose number of channels was not known before.
+        """Check an image whose number of channels was not known before run time.
 
         Raises:
-            ShapeError: it has another one.
+            ShapeError: the op is not defined for that number.
         """
         if self.legal is not None and x.shape[2] not in self.legal:
             raise ShapeError(
@@ -118,7 +118,7 @@ def _or(numbers: tuple[int, ...]) -> str:
 
 
 def floats(x: Array) -> Array:
-    """An image as float32, integers scaled to 0..1. The image itself if it is float32."""
+    """An image as float32, integers scaled to 0..1. Returns the image itself if it is float32."""
     if x.dtype == np.float32:
         return x
     f = x.astype(np.float32)
@@ -129,16 +129,15 @@ def floats(x: Array) -> Array:
 
 
 def floats_dali(d: Any, x: Any, dtype: str) -> Any:
-    """The same as DALI nodes."""
     f = d.fn.cast(x, dtype=d.dtype(np.float32))
     return f if LARGEST[dtype] == 1 else f * (1 / LARGEST[dtype])
 
 
 def restored(f: Array, dtype: str) -> Array:
-    """Floats back in the type of the image; what does not fit an integer saturates."""
+    """Floats converted back to the dtype of the image; integers saturate."""
     if dtype == "float32":
         return f
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond float16; NaN, whose integer is not defined
+    with np.errstate(over="ignore", invalid="ignore"):  # for values beyond float16, and NaN, whose integer is undefined
         if LARGEST[dtype] == 1:
             return f.astype(dtype)
         f = f * np.float32(LARGEST[dtype] + 0.5)
@@ -146,7 +145,7 @@ def restored(f: Array, dtype: str) -> Array:
 
 
 def restored_dali(d: Any, f: Any, dtype: str) -> Any:
-    """The same as DALI nodes. DALI's cast rounds and saturates; below 0 toward zero and downward are both 0."""
+    """`restored` as DALI nodes. DALI's cast saturates, so that truncating and flooring negative values both give 0."""
     if LARGEST[dtype] != 1:
         f = d.math.floor(f * (LARGEST[dtype] + 0.5))
     return d.fn.cast(f, dtype=d.dtype(dtype))
@@ -164,7 +163,7 @@ def channel_means(x: Array) -> Array:
 
 
 def channel_means_dali(d: Any, x: Any, f: Any, dtype: str) -> Any:
-    """The same as DALI nodes: float32[1,1,C]. Of float images within the rounding of a float32 sum."""
+    """`channel_means` as DALI nodes: float32[1,1,C]; for float images within the rounding of a float32 sum."""
     if LARGEST[dtype] == 1:
         return d.fn.reductions.mean(f, axes=[0, 1], keep_dims=True)
     real = d.dtype(np.float64)
@@ -180,7 +179,6 @@ def planes(f: Array) -> tuple[Array, Array, Array]:
 
 
 def planes_dali(f: Any) -> tuple[Any, Any, Any]:
-    """The same as DALI nodes."""
     return f[:, :, 0:1], f[:, :, 1:2], f[:, :, 2:3]
 
 
@@ -191,7 +189,6 @@ def extremes(f: Array) -> tuple[Array, Array]:
 
 
 def extremes_dali(d: Any, f: Any) -> tuple[Any, Any]:
-    """The same as DALI nodes."""
     red, green, blue = planes_dali(f)
     return d.math.min(d.math.min(red, green), blue), d.math.max(d.math.max(red, green), blue)
 
@@ -199,8 +196,8 @@ def extremes_dali(d: Any, f: Any) -> tuple[Any, Any]:
 def scale_saturation(f: Array, factor: Any) -> Array:
     """Multiply the saturation of HSV by `factor`, up to 1: float32[H,W,3] -> float32[H,W,3].
 
-    With hue and value fixed a channel is ``high - saturation * high * w``, w of the hue alone. So each keeps
-    ``min(factor, 1 / saturation)`` of its distance from `high`, where ``saturation = (high - low) / high``.
+    With hue and value fixed, a channel is ``high - saturation * high * w``, with w depending on the hue alone. So each
+    keeps ``min(factor, 1 / saturation)`` of its distance from `high`, where ``saturation = (high - low) / high``.
     """
     low, high = extremes(f)
     span = high - low
@@ -210,7 +207,6 @@ def scale_saturation(f: Array, factor: Any) -> Array:
 
 
 def scale_saturation_dali(d: Any, f: Any, factor: Any) -> Any:
-    """The same as DALI nodes."""
     low, high = extremes_dali(d, f)
     span = high - low
     share = d.math.max(d.math.min(factor, high / (span + (span == 0.0))), 0.0)
@@ -229,7 +225,7 @@ def hue(f: Array, low: Array, high: Array) -> Array:
 
 
 def hue_dali(d: Any, f: Any, low: Any, high: Any) -> Any:
-    """The same as DALI nodes. Nodes cannot be chosen by a condition: sums of products with 0 and 1 do it, exactly."""
+    """`hue` as DALI nodes, which have no `where`: sums of products with 0 and 1 select, exactly."""
     red, green, blue = planes_dali(f)
     span = high - low
     not_red = red != high
@@ -240,17 +236,17 @@ def hue_dali(d: Any, f: Any, low: Any, high: Any) -> Any:
 
 
 def together_dali(d: Any, scalars: Sequence[Any]) -> list[Any]:
-    """Scalars of the host, where the images are: on a GPU in one copy, where each would be one of its own."""
+    """Host scalars on the images' device: on a GPU in one copy for all instead of one for each."""
     if d.device != "gpu":
         return list(scalars)
     moved = d.fn.stack(*scalars).gpu()
     return [moved[i] for i in range(len(scalars))]
 
 
-def turn_hue(f: Array, delta: Any) -> Array:
+def rotate_hue(f: Array, delta: Any) -> Array:
     """Add `delta` (in turns) to the hue of HSV: float32[H,W,3] -> float32[H,W,3].
 
-    A channel is `high` within a sixth of a turn from its place on the circle, `low` beyond a third, and linear between.
+    A channel is `high` within a sixth of a turn from its own hue, `low` beyond a third, and linear between.
     """
     low, high = extremes(f)
     turned = hue(f, low, high) + np.float32(6) * np.float32(delta)
@@ -260,18 +256,17 @@ def turn_hue(f: Array, delta: Any) -> Array:
     return result
 
 
-def turn_hue_dali(d: Any, f: Any, delta: Any) -> Any:
-    """The same as DALI nodes."""
+def rotate_hue_dali(d: Any, f: Any, delta: Any) -> Any:
     low, high = extremes_dali(d, f)
     turned = hue_dali(d, f, low, high) + 6.0 * delta
     turned = turned - 6.0 * d.math.floor(turned * (1 / 6))
-    places = d.types.Constant(np.array(DEGREES, np.float32), device=d.device)
-    away = 2.0 - d.math.fabs(3.0 - d.math.fabs(turned - places))
+    centres = d.types.Constant(np.array(DEGREES, np.float32), device=d.device)
+    away = 2.0 - d.math.fabs(3.0 - d.math.fabs(turned - centres))
     return high - (high - low) * d.math.clamp(away, 0.0, 1.0)
 
 
 def uniform(rng: BatchRng, low: Any, high: Any) -> Array:
-    """One number in [low, high) per element: float32[B]; the bounds may differ between elements."""
+    """One number in [low, high) per element, float32[B]; the bounds may differ between elements."""
     low, high = column(low, rng.size, np.float64), column(high, rng.size, np.float64)
     drawn: Array = (low + rng.uniform() * (high - low)).astype(np.float32)
     return drawn
@@ -283,7 +278,7 @@ def rows_within(
     """A number, or one per row, as float64[count], each finite and from `low` to `high`, an integer if `whole`.
 
     Raises:
-        DataError: naming all that are not, each for its row.
+        DataError: with a reason for each row whose number is not.
     """
     numbers = column(values, count, np.float64)
     good = np.isfinite(numbers) & (numbers >= low) & (numbers <= high)
@@ -298,7 +293,7 @@ def rows_within(
 
 
 def check_bounds(who: str, names: tuple[str, str], low: Any, high: Any) -> None:
-    """Check that the range to draw from is not empty; bounds that are traced are left to `draw`.
+    """Check that the range to draw from is not empty; `draw` checks traced bounds.
 
     Raises:
         SpecError: both are numbers, and the lower is not below the upper.
@@ -308,10 +303,10 @@ def check_bounds(who: str, names: tuple[str, str], low: Any, high: Any) -> None:
 
 
 def rows_below(who: str, names: tuple[str, str], low: Array, high: Array) -> None:
-    """The same for the rows of a batch.
+    """Check that the range of each row of a batch is not empty.
 
     Raises:
-        DataError: naming all numbers that make no range, each for its row.
+        DataError: with a reason for each row whose range is empty.
     """
     bad = np.flatnonzero(~(low < high)).tolist()
     if bad:
@@ -320,10 +315,10 @@ def rows_below(who: str, names: tuple[str, str], low: Array, high: Array) -> Non
 
 
 def check_factors(who: str, lower: Any, upper: Any) -> None:
-    """Check the bounds of a random factor, both at least 0; those that are traced are left to `factors`.
+    """Check the bounds of a random factor, both at least 0; `factors` checks traced ones.
 
     Raises:
-        SpecError: one is out of range, or the lower is not below the upper.
+        SpecError: a bound is out of range, or the lower is not below the upper.
     """
     check_number(who, "lower", lower, 0)
     check_number(who, "upper", upper)
@@ -331,10 +326,10 @@ def check_factors(who: str, lower: Any, upper: Any) -> None:
 
 
 def factors(who: str, rng: BatchRng, lower: Any, upper: Any, rows: int) -> Array:
-    """One random factor from [lower, upper) for each row: float32[rows].
+    """One random factor from [lower, upper) per row, float32[rows].
 
     Raises:
-        DataError: bounds of a row that make no range.
+        DataError: the bounds of a row are out of range or not in order.
     """
     low, high = rows_within(who, "lower", lower, rows, 0), rows_within(who, "upper", upper, rows)
     rows_below(who, ("lower", "upper"), low, high)
@@ -346,13 +341,13 @@ def tolerance(x: Array, reason: str = "", levels: float = 0, real: float = 0.0) 
 
     Args:
         x: the input.
-        reason: why executors differ at all; "" where they do not.
-        levels: how far integers may be off.
-        real: how far floats may be off.
+        reason: why executors differ; "" where they do not.
+        levels: largest difference of integers.
+        real: largest difference of floats.
     """
     if x.dtype.kind != "f":
         return {"atol": levels, "reason": reason} if levels else {}
-    if x.dtype == np.float16:  # one unit of the last place
-        half = "DALI rounds a value in the middle of two float16 away from 0, NumPy to the even one"
+    if x.dtype == np.float16:  # one unit in the last place
+        half = "DALI rounds a value halfway between two float16 away from 0, NumPy to even"
         return {"atol": max(real, 2.0**-9), "reason": "; ".join(filter(None, (reason, half)))}
     return {"atol": real, "reason": reason} if real else {}

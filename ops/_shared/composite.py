@@ -1,4 +1,4 @@
-"""composite: the base of ops that are a row of simpler ones, and of ops on several images at once."""
+"""composite: the base of ops that are a sequence of simpler ones, and of ops on several images at once."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gpupipe.spec import TensorSpec
 __all__ = ["Composite", "Row"]
 
 Row = tuple[tuple[Op, tuple[int, ...]], ...]
-"""Ops applied one after the other, each with the indices of the parameters that it takes."""
+"""Ops applied one after another, each with the indices of the parameters that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Composite(Op):
-    """An op that draws parameters and hands them to simpler ops. Subclasses define `row` and, if they need it, `draw`.
+    """An op that draws parameters and passes them to simpler ops. Subclasses define `row` and, if needed, `draw`.
 
     With several images there is one draw, from the size of the first, and one result per image.
 
     Attributes:
-        images: how many images it takes.
+        images: number of images.
     """
 
     images: int = field(default=1, kw_only=True)
 
     def row(self, image: int = 0) -> Row:
-        """The simpler ops that image number `image` passes."""
+        """The simpler ops for image number `image`."""
         raise TypeError(f"{type(self).__name__} does not define row")
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:

@@ -1,4 +1,4 @@
-"""crop: cut a window out of each image; what the other croppers become."""
+"""crop: cut a window out of each image; the primitive of all croppers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Crop"]
 
 @dataclass(frozen=True, slots=True)
 class Crop(Op):
-    """Cut a window, whose offset and shape another op has drawn. Exact on every executor.
+    """Cut a window whose offset and shape another op has drawn. Exact on every executor.
 
     Attributes:
         height: of the window where all images have the same, else None.
-        width: the same for the width.
+        width: as `height`.
         pad: whether a window may reach beyond the image; what lies outside is 0.
 
     Shapes: ``T[H,W,C]{HWC}, int32[2], int32[2] -> T[h,w,C]{HWC}``

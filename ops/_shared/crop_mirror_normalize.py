@@ -1,4 +1,4 @@
-"""crop_mirror_normalize: crop, mirror, normalise, transpose in one pass. The optimizer makes it of those four."""
+"""crop_mirror_normalize: crop, mirror, normalize and transpose in one pass; the optimizer fuses those four into it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["CropMirrorNormalize"]
 
 @dataclass(frozen=True, slots=True)
 class CropMirrorNormalize(Op):
-    """`normalize` of an image that may be cropped and mirrored before and transposed after: DALI's op of this name.
+    """`normalize`, with an optional crop and mirror before and transposition after it, as DALI's operator of this name.
 
-    Exactly the same as its parts on the CPU; on the GPU as exact as `Normalize` is. Its parameters are those of its
-    parts in their order: start and shape of the window if it crops; then, if it mirrors, 1 where it does.
+    Equal to its parts on the CPU; on the GPU as exact as `Normalize`. Takes the parameters of its parts in order: start
+    and shape of the window if it crops; then, if it mirrors, 1 for the images to mirror.
 
     Attributes:
         mean: one number, or one per channel.
         std: one number above 0, or one per channel.
         layout: of the result.
-        mirrored: whether it mirrors left-right.
-        crop: the crop that comes before, without padding; None for the whole image.
+        mirrored: whether it takes a parameter that mirrors left-right.
+        crop: the crop, without padding; None for the whole image.
 
     Shapes: ``T[H,W,C]{HWC} -> float32[h,w,C]{HWC}`` or ``float32[C,h,w]{CHW}``
     """
@@ -61,8 +61,8 @@ class CropMirrorNormalize(Op):
         """The result for one image.
 
         Args:
-            args: the image T[H,W,C]; start and shape of the window, whether to mirror: those that this op has.
-            out: a contiguous float32 array that the result is written to, e.g. a row of the batch; None makes one.
+            args: the image T[H,W,C], then the parameters: start and shape of the window, whether to mirror.
+            out: a contiguous float32 array to write to, e.g. a row of the batch; None allocates one.
         """
         x, *params = args
         if self.crop is not None:
@@ -109,15 +109,15 @@ class CropMirrorNormalize(Op):
 
 
 def _window(d: Any, x: Any, start: Any, shape: Any) -> dict[str, Any]:
-    """A window as DALI's crop takes it: its size, and its place as a fraction of the room there is.
+    """A window in the arguments of DALI's crop: its size, and its offset as a fraction of the space around it.
 
     The fraction is off by at most 2**-24, which rounds to the right pixel in images of up to 2**22 pixels a side.
     """
     real = d.dtype(np.float32)
     shape = d.fn.cast(shape, dtype=real)
     room = d.fn.cast(x.shape(), dtype=real)[:2] - shape
-    place = start / (room + d.fn.cast(room == 0.0, dtype=real))  # without room the place is 0
-    return {"crop_h": shape[0], "crop_w": shape[1], "crop_pos_y": place[0], "crop_pos_x": place[1]}
+    position = start / (room + d.fn.cast(room == 0.0, dtype=real))  # 0 where there is no room
+    return {"crop_h": shape[0], "crop_w": shape[1], "crop_pos_y": position[0], "crop_pos_x": position[1]}
 
 
 def _mirrored(x: Array) -> Array:

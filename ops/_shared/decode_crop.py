@@ -1,4 +1,4 @@
-"""decode_crop: decode only a window of an image. The optimizer makes it of a decoder and a crop."""
+"""decode_crop: decode only a window of an image; the optimizer fuses a decoder and a crop into it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["DecodeCrop"]
 
 @dataclass(frozen=True, slots=True)
 class DecodeCrop(Op):
-    """A decoder and a crop in one, with the same pixels on the CPU. Rows below the window are not decoded.
+    """A decoder fused with a crop, equal to both on the CPU. Rows below the window are not decoded.
 
     Attributes:
-        decoder: how to decode.
-        crop: what is known of the window; it does not pad.
+        decoder: the decoder.
+        crop: the crop, which does not pad.
 
     Shapes: ``bytes, int32[2], int32[2] -> uint8[h,w,C]{HWC}``
     """
@@ -32,17 +32,17 @@ class DecodeCrop(Op):
 
     @property
     def stage(self) -> str:
-        """The decoder that was written."""
+        """The name of the decoder that the user wrote."""
         return self.decoder.name
 
     @property
     def exif_orientation(self) -> bool:
-        """Whether the window is one of the upright image."""
+        """Whether the window refers to the upright image."""
         return self.decoder.exif_orientation
 
     @classmethod
     def of(cls, decode: Op, crop: Crop) -> DecodeCrop | None:
-        """The two in one; None where `decode` is none of our decoders, or the window may reach beyond the image."""
+        """Fuse the two; None where `decode` is not a `Decoding`, or the window may reach beyond the image."""
         return cls(decode, crop) if isinstance(decode, Decoding) and not crop.pad else None
 
     def infer(self, *xs: TensorSpec) -> TensorSpec:

@@ -1,14 +1,14 @@
-"""decoding: what all decoders share, and the decoders that DALI cannot be given.
+"""decoding: the base of all decoders, and the decoders that DALI cannot run.
 
-A decoder takes JPEG, PNG, WebP, BMP and TIFF; its name only says what is expected. GIF is refused. So is a PNG whose
-structure is broken, or without all of its rows, and what is made to keep a decoder busy: a JPEG of more than 64 scans
-that go over more than 2**32 pixels together, or a side of more than a million pixels. A JPEG must have its end marker,
-as for TensorFlow: bytes behind it are allowed, but zeros in its place are not, which Pillow and DALI alone would pass.
+A decoder takes JPEG, PNG, WebP, BMP and TIFF, whatever its name says. GIF is refused. So is a PNG with a broken
+structure or missing rows, and a decompression bomb: a JPEG of more than 64 scans that cover more than 2**32 pixels in
+total, or a side of more than a million pixels. A JPEG must have its end marker, as for TensorFlow: bytes after it are
+allowed, but zeros in its place are not, although Pillow and DALI would accept them.
 
-Which image is bad, and its pixels, are the same on all executors. DALI decodes what all decoders agree about: JPEGs as
-cameras and the web make them (baseline and progressive, gray and colours, any sampling, with all of their scans) and
-PNGs of up to 8 bits. Everything else is decoded on the host by every executor, and so is what DALI refuses: if the host
-decodes it, it is good.
+Which images are bad, and the pixels of the good ones, do not depend on the executor. DALI decodes what all decoders
+agree on: JPEGs as cameras and the web make them (baseline and progressive, gray and colour, any subsampling, with all
+of their scans) and PNGs of up to 8 bits. Everything else is decoded on the host by every executor. An image that DALI
+refuses is decoded on the host too: if that succeeds, the image is good.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ GRAY_REASON = "DALI and Pillow round the gray of colours differently"
 
 @dataclass(frozen=True, slots=True)
 class Decoding(Op):
-    """Decode an image. On the CPU all executors give the same pixels, except for the gray of what is no JPEG: within 1.
+    """Decode an image. On the CPU all executors give the same pixels, or within 1 for gray not from a JPEG.
 
     Attributes:
-        legal: the numbers of channels that it can be asked for.
-        channels: 1 gray, 3 RGB, 0: 1 for a gray image, a BMP with a gray palette for one, and 3 for any other.
-        exif_orientation: turn the image upright as its EXIF block says.
+        legal: the values that `channels` may have.
+        channels: 1 gray; 3 RGB; 0 gives 1 for a gray image (also a BMP with a gray palette) and 3 for any other.
+        exif_orientation: rotate the image upright by its EXIF orientation.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
@@ -80,14 +80,14 @@ class Decoding(Op):
 
 @dataclass(frozen=True, slots=True)
 class NativeDecoding(Op):
-    """Decode with the image's own channels, or with transparency. On the host on every executor.
+    """Decode with the image's own channels, or with transparency. Runs on the host under every executor.
 
-    DALI 2.4 crashes when it is to decode a gray JPEG without being told the number of channels, and has no RGBA.
+    DALI 2.4 crashes on a gray JPEG when the number of channels is left open, and has no RGBA.
 
     Attributes:
-        channels: 0 as many as the image has (1 to 4), 4 RGBA.
-        exif_orientation: turn the image upright as its EXIF block says.
-        called: the function that a person calls.
+        channels: 0 for as many as the image has (1 to 4), 4 for RGBA.
+        exif_orientation: rotate the image upright by its EXIF orientation.
+        called: the function that the user called.
 
     Shapes: ``bytes -> uint8[H,W,C]{HWC}``
     """
@@ -149,18 +149,18 @@ def check_decoding(who: str, channels: Any, legal: tuple[int, ...]) -> None:
     """Check a decoder's `channels`.
 
     Raises:
-        SpecError: it is none of the legal ones.
+        SpecError: `channels` is not one of `legal`.
     """
     if isinstance(channels, bool) or channels not in legal:
         raise SpecError(f"{who} needs channels from {', '.join(map(str, legal))}, got {channels!r}")
 
 
 def decoder(d: Any, channels: int, exif_orientation: bool) -> dict[str, Any]:
-    """The arguments of every DALI decoder. Upsampling as libjpeg does it is what the CPU always does.
+    """The arguments of every DALI decoder. On the CPU, chroma is always upsampled as libjpeg does it.
 
-    Left alone, DALI gives the first 65 % of a batch's JPEGs on a GPU to the hardware decoder and the others to CUDA,
-    which do not give the same bits. With a load of 1, unless `Options` say otherwise, the file alone decides which of
-    them decodes an image, not its place.
+    By default DALI gives the first 65 % of a batch's JPEGs on a GPU to the hardware decoder and the rest to CUDA, which
+    do not give the same bits. With a load of 1, unless `Options` say otherwise, the file alone decides which of them
+    decodes an image, not its index in the batch.
     """
     out = {
         "device": d.decoder_device,
@@ -178,7 +178,7 @@ def decoder(d: Any, channels: int, exif_orientation: bool) -> dict[str, Any]:
 
 
 def native_channels(d: Any, data: Any, image: Any) -> Any:
-    """One channel of an RGB image whose file is gray, all three of any other."""
+    """Keep one channel of an RGB image whose file is gray, all three of any other."""
     shape = d.fn.peek_image_shape(data, image_type=d.types.ANY_DATA, dtype=d.dtype(np.int32))
     colours = d.fn.cast(shape[2] > 1, dtype=d.dtype(np.int32))
     return d.fn.slice(image, 0, 1 + 2 * colours, axes=[2])

@@ -1,4 +1,4 @@
-"""flip: mirror each image where a drawn number says so; and the random flips, which are two directions of one op."""
+"""flip: mirror each image whose drawn number is 1, and the base of the two random flips."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RandomFlip(Composite):
 
     Attributes:
         direction: of the flip.
-        p: a probability, 0..1.
+        p: probability, 0..1.
 
     Shapes: ``T[H,W,C]{HWC} -> T[H,W,C]{HWC}``, for each of the images.
     """

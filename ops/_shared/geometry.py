@@ -1,4 +1,4 @@
-"""geometry: what ops that move pixels share: image specs, columns of numbers, windows and their errors."""
+"""geometry: shared by ops that move pixels: image specs, columns of numbers, windows and their errors."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = [
 ]
 
 MOVABLE = tuple(map(np.dtype, "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float32 float64".split()))
-"""What DALI's slice and flip take."""
+"""The dtypes that DALI's slice and flip take."""
 
 
 class GeometryError(ShapeError):
-    """A window or size that does not fit the images at hand."""
+    """A window or size that does not fit the image."""
 
 
 def image_of(who: str, x: TensorSpec, dtypes: tuple[np.dtype[Any], ...] = MOVABLE) -> TensorSpec:
-    """Check that `x` is an image {HWC} of one of these dtypes; answer its spec with the layout filled in.
+    """Check that `x` is an image {HWC} of one of these dtypes; return its spec with the layout filled in.
 
     Raises:
-        SpecError: it is not.
+        SpecError: `x` is something else.
     """
     x = x.require(who, layout="HWC")
     if x.dtype not in dtypes:
@@ -52,15 +52,15 @@ def images_of(image: Any) -> tuple[Any, ...]:
 
 
 def layout_of(image: Any) -> Literal["HWC", "CHW"]:
-    """The layout of a traced image; HWC for an array, and where it is not known."""
+    """The layout of a traced image; HWC for an array, or if unknown."""
     return "CHW" if isinstance(image, Symbol) and image._value.spec.layout == "CHW" else "HWC"
 
 
 def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
-    """Two numbers (plain or traced) of any sequence; an integer stands for itself twice.
+    """Two numbers (plain or traced) from a sequence, or one integer twice.
 
     Raises:
-        PlanTypeError: for anything else.
+        PlanTypeError: `value` is anything else.
     """
     value = plain(value)
     if is_integer(value):
@@ -74,7 +74,7 @@ def pair(who: str, name: str, value: Any) -> tuple[Any, Any]:
 
 
 def static(value: Any) -> int | None:
-    """An integer as it is, None for a number that is known only at run time."""
+    """An integer, or None for a number that is known only at run time."""
     return None if value is None or isinstance(value, (Arg, np.ndarray)) else int(value)
 
 
@@ -94,10 +94,10 @@ def window(y: Any, x: Any, height: Any, width: Any, count: int) -> tuple[Array, 
 
 
 def windows_inside(who: str, hw: Array, start: Array, shape: Array) -> tuple[Array, Array]:
-    """Check that windows are not empty and lie inside their images; answer them.
+    """Check that windows are not empty and lie inside their images; return them.
 
     Raises:
-        GeometryError: naming, for each row, the window and the image that do not fit.
+        GeometryError: with a reason for each row whose window does not fit.
     """
     end = start.astype(np.int64) + shape
     bad = np.flatnonzero(((start < 0) | (shape < 1) | (end > hw)).any(axis=1)).tolist()

@@ -1,4 +1,4 @@
-"""mixing: what ops that mix the images of a batch share: labels as vectors, the share of each partner."""
+"""mixing: the base of ops that mix the images of a batch, with labels as vectors and the drawn share."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from gpupipe.spec import TensorSpec, as_leaf, spec_of
 __all__ = ["Mixing", "beta", "mixed"]
 
 DTYPES = tuple(map(np.dtype, ("uint8", "uint16", "int16", "int32", "float16", "float32")))
-"""What fits float32."""
+"""Dtypes whose values float32 holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mixing(Op):
-    """An op that mixes every image of a batch, and its label, with the one before it; the first with the last.
+    """An op that mixes every image of a batch, and its label, with the previous one, and the first with the last.
 
     Subclasses define `draw` and `array`.
 
     Attributes:
-        alpha: of the Beta(alpha, alpha) that the share of an image's own is drawn from, above 0.
+        alpha: above 0; the share of the original image is drawn from Beta(alpha, alpha).
         layout: of the images.
 
-    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, the same for NCHW
+    Shapes: ``T[B,H,W,C]{NHWC}, float32[B,K] -> float32[B,H,W,C]{NHWC}, float32[B,K]``, or NCHW
     """
 
     rows: ClassVar[Literal["each", "batch"]] = "batch"
@@ -57,21 +57,21 @@ class Mixing(Op):
 
 
 def beta(rng: BatchRng, alpha: float) -> Array:
-    """One number of Beta(alpha, alpha) per element, 0..1: float64[B].
+    """One number from Beta(alpha, alpha) per element, 0..1: float64[B].
 
-    A formula of two uniform numbers, exact for every alpha (L. Devroye, "Random variate generation in one line of
+    Computed from two uniform numbers, exact for every alpha (L. Devroye, "Random variate generation in one line of
     code", 1996): with Student's t of 2 alpha degrees of freedom, ``1/2 + t / (2 sqrt(2 alpha + t^2))``.
     """
     u = rng.uniform(2)
     turn = np.cos(2 * np.pi * u[:, 1])
-    with np.errstate(divide="ignore", over="ignore"):  # a very small first number: the share is 0 or 1
+    with np.errstate(divide="ignore", over="ignore"):  # for a very small first number, where the share is 0 or 1
         square = (u[:, 0] ** (-1 / alpha) - 1) * turn**2
         away: Array = 0.5 / np.sqrt(1 + 1 / square)
     return 0.5 + np.sign(turn) * away
 
 
 def mixed(op: type[Mixing], images: Any, labels: Any, alpha: Any, num_classes: Any, layout: Any, seed: Any) -> Any:
-    """Call a mixing op: labels that are class numbers become vectors first."""
+    """Apply a mixing op, after turning class numbers into vectors."""
     who = op(1.0).name
     check_number(who, "alpha", alpha, 1e-3, 1e6)
     spec = labels._value.spec if isinstance(labels, Symbol) else spec_of(as_leaf(labels))

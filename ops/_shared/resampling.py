@@ -1,13 +1,13 @@
-"""resampling: the laws of resizing, in NumPy: which source pixels make a pixel, with which weights.
+"""resampling: resizing in NumPy: the source pixels of each target pixel, and their weights.
 
-With n source and m target pixels, target pixel o has its centre at c = (o + 0.5) * n / m. These are TensorFlow's laws:
+With n source and m target pixels, target pixel o has its centre at c = (o + 0.5) * n / m. As in TensorFlow:
 
     nearest     the source pixel that holds c
     area        the mean over [o * n/m, (o + 1) * n/m)
-    others      weight k((i + 0.5 - c) / s) for source pixel i; what lies outside the image is left out, and the weights
+    others      weight k((i + 0.5 - c) / s) for source pixel i; what lies outside the image is ignored, and the weights
                 are divided by their sum. s = max(n/m, 1) with antialias, else 1
 
-Kernels: bilinear a triangle, bicubic Keys with a = -0.5, lanczos3 sinc(x) * sinc(x/3). Pillow has the same with
+Kernels: bilinear a triangle, bicubic Keys with a = -0.5, lanczos3 sinc(x) * sinc(x/3). Pillow does the same with
 antialias.
 """
 
@@ -23,21 +23,21 @@ from gpupipe.graph.op import Array
 __all__ = ["METHODS", "SUPPORT", "resampled", "rounded", "taps"]
 
 SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos3": 3}
-"""Kernels end this many (stretched) pixels from their centre."""
+"""Kernel radius in (stretched) pixels."""
 
 METHODS = ("area", "bicubic", "bilinear", "lanczos3", "nearest")
 
 
 @lru_cache(1024)
 def taps(n: int, m: int, method: str, antialias: bool) -> tuple[Array, Array]:
-    """Sources and weights of every target pixel of one axis: int[m,k] and float32[m,k]."""
+    """Source indices and weights of every target pixel of one axis: int[m,k] and float32[m,k]."""
     scale = n / m
     out = np.arange(m)
     if method == "area":
         low, high = out * scale, (out + 1) * scale
         index = np.floor(low).astype(int)[:, None] + np.arange(int(np.ceil(scale)) + 1)
         weight = np.minimum(index + 1, high[:, None]) - np.maximum(index, low[:, None])
-        weight[weight < 1e-9] = 0  # a pixel that is only touched because of rounding
+        weight[weight < 1e-9] = 0  # a pixel that is touched only because of rounding
     else:
         stretch = max(scale, 1.0) if antialias else 1.0
         centre = (out + 0.5) * scale

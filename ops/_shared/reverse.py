@@ -1,4 +1,4 @@
-"""reverse: mirror every image, left-right, up-down or both; what the fixed flips become."""
+"""reverse: mirror every image left-right, up-down or both; the primitive of the fixed flips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""turn: rotate each image by quarter turns; what rot90 becomes."""
+"""turn: rotate each image by quarter turns; the primitive of rot90."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpupipe.spec import TensorSpec
 __all__ = ["Turn"]
 
 WARPED = tuple(map(np.dtype, ("uint8", "int16", "int32", "float32")))
-"""What DALI's warp_affine takes."""
+"""The dtypes that DALI's warp_affine takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Turn(Op):
     """Rotate the image counter-clockwise by `turns` quarter turns (0..3). Exact on every executor.
 
     Attributes:
-        turns: the number where it is the same for all images, else None: then each image has its own.
+        turns: the number if all images have the same, else None, and the parameter gives it.
 
     Shapes: ``T[H,W,C]{HWC}, int32[] -> T[H,W,C]{HWC}``, or ``T[W,H,C]`` for an odd number.
     """
@@ -60,7 +60,7 @@ class Turn(Op):
         )
 
     def _warped(self, d: Any, x: Any, turns: Any) -> Any:
-        """A transposition for some images only is an affine map: nearest neighbours of exact half-integers."""
+        """Rotate images by different turns, as affine maps: nearest neighbours of exact half-integers."""
         shape = d.fn.cast(x.shape(), dtype=d.dtype(np.float32))
         height, width = shape[0], shape[1]
         one, two, three = (d.fn.cast(turns == k, dtype=d.dtype(np.float32)) for k in (1, 2, 3))

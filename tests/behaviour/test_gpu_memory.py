@@ -227,7 +227,7 @@ def test_an_error_of_user_code_in_array_code_is_one_of_the_batch(monkeypatch: py
     ("text", "words"),
     [
         ("CUDA runtime API error cudaErrorIllegalAddress (700)", "failed, and not because of the data"),
-        ("Can't allocate 1000 bytes on device 1.", "needs more memory than there is for a copy"),
+        ("Can't allocate 1000 bytes on device 1.", "needs more memory than is available for a copy"),
         ("CUDA runtime API error cudaErrorInitializationError (3)", "failed, .* forked from one that used CUDA cannot"),
     ],
 )

@@ -114,7 +114,7 @@ def test_the_constants_are_named() -> None:
     count = itertools.count(5)
 
     with pytest.raises(
-        TraceError, match=rf"the lambda gives another graph .*: 5, then 6 in \*, at {HERE}; .*random op"
+        TraceError, match=rf"the lambda makes a different graph .*: 5, then 6 in \*, at {HERE}; .*random op"
     ):
         X.map(lambda x: ops.cast(x, "float32") * next(count))
     with pytest.raises(TraceError, match=rf"adjust_brightness with delta=0\.5, then 0\.25, at {HERE}"):
@@ -131,7 +131,7 @@ def test_the_constants_are_named() -> None:
 def test_a_second_call_that_fails_is_refused_too() -> None:
     once = iter((0.5,))
 
-    with pytest.raises(TraceError, match=rf"gives another graph .*StopIteration.*, at {HERE}") as caught:
+    with pytest.raises(TraceError, match=rf"makes a different graph .*StopIteration.*, at {HERE}") as caught:
         X.map(lambda x: ops.adjust_brightness(x, next(once)))
 
     assert isinstance(caught.value.__cause__, StopIteration)

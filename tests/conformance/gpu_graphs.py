@@ -26,7 +26,6 @@ from gpupipe.transform.dali import copying, library
 from gpupipe.transform.dali import executor as dali
 from gpupipe.transform.dali.failures import cause_of
 from gpupipe.transform.dali.feeding import entry_of
-from gpupipe.transform.dali.regions import REGION_DECODE
 from gpupipe.transform.program import Feed, Program
 
 __all__ = ["GpuGraph", "has_symbols", "looked_at", "lowered", "lowered_copy", "lowering_for_a_gpu", "written_by_hand"]
@@ -131,8 +130,8 @@ def lowered(program: Program, feed: Feed, regions: bool = False, **others: Any) 
         regions: whether decoders may decode regions.
         others: that the executor is given.
     """
-    before = dict(REGION_DECODE)
-    REGION_DECODE[0] = regions
+    if regions:
+        dali.REGION_DECODE.add(0)
     executor = dali.DaliExecutor(program, feed.size, 2, 0, **others)
     entries = tuple(entry_of(program.inputs[n], feed.values[n]) for n in executor._fed)
     try:
@@ -144,8 +143,7 @@ def lowered(program: Program, feed: Feed, regions: bool = False, **others: Any) 
         return GpuGraph([f"{type(error).__name__}: {error}"])
     finally:
         executor.close()
-        REGION_DECODE.clear()
-        REGION_DECODE.update(before)
+        dali.REGION_DECODE.clear()
     raise AssertionError("the pipeline was built")
 
 

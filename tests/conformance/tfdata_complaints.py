@@ -161,7 +161,7 @@ COMPLAINTS = (
         "EXIF and resize surprise",
         "#33932 #8430 #49834 #6720",
         "`exif_orientation=` and `antialias=` are arguments with documented defaults",
-        "tests/ops/test_law_of_results.py",
+        "tests/ops/test_result_dtypes.py",
     ),
     Complaint(
         "Auto-sharding warns and guesses",

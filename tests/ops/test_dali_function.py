@@ -214,7 +214,7 @@ def test_functions_are_told_apart_by_what_they_do() -> None:
 
 def test_mistakes_are_plan_errors() -> None:
     ds = gp.Dataset.from_tensor_slices(X)
-    with pytest.raises(SpecError, match="a dtype of numbers and a rank"):
+    with pytest.raises(SpecError, match="a numeric dtype and a rank"):
         ds.map(lambda x: ops.dali_function(fn.flip, x, spec=gp.TensorSpec(None, "uint8")))
     with pytest.raises(PlanTypeError, match="a TensorSpec for each result"):
         ds.map(lambda x: ops.dali_function(fn.flip, x, spec="uint8"))

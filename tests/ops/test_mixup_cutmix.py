@@ -350,7 +350,7 @@ def test_explain_says_where_array_code_runs(backend: Any) -> None:
 def test_before_batch_it_is_a_plan_error_that_says_where_to_put_it() -> None:
     ds = gp.Dataset.from_tensor_slices((X, Y))
     for op in (ops.mixup, ops.cutmix):
-        with pytest.raises(SpecError, match=r"needs all rows of a batch at once, got one element, at .*behind batch"):
+        with pytest.raises(SpecError, match=r"needs all rows of a batch at once, got one element, at .*after batch"):
             ds.map(lambda x, y, op=op: op(x, y, num_classes=4))
 
 

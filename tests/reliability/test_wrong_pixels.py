@@ -400,7 +400,7 @@ def test_false_alarms_cost_few_decodings_and_the_log_says_once_that_fewer_are_lo
         looked = len(_looked_at(monkeypatch, iter(chain(files)), files))
 
     assert 8 * reasons < looked <= reasons * (8 + len(files) / 768)  # fewer, never none
-    said = [record.getMessage() for record in caplog.records if "looks at one such image" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "checks one such image" in record.getMessage()]
     assert len(said) == reasons
     assert all(text.startswith("decode_jpeg: 8 images ") for text in said)
     assert ("another mean" in str(said)) == (kind != "black")
@@ -430,4 +430,4 @@ def test_rows_that_are_wrong_are_all_looked_at(spoil: Spoil, caplog: pytest.LogC
         assert sum(map(len, chain(files, wrong_pixels="warn"))) == len(files)
 
     assert len([record for record in caplog.records if "is delivered as it is" in record.getMessage()]) >= 36
-    assert not [record for record in caplog.records if "looks at one such image" in record.getMessage()]
+    assert not [record for record in caplog.records if "checks one such image" in record.getMessage()]

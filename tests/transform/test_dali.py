@@ -25,13 +25,13 @@ from gpupipe.graph.values import Apply
 from gpupipe.ops._shared.decoding import decoder
 from gpupipe.options import DecoderOptions
 from gpupipe.spec import TensorSpec
-from gpupipe.transform.dali import library, regions
+from gpupipe.transform.dali import library
 from gpupipe.transform.dali.executor import DaliExecutor
 from gpupipe.transform.dali.failures import cause_of
 from gpupipe.transform.dali.feeding import LEGAL, wrap
 from gpupipe.transform.dali.library import release_memory
-from gpupipe.transform.dali.regions import probe_region_decode
 from gpupipe.transform.program import BatchFailed, Feed, Program
+from tests.transform.region_decode import _PROBE, probe_region_decode
 from tests.transform.tiny import IMAGE, TinyScale, chain, damaged, decoded, expected, feed_of, jpeg
 
 pytest.importorskip("nvidia.dali", reason="DALI is not installed")
@@ -396,9 +396,7 @@ def test_an_image_without_a_layout_is_taken_for_hwc() -> None:
     np.testing.assert_array_equal(result[0], x[:, ::-1])
 
 
-def test_the_probe_of_region_decode_survives_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "REGION_DECODE", {})
-
+def test_the_probe_of_region_decode_survives_a_machine_without_a_gpu() -> None:
     assert probe_region_decode(99) is False
 
 
@@ -419,12 +417,10 @@ def test_the_probe_of_region_decode_survives_a_machine_without_a_gpu(monkeypatch
 def test_regions_are_decoded_where_they_come_out_right_and_nvjpeg_decodes_them(
     code: int, said: bytes, answer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regions, "REGION_DECODE", {})
     done = subprocess.CompletedProcess([], code, said, b"")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
 
     assert probe_region_decode(0) is answer
-    assert {0: answer} == regions.REGION_DECODE
 
 
 def test_the_probe_asks_for_regions_as_the_ops_do() -> None:
@@ -433,8 +429,8 @@ def test_the_probe_asks_for_regions_as_the_ops_do() -> None:
     asked = decoder(d, 3, False)
 
     for name in asked.keys() - {"output_type"}:
-        assert f"{name}={asked[name]!r}".replace("'", '"') in regions._PROBE
-    compile(regions._PROBE, "probe", "exec")
+        assert f"{name}={asked[name]!r}".replace("'", '"') in _PROBE
+    compile(_PROBE, "probe", "exec")
 
 
 def test_a_whole_decoded_image_is_pillows_exactly() -> None:

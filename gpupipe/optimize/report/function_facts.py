@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.classify import ours
+from ...graph.sites import in_gpupipe
 
 __all__ = ["Reached", "image_library", "random_source", "reached"]
 
@@ -89,7 +89,7 @@ def _of_a_library(fn: types.FunctionType) -> bool:
     if fn.__module__ == "__main__":
         return False
     file = fn.__code__.co_filename
-    return ours(fn.__module__) or any(part in file for part in ("site-packages", "dist-packages", *_LIBRARIES))
+    return in_gpupipe(fn.__module__) or any(part in file for part in ("site-packages", "dist-packages", *_LIBRARIES))
 
 
 _START = {

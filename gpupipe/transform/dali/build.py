@@ -1,4 +1,4 @@
-"""build: a program as DALI nodes. DALI itself is handed in."""
+"""build: build a program as DALI nodes. DALI itself is passed in."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .failures import cause_of
 from .feeding import LEGAL, VERIFIED, Entry, wrap
 from .proof import BLOCK
 
-__all__ = ["Lowering", "delivered", "input_nodes", "look_nodes", "lower", "promises"]
+__all__ = ["Lowering", "check_nodes", "delivered", "input_nodes", "lower", "promises"]
 
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """What an op's `dali` method is handed.
+    """The first argument of an op's `dali` method.
 
     Attributes:
         fn: `nvidia.dali.fn`.
         types: `nvidia.dali.types`.
         math: `nvidia.dali.math`.
-        device: where images live, ``"cpu"`` or ``"gpu"``.
+        device: of the images, ``"cpu"`` or ``"gpu"``.
         decoder_device: the `device=` of decoders, ``"cpu"`` or ``"mixed"``.
-        region_decode: whether `decoders.image_slice` may be used; else decode the whole image and slice.
-        decoding: what the user asked of decoders.
-        decoded: results of decoders, and whether each is of a region, as `note_decoded` was told.
+        region_decode: whether `decoders.image_slice` may be used; else the whole image is decoded and sliced.
+        decoding: the user's options of decoders on a GPU.
+        decoded: the images passed to `note_decoded`, and whether each is a region.
     """
 
     fn: Any
@@ -44,7 +44,7 @@ class Lowering:
     decoded: list[tuple[Any, bool]] = field(default_factory=list)
 
     def note_decoded(self, image: Any, region: bool = False) -> Any:
-        """Have the pixels that a decoder gives looked at, see `proof`; answer `image`."""
+        """Have the output of a decoder checked, see `proof`; return `image`."""
         self.decoded.append((image, region))
         return image
 
@@ -52,7 +52,7 @@ class Lowering:
         """The DALI type of a NumPy dtype."""
         found = np.dtype(dtype)
         if found not in LEGAL:
-            raise SpecError(f"DALI has no equal of dtype {found}")
+            raise SpecError(f"DALI has no dtype {found}")
         return getattr(self.types, "FLOAT" if found == np.float32 else str(found).upper())
 
 
@@ -92,11 +92,11 @@ def _constant(d: Lowering, value: Any, device: str) -> Any:
 
 
 def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
-    """The node of a value, made of those below it.
+    """The node of a value, built from the nodes of its inputs.
 
     Raises:
         PlanError: the op has no DALI form.
-        GpupipeError: DALI refuses what it makes.
+        GpupipeError: the op's `dali` method, or DALI in it, raised.
     """
     if isinstance(value, Item):
         return nodes[value.value][value.index]
@@ -112,7 +112,7 @@ def lower(d: Lowering, value: Value, nodes: dict[Value, Any]) -> Any:
 
 
 def delivered(d: Lowering, node: Any) -> Any:
-    """A result where images are: some operators, and constants, are on the CPU whatever the device."""
+    """Move a result to the images' device: some operators, and constants, are always on the CPU."""
     if d.device == "cpu":
         return node
     if isinstance(node, d.types.ScalarConstant):
@@ -121,15 +121,15 @@ def delivered(d: Lowering, node: Any) -> Any:
 
 
 def promises(value: Apply, nodes: dict[Value, Any]) -> list[Any]:
-    """The first input of a user's function and all that it gave, as nodes."""
+    """The nodes of the first input and of all results of a user's function."""
     given, made = nodes[value.x[0]], nodes[value]
     return [given, *(made if isinstance(made, tuple) else (made,))]
 
 
-def look_nodes(d: Lowering, images: Sequence[Any], proves: bool, verifies: bool) -> list[Any]:
-    """What the host is to see of decoded images: for each samples and shape, and the image where it is verified.
+def check_nodes(d: Lowering, images: Sequence[Any], proves: bool, verifies: bool) -> list[Any]:
+    """Outputs with which the host checks decoded images: samples and shape, and each verified image.
 
-    Of an image that is not verified that is its first pixel.
+    In place of an image that is not verified there is its first pixel.
     """
     out = []
     if verifies and images:

@@ -1,4 +1,4 @@
-"""copying: arrays into memory of DALI's on a GPU, through pipelines that do nothing else."""
+"""copying: copy arrays to DALI memory on a GPU, with pipelines that only copy."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["copy_on_gpu", "copy_to_gpu"]
 
 
 def copy_to_gpu(array: Array, device_id: int) -> Any:
-    """Copy an array to a GPU with nothing but DALI; answer the tensor, finished."""
+    """Copy a host array to a GPU with DALI alone; return the tensor, complete."""
     array = wrap(array)
     return _copied("cpu", [array], array.dtype, array.ndim, device_id)
 
 
 def copy_on_gpu(array: Any, device_id: int) -> Any:
-    """Copy an array of a GPU, finished and contiguous, into memory of DALI's there; answer the tensor, finished."""
+    """Copy a GPU array, complete and contiguous, to DALI memory on the same GPU; return the tensor, complete."""
     tensors, interface = library.import_dali().tensors, array.__cuda_array_interface__
     given = array if isinstance(array, tensors.TensorGPU) else tensors.TensorGPU(array, "", device_id)
     dtype = np.dtype(interface["typestr"])
-    # -1: a stream of DALI's, and `feed_input` waits for the copy.
+    # -1: a stream of DALI's own; `feed_input` waits for the copy.
     return _copied("gpu", [given], dtype, len(interface["shape"]), device_id, cuda_stream=-1)
 
 
 def _copied(source: str, arrays: list[Any], dtype: np.dtype[Any], ndim: int, device_id: int, **how: Any) -> Any:
-    """Copy an array from a device to a GPU, through a pipeline that does nothing else."""
+    """Copy an array from `source` to a GPU with a pipeline that only copies."""
     key = ("copy", source, str(dtype), ndim, device_id)
     try:
         pipeline = library.POOL.take(key) or _copying(source, dtype, ndim, device_id)

@@ -1,14 +1,13 @@
 """executor: the executor that runs a program as a DALI graph, on the CPU or on a GPU.
 
-DALI is pushed, never pulls: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. Nothing
-random, no reader and no state is in the graph, so a batch depends on its feed alone. DALI's default (dynamic) executor
-is needed for three things, each tested: results are owned by whoever holds them, a failing batch costs exactly that
-batch, and at `prefetch_queue_depth=1` any number of runs may be scheduled ahead.
+DALI is fed explicitly: `submit` feeds a batch and schedules a run, `collect` takes the oldest result. The graph has no
+readers, randomness or state, so a batch depends on its feed alone. DALI's default (dynamic) executor is needed for
+three properties, each tested: results own their memory, a failing batch affects no other batch, and with
+`prefetch_queue_depth=1` any number of runs may be scheduled ahead.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -23,16 +22,19 @@ from ..array import load_cupy, to_device_array
 from ..host_decode import HostDecoder
 from ..machine import card_and_versions
 from ..numpy import can_compute
-from ..program import BatchFailed, Feed, Program, WrongPixels
+from ..program import BatchFailed, Executor, Feed, Program, WrongPixels
 from . import library
-from .build import Lowering, delivered, input_nodes, look_nodes, lower, promises
+from .build import Lowering, check_nodes, delivered, input_nodes, lower, promises
 from .failures import cause_of, device_failed, is_of_device
 from .feeding import VERIFIED, Entry, entry_of, kept, tensors_of, wholly
 from .proof import TOLERANCE, TOLERANCE_SIMPLE, Decoder, Prover
-from .regions import REGION_DECODE
 from .results import check_result, separate, to_numpy, unlike
 
 __all__ = ["DaliExecutor", "Lowering"]
+
+REGION_DECODE: set[int] = set()
+"""GPUs, by ordinal, that decode only the region of a crop: none, since nvImageCodec 0.9.0 fails there on some GPUs
+(NVIDIA/nvImageCodec#55). `tests/transform/region_decode.py` probes a GPU."""
 
 
 @dataclass(slots=True)
@@ -40,10 +42,10 @@ class _Flight:
     """A batch in flight.
 
     Attributes:
-        feed: its rows, the images as DALI gets them.
-        buffers: what was fed, kept until DALI is done with it.
-        causes: of the rows that kept the batch from being fed at all.
-        outcome: what DALI made of it, where it was asked for before its turn.
+        feed: its rows, with images as DALI gets them.
+        buffers: the fed tensors, kept alive until DALI is done with them.
+        causes: the errors of bad rows, because of which the batch was not fed.
+        outcome: its outputs or failure, if taken from DALI before `collect`.
     """
 
     feed: Feed
@@ -52,20 +54,20 @@ class _Flight:
     outcome: Any = None
 
 
-class DaliExecutor:
-    """A program as a DALI graph. Implements `Executor`.
+class DaliExecutor(Executor):
+    """Runs a program as a DALI graph.
 
     Args:
         program: what to compute.
         batch_size: the largest batch that will be submitted.
         threads: CPU threads of DALI.
         device_id: ordinal of the GPU, None for the CPU (then no GPU and no driver are needed).
-        decoding: what decoders of a GPU are asked for.
-        verifies: whether batches will say which of their images are to be compared with the host's (`Feed.verified`).
-        proves: whether every decoded row is looked at, see `proof`; None: on a GPU. On the CPU libjpeg decodes, which
-            writes every row or says an error.
+        decoding: options of decoders on a GPU.
+        verifies: whether feeds name rows whose decoded images are to be compared with the host's (`Feed.verified`).
+        proves: whether samples of every decoded row are checked, see `proof`; None means on a GPU only, since on the
+            CPU libjpeg decodes, which writes every row or reports an error.
 
-    Results on the CPU are NumPy arrays, on a GPU CuPy arrays (`DeviceArray` where CuPy is missing), without a copy.
+    Results on the CPU are NumPy arrays, on a GPU CuPy arrays (`DeviceArray` without CuPy), without a copy.
     """
 
     def __init__(
@@ -78,13 +80,13 @@ class DaliExecutor:
         verifies: bool = False,
         proves: bool | None = None,
     ) -> None:
-        self._program, self._batch_size, self._threads, self._device_id = program, batch_size, threads, device_id
+        super().__init__("DALI on CPU" if device_id is None else f"DALI on GPU {device_id}", batch_size)
+        self._program, self._threads, self._device_id = program, threads, device_id
         self._decoding = decoding or DecoderOptions()
         self._proves, self._verifies = device_id is not None if proves is None else proves, verifies
         self._prover = Prover(program, TOLERANCE if self._decoding.jpeg_fancy_upsampling else TOLERANCE_SIMPLE)
         self._names = ", ".join(value.op.name for value in program.values if isinstance(value, Apply))
         self._fed = [n for n, value in enumerate(program.inputs) if not isinstance(value, Const)]
-        self._flights: deque[_Flight] = deque()
         self._entries: tuple[Entry, ...] | None = None
         self._pipeline: Any = None
         self._foreign = [value for value in program.values if isinstance(value, Apply) and value.op.foreign]
@@ -92,30 +94,20 @@ class DaliExecutor:
         self._host = HostDecoder(program, threads)
         if device_id is not None:
             load_cupy()
-        self._good: Feed | None = None  # a row that was computed: it tells a broken executor from bad data
-        self._closed = False
-        self._pid = os.getpid()
+        self._good: Feed | None = None  # a row that DALI computed: tells a broken executor from bad data
 
-    @property
-    def label(self) -> str:
-        """Where the program runs."""
-        return "DALI on CPU" if self._device_id is None else f"DALI on GPU {self._device_id}"
-
-    def submit(self, feed: Feed) -> None:
-        """Feed a batch and schedule its run; see `Executor.submit`."""
-        self._check_open()
-        if not 1 <= feed.size <= self._batch_size:
-            raise GpupipeError(f"{self.label} was built for batches of 1 to {self._batch_size} rows, got {feed.size}")
+    def _start(self, feed: Feed) -> _Flight:
+        """Decode on the host what DALI must not decode, then feed the batch and schedule its run."""
         if self._entries is None:
             self._entries = tuple(entry_of(self._program.inputs[n], feed.values[n]) for n in self._fed)
         causes: dict[int, DataError] = {}
         values = list(feed.values)
         for n in self._host.readings:
             values[n] = self._host.ready(n, values[n], causes)
-        self._flights.append(self._start(replace(feed, values=tuple(values)), causes))
+        return self._schedule(replace(feed, values=tuple(values)), causes)
 
-    def _start(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
-        """Feed a batch to DALI and schedule its run, unless some of its rows are known to be bad."""
+    def _schedule(self, feed: Feed, causes: dict[int, DataError]) -> _Flight:
+        """Feed a batch to DALI and schedule its run, unless some rows are known to be bad."""
         assert self._entries is not None
         entries = zip(self._fed, self._entries, strict=True)
         tensors = library.import_dali().tensors
@@ -132,19 +124,14 @@ class DaliExecutor:
                 self._pipeline.feed_input(VERIFIED, wholly(feed))
             self._pipeline.schedule_run()
         except Exception as error:
-            # Some inputs are fed and others not: nothing that comes out of this pipeline can be trusted any more.
+            # Some inputs are fed and others not, so no later output of this pipeline can be trusted.
             self._give_up()
             if is_of_device(str(error)):
                 raise self._device_failed(str(error)) from error
             raise GpupipeError(f"{self.label} refused a batch of {self._names}: {cause_of(str(error))}") from error
         return _Flight(feed, buffers, {})
 
-    def collect(self) -> list[Any]:
-        """Wait for the oldest batch; see `Executor.collect`."""
-        self._check_open()
-        if not self._flights:
-            raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
-        flight = self._flights.popleft()
+    def _finish(self, flight: _Flight) -> list[Any]:
         outputs = self._outcome(flight) if flight.outcome is None else flight.outcome
         if isinstance(outputs, BatchFailed):
             if not flight.causes:
@@ -154,10 +141,10 @@ class DaliExecutor:
             self._good = kept(flight.feed.chosen([0]))
         size = flight.feed.size
         count = len(self._program.outputs)
-        outputs, others = outputs[:count], [to_numpy(library.POOL, output, size) for output in outputs[count:]]
+        outputs, others = outputs[:count], [to_numpy(output, size) for output in outputs[count:]]
         shapes = sum(1 + len(value.specs) for value in self._foreign)
         self._check_shapes(others[:shapes])
-        hand_over = functools.partial(to_numpy, library.POOL) if self._device_id is None else to_device_array
+        hand_over = to_numpy if self._device_id is None else to_device_array
         results = separate([hand_over(output, size) for output in outputs])
         if not self._checked:
             self._checked = True
@@ -168,12 +155,12 @@ class DaliExecutor:
             raise WrongPixels(wrong, f"{self.label}, {card_and_versions(self._device_id)}", results)
         return results
 
-    def _wrong(self, feed: Feed, looks: Iterator[Any]) -> dict[int, str]:
-        """The rows whose decoded images are not what they should be, and how; `looks` is what `look_nodes` made."""
+    def _wrong(self, feed: Feed, checks: Iterator[Any]) -> dict[int, str]:
+        """The rows whose decoded images are wrong, and how; `checks` has the outputs of `check_nodes`."""
         found: dict[int, str] = {}
         for decoder in self._pipeline.decoders:
-            wrong = self._prover.wrong_samples(decoder, feed, next(looks), next(looks)) if self._proves else {}
-            images = next(looks) if self._verifies else ()
+            wrong = self._prover.wrong_samples(decoder, feed, next(checks), next(checks)) if self._proves else {}
+            images = next(checks) if self._verifies else ()
             for row in feed.verified:
                 if row not in wrong and (text := self._prover.wrong_image(decoder, feed, row, images[row])):
                     wrong[row] = text
@@ -181,89 +168,90 @@ class DaliExecutor:
         return found
 
     def _outcome(self, flight: _Flight) -> Any:
-        """Wait for the oldest run: DALI's outputs, or BatchFailed. No later one can be asked for before it."""
+        """Wait for the oldest run: DALI's outputs, or BatchFailed. DALI returns runs in order only."""
         if flight.causes:
             return BatchFailed(str(next(iter(flight.causes.values()))), flight.causes)
         try:
-            # Without a stream this waits until the batch is there, on a GPU, too; the next run is scheduled already.
+            # Without a stream this waits for the batch, on a GPU too; the next run is scheduled already.
             outputs = self._pipeline.share_outputs()
         except (RuntimeError, MemoryError) as error:
             text = str(error) or type(error).__name__
             if "scheduler was shut down" in text:
-                raise ClosedError(f"{self.label} was shut down because the interpreter ends") from error
+                raise ClosedError(f"{self.label} was shut down because the interpreter exits") from error
             if "Calling type does not match" in text or "ExternalSource expected" in text:
                 raise GpupipeError(f"{self.label} cannot run {self._names}: {cause_of(text)}") from error
-            return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source
+            return BatchFailed(cause_of(text))  # the rest of DALI's text is about its own source code
         self._pipeline.release_outputs()
         return outputs
 
     def _device_failed(self, text: str, known: str = "") -> DeviceError:
-        """Close for good, and answer the error to raise: it was not the data that made a run fail."""
+        """Close the executor and return the error to raise for a failure that the data did not cause."""
         self._give_up()
         return device_failed(text, self.label, f"{self._names} in batches of {self._batch_size}", known)
 
     def _check_good_row(self, text: str) -> None:
-        """Compute a row again that was computed before, after a run that failed.
+        """After a failed run, compute a known good row again.
 
         Args:
-            text: of that failure.
+            text: DALI's message about the failure.
 
         Raises:
-            DeviceError: it fails now; or there is no such row yet, and the text names the device.
+            DeviceError: the row fails now; or there is no such row yet, and the text names the device.
         """
         if self._good is None:
             if is_of_device(text):
                 raise self._device_failed(text)
             return
         self._finish_later()
-        outputs = self._outcome(self._start(self._good, {}))
+        outputs = self._outcome(self._schedule(self._good, {}))
         if isinstance(outputs, BatchFailed):
             raise self._device_failed(text, "fails on rows that it computed before")
 
     def _give_up(self) -> None:
-        """Close without giving the pipeline back: nobody is to use it again."""
+        """Close without returning the pipeline to the pool, since it is unusable."""
         self._closed, self._pipeline = True, None
         self._flights.clear()
         self._host.close()
 
     def _finish_later(self) -> None:
-        """Wait for all batches in flight: DALI answers them in order, and one run at a time tells which rows fail."""
+        """Take the results of all batches in flight, so that single runs can find the rows that fail."""
         for later in self._flights:
             if later.outcome is None:
                 later.outcome = self._outcome(later)
 
     def _judged(self, flight: _Flight, failure: BatchFailed) -> Any:
-        """The outputs of a batch that DALI failed on, the images that it refuses decoded by the host.
+        """Run a failed batch again, with the images that DALI refuses decoded by the host.
 
         Raises:
-            BatchFailed: the host refuses some of them, too, or it is not for images that the batch failed.
+            BatchFailed: the host refuses some of them too, or the images are not the reason.
+            DeviceError: the data is not the reason.
         """
         if not self._host.readings:
             raise failure
         self._finish_later()
-        causes = dict(failure.causes)  # of rows that DALI has not seen, nor those beside them
+        causes = dict(failure.causes)  # if there are any, DALI has not seen the batch at all
         rest = [row for row in range(flight.feed.size) if row not in causes]
-        # The host's threads find the bad ones sooner than halving does; DALI has a say, as it has in batches without.
+        # Asking the host's threads first is faster than bisecting; DALI still decides, as it does for other batches.
         refused = [row for row in self._host.refused(flight.feed, rest) if self._refused(flight.feed, [row])]
         refused = refused or self._refused(flight.feed, rest)
         if len(refused) == len(rest) > 1:
             self._check_good_row(failure.text)
-        if not refused and not causes:  # a run that fails and then works: that is none of its images
+        if not refused and not causes:  # a run that fails and then succeeds is not due to its images
             raise self._device_failed(failure.text, "failed once and ran on the same batch again")
         values: list[Any] = list(flight.feed.values)
         for n in self._host.readings:
             values[n] = list(values[n])
-        for row in (*causes, *refused):  # the first of its images that is bad is the reason
+        for row in (*causes, *refused):  # the first bad image of a row is its reason
             try:
                 for n in self._host.readings:
                     values[n][row] = self._host.second_opinion(n, values[n][row])
             except DecodeError as error:
                 causes[row] = error
         if not causes:
-            outputs = self._outcome(self._start(replace(flight.feed, values=tuple(values)), {}))
+            outputs = self._outcome(self._schedule(replace(flight.feed, values=tuple(values)), {}))
             if not isinstance(outputs, BatchFailed):
                 return outputs
-            failure = outputs  # for another reason than its images
+            failure = outputs  # not because of its images
             if self._good is None and len(refused) == len(rest) and can_compute(self._program, flight.feed):
                 raise self._device_failed(
                     failure.text, "fails on every row of its first batch, which the host computes"
@@ -271,11 +259,11 @@ class DaliExecutor:
         raise BatchFailed(failure.text, causes)
 
     def _refused(self, feed: Feed, rows: list[int]) -> list[int]:
-        """Those of some rows for which a run fails, found by halving."""
+        """The rows for which a run fails, found by bisection."""
         out, parts = [], [rows] if rows else []
         while parts:
             part = parts.pop()
-            if isinstance(self._outcome(self._start(feed.chosen(part), {})), BatchFailed):
+            if isinstance(self._outcome(self._schedule(feed.chosen(part), {})), BatchFailed):
                 middle = len(part) // 2
                 if middle:
                     parts += [part[middle:], part[:middle]]
@@ -284,10 +272,10 @@ class DaliExecutor:
         return out
 
     def _check_shapes(self, shapes: list[Any]) -> None:
-        """Compare the shapes of what users' functions gave with what was declared, whether it is delivered or not.
+        """Compare the shapes of the results of users' functions, delivered or not, with their declared specs.
 
         Raises:
-            SpecError: one is another.
+            SpecError: a shape differs.
         """
         rest = iter(shapes)
         for value in self._foreign:
@@ -301,7 +289,7 @@ class DaliExecutor:
                         raise unlike(value, spec, f"one of shape {list(shape)}")
 
     def close(self) -> None:
-        """Drain the pipeline and put it back for the next executor of this program."""
+        """Drain the pipeline and return it to the pool for the next executor of this program."""
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
@@ -316,19 +304,13 @@ class DaliExecutor:
                     pipeline.share_outputs()
                     pipeline.release_outputs()
                 except RuntimeError:
-                    continue  # bad data in a batch that nobody wants any more; the pipeline is as good as before
+                    continue  # bad data in a batch that is no longer needed; the pipeline is still good
         library.POOL.put(self._key, pipeline, self._program)
-
-    def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ClosedError(f"{self.label} was created before fork; make a new iterator in the child process")
-        if self._closed:
-            raise ClosedError(f"{self.label} was closed")
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        looks = (self._decoding, self._proves, self._verifies)
-        return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id, *looks)
+        how = (self._decoding, self._proves, self._verifies)
+        return (self._program.digest, self._entries, self._batch_size, self._threads, self._device_id, *how)
 
     def _build(self, entries: tuple[Entry, ...]) -> Any:
         dali = library.import_dali()
@@ -341,17 +323,17 @@ class DaliExecutor:
             dali.math,
             "gpu" if on_gpu else "cpu",
             "mixed" if on_gpu else "cpu",
-            REGION_DECODE.get(self._device_id, False) if self._device_id is not None else True,
+            not on_gpu or self._device_id in REGION_DECODE,
             self._decoding,
         )
         pipeline = dali.pipeline(
             batch_size=self._batch_size, num_threads=self._threads, device_id=self._device_id, prefetch_queue_depth=1
         )
-        library.POOL.watch(pipeline)  # before it is built: a fork in between leaves the child one that it must not end
+        library.POOL.watch(pipeline)  # before it is built, in case the process forks in between
         with pipeline:
             nodes = input_nodes(d, self._program, dict(zip(self._fed, entries, strict=True)))
             for n in self._fed:
-                # With `preserve`, this keeps an input that no operator reads: pruned, it could not be fed.
+                # With `preserve`, this keeps inputs that no operator reads; if pruned, they could not be fed.
                 pipeline.add_sink(nodes[self._program.inputs[n]])
             decoders, decoded = [], []
             for value in self._program.values:
@@ -361,10 +343,10 @@ class DaliExecutor:
                     decoders.append(Decoder.of(self._program, value, region))
                     decoded.append(image)
                 d.decoded.clear()
-            looks = look_nodes(d, decoded, self._proves, self._verifies)
+            checks = check_nodes(d, decoded, self._proves, self._verifies)
             shapes = [node.shape() for value in self._foreign for node in promises(value, nodes)]
-            pipeline.set_outputs(*(delivered(d, nodes[value]) for value in self._program.outputs), *shapes, *looks)
-        pipeline.decoders = tuple(decoders)  # it may serve another executor of this program
+            pipeline.set_outputs(*(delivered(d, nodes[value]) for value in self._program.outputs), *shapes, *checks)
+        pipeline.decoders = tuple(decoders)  # kept with the pipeline for its next executor
         try:
             pipeline.build()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""failures: DALI's texts about a failed run, in a few words."""
+"""failures: turn DALI's messages about a failed run into short errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ...errors import DeviceError
 
 __all__ = ["cause_of", "device_failed", "is_of_device"]
 
-# As DALI's libraries say it (their strings). They name what failed, and no more: that it was not the data shows where
-# rows fail that were computed before, or a batch fails that then runs (`DaliExecutor`). Only before the first row has
-# been computed is there nothing to compare with, and these texts decide.
+# Strings of DALI's libraries. They only name what failed; that the data is not to blame is shown when a row fails that
+# was computed before, or a failed batch then succeeds (`DaliExecutor`). These texts decide only before the first row
+# has been computed, when there is nothing to compare with.
 _DEVICE_FAILURES = ("CUDA runtime API error", "CUDA driver API error", "CUDA Driver API error", "NVML")
 
 
@@ -30,11 +30,11 @@ _OPERATOR = re.compile(r"operator `(?:nvidia\.dali\.)?(?:fn\.)?([\w.]+)`")
 _NOISE = re.compile(r"^(Critical error in pipeline|Current pipeline object|C\+\+ context|Assert on .* failed: ?)|^$")
 
 
-_NVIMGCODEC = {"'#3'": "damaged image", "'#4'": "no image, or a kind it cannot read"}
+_NVIMGCODEC = {"'#3'": "damaged image", "'#4'": "not an image, or of an unsupported kind"}
 
 
 def cause_of(text: str) -> str:
-    """DALI's own words about a failure without what it wraps around them: the operator and the cause."""
+    """The operator and the cause from DALI's message about a failure, without the rest."""
     operator = _OPERATOR.search(text)
     words = text.rpartition("encountered:")[2]
     lines = [re.sub(r"^Assert on .*? failed: ", "", line.strip()) for line in words.splitlines()]
@@ -45,32 +45,31 @@ def cause_of(text: str) -> str:
 
 
 def is_of_device(text: str) -> bool:
-    """Whether a text of DALI's names a failure of the GPU, its driver or of memory."""
+    """Whether a message of DALI's names a failure of the GPU, its driver or memory."""
     return any(words in text for words in (*_OUT_OF_MEMORY, *_DEVICE_FAILURES))
 
 
 def device_failed(text: str, label: str, what: str, known: str = "") -> DeviceError:
-    """The error for a run that failed, and not because of its data.
+    """The error for a run that failed, but not because of its data.
 
     Args:
-        text: of DALI's, whole or what `cause_of` leaves of it.
-        label: where the program ran.
-        what: what needed memory.
-        known: how that is known, where the text does not say it.
+        text: DALI's message, whole or shortened by `cause_of`.
+        label: of the executor.
+        what: the work that needed memory.
+        known: the evidence, if the text does not name the device.
     """
     cause = cause_of(text) or text
     if any(words in text for words in _OUT_OF_MEMORY):
         return DeviceError(
-            f"{label} needs more memory than there is for {what}: {cause}; use a smaller batch or a smaller "
+            f"{label} needs more memory than is available for {what}: {cause}; use a smaller batch or a smaller "
             "Options(device_memory=...)"
         )
     if known and not is_of_device(text):
         return DeviceError(
-            f"{label} {known}, so it is not the data: {cause}; start the process again, or run with "
-            "Options(device='cpu')"
+            f"{label} {known}, so it is not the data: {cause}; restart the process, or run with Options(device='cpu')"
         )
     forked = "(a process that was forked from one that used CUDA cannot use it) " * ("InitializationError" in text)
     return DeviceError(
-        f"{label} failed, and not because of the data: {cause}; {forked}start the process again, and if the error "
+        f"{label} failed, and not because of the data: {cause}; {forked}restart the process, and if the error "
         "comes back, look at nvidia-smi and the kernel's log (Xid), or run with Options(device='cpu')"
     )

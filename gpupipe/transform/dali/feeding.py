@@ -1,4 +1,4 @@
-"""feeding: the rows of a batch as DALI takes them, without a copy where that can be."""
+"""feeding: convert the rows of a batch to DALI tensors, without a copy if possible."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..program import Feed
 __all__ = ["LEGAL", "VERIFIED", "Entry", "entry_of", "kept", "tensors_of", "wholly", "wrap"]
 
 VERIFIED = "verified"
-"""Name of the input that says which decoded images are given whole."""
+"""Name of the input that says which decoded images are returned whole."""
 
 
 _WHOLE = 1 << 24
-"""Pixels of a side that no image has."""
+"""More pixels than any image has on a side."""
 
 
 LEGAL = tuple(
@@ -30,10 +30,10 @@ LEGAL = tuple(
 
 
 def wrap(row: Any) -> Array:
-    """One array as DALI takes it: contiguous, native byte order, a legal dtype. Copies only where it must.
+    """Make an array contiguous and of native byte order, as DALI needs it; copies only if necessary.
 
     Raises:
-        SpecError: for a dtype that DALI has no equal of.
+        SpecError: DALI has no such dtype.
     """
     array = np.asarray(row)
     dtype = array.dtype.newbyteorder("=")
@@ -47,7 +47,7 @@ class Entry:
     """How one input of the program enters DALI.
 
     Attributes:
-        kind: "bytes" (encoded, one row each), "rows" (an array for each row) or "batch" (one array[B, ...]).
+        kind: "bytes" (an encoded image per row), "rows" (an array per row) or "batch" (one array[B, ...]).
         dtype: of the rows.
         ndim: of one row.
     """
@@ -58,7 +58,7 @@ class Entry:
 
 
 def entry_of(value: Value, rows: Sequence[Any] | Array) -> Entry:
-    """Decide from the first batch how an input enters, where the spec leaves something open."""
+    """Decide how an input enters DALI, from its spec and, where that is incomplete, from the first batch."""
     if value.spec.dtype is bytes or isinstance(rows[0], (bytes, memoryview, bytearray)):
         return Entry("bytes", "uint8", 1)
     if isinstance(rows, np.ndarray):
@@ -70,14 +70,14 @@ def entry_of(value: Value, rows: Sequence[Any] | Array) -> Entry:
 
 
 def wholly(feed: Feed) -> Array:
-    """What the input `VERIFIED` gets for a batch: int32[B,2], the size of what is given of each image."""
+    """The rows of the input `VERIFIED` for a batch: int32[B,2], the size of the returned part of each image."""
     out = np.ones((feed.size, 2), np.int32)
     out[list(feed.verified)] = _WHOLE
     return out
 
 
 def kept(feed: Feed) -> Feed:
-    """The same rows in memory of their own: views of a block of a file would hold all of it."""
+    """Copy bytes of a feed that is kept: a view of a file's block would keep the whole block alive."""
     values = [
         [bytes(row) if isinstance(row, memoryview) else row for row in rows] if isinstance(rows, list) else rows
         for rows in feed.values
@@ -96,10 +96,10 @@ def tensors_of(
         rows: of the input.
         entry: how it enters.
         size: rows of the batch.
-        causes: gets the rows that do not fit, and why.
+        causes: receives the errors of rows that do not fit.
 
     Raises:
-        SpecError: a batch in one array is another than the first one.
+        SpecError: a batch in one array has another dtype or shape than the first one.
     """
     if entry.kind == "batch":
         batch = wrap(rows)

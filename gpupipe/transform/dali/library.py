@@ -1,4 +1,4 @@
-"""library: DALI itself, imported once, and the pipelines that are built with it. Nobody else imports it."""
+"""library: imports DALI, as the only module, and holds the pool of its idle pipelines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import DeviceError, MissingDependencyError
-from ..pool import ENDINGS, PipelinePool
+from ..pool import EXIT_HOOKS, PipelinePool
 
 __all__ = ["POOL", "import_dali", "refuse_fork", "release_memory"]
 
@@ -19,19 +19,19 @@ POOL = PipelinePool()
 
 
 _ON_GPU: list[int] = []
-"""The process that first built a pipeline on a GPU, as its id; its forked children inherit the list."""
+"""Id of the process that first built a GPU pipeline; forked children inherit the list."""
 
 
 _NO_LONGER_SHIPPED = r"nvidia-dali-cuda\d+ is no longer shipped with"
-"""How DALI begins its warnings of libraries of CUDA that its wheel leaves out."""
+"""Start of DALI's warnings about CUDA libraries that its wheel does not include."""
 
 
 @functools.cache
 def import_dali() -> Any:
-    """Import what is needed of DALI, once.
+    """Import the parts of DALI that are used, once.
 
     Raises:
-        MissingDependencyError: naming the extra that brings it.
+        MissingDependencyError: DALI cannot be imported; the message names the extra that installs it.
     """
     try:
         from nvidia.dali import backend, fn, math, tensors, types
@@ -41,16 +41,16 @@ def import_dali() -> Any:
             f"the DALI executor needs nvidia-dali, which cannot be imported ({error}); "
             f"pip install 'gpupipe[cuda12]', or run with Options(backend='numpy')"
         ) from error
-    # Building the first GPU pipeline warns of cuFFT and NPP, which only operators need that no op here uses.
+    # Building the first GPU pipeline warns about cuFFT and NPP, which no op here needs.
     warnings.filterwarnings("ignore", message=_NO_LONGER_SHIPPED)
-    # Registered after DALI's own handlers, hence run before them: what is idle goes while DALI is whole.
-    atexit.register(_end)
+    # Registered after DALI's own handlers, hence run before them, while pipelines can still be destroyed.
+    atexit.register(_at_exit)
     return _Dali(Pipeline, backend, fn, math, tensors, types)
 
 
-def _end() -> None:
-    for ending in ENDINGS:
-        ending()
+def _at_exit() -> None:
+    for hook in EXIT_HOOKS:
+        hook()
     POOL.clear()
 
 
@@ -65,17 +65,17 @@ class _Dali:
 
 
 def release_memory() -> None:
-    """Destroy idle pipelines and return DALI's unused memory, of the host and of GPUs, to the system."""
+    """Destroy idle pipelines and return DALI's unused host and GPU memory to the system."""
     POOL.clear()
     if "nvidia.dali" in sys.modules:
         import_dali().backend.ReleaseUnusedMemory()
 
 
 def refuse_fork(label: str) -> None:
-    """Make sure that CUDA can work in this process.
+    """Check that CUDA can work in this process.
 
     Raises:
-        DeviceError: its parent used a GPU before it was forked.
+        DeviceError: the process was forked after its parent used a GPU.
     """
     if not _ON_GPU:
         _ON_GPU.append(os.getpid())

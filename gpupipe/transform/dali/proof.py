@@ -1,32 +1,30 @@
-"""proof: whether the pixels that DALI's decoders gave are those of the images, without decoding them again.
+"""proof: check that the pixels from DALI's decoders belong to the images, without decoding every image again.
 
-Decoders of GPUs have given black, unfinished and exchanged images without an error (NVIDIA/nvImageCodec#50,
-pytorch/torchcodec#1634). DALI hands out no buffer before it decodes into it, so no mark can be put there first. Instead
-every row has to agree with marks that its file has already: the size in its header, and the mean of its first 8x8
-pixels, which a host reads without decoding (`first_block.py`). The graph gives those pixels and 64 others, on a
-grid over the image, so the rows of the grid also show what was left black. Of a row that does not agree the host
-decodes the image, and only where those samples differ from it the row is called wrong: an image that is black is no
-false alarm, nor is one that another law of gray makes differ.
+GPU decoders have returned black, unfinished and swapped images without an error (NVIDIA/nvImageCodec#50,
+pytorch/torchcodec#1634). DALI does not expose a buffer before decoding into it, so it cannot be marked. Instead every
+row is compared with two facts of its file: the size in its header, and the mean of its first 8x8 pixels, which the host
+reads without decoding (`first_block.py`). The graph returns those pixels and 64 more, on a grid over the image, so that
+rows of the grid also show parts left black. If a row disagrees, the host decodes the image, and only if the samples
+differ from that is the row reported: neither a black image nor a different formula for gray is a false alarm.
 
-What is caught of JPEGs, which are all that a GPU decodes here:
+Among JPEGs, the only images that a GPU decodes here, it finds:
 
-- a row of another size: always;
-- a row left as it was, or exchanged with one of the same size: unless the mean of its first 8x8 pixels is within 4 of
-  255 of the right one, as about 1 of 30 photographs is;
-- a row that is black, or a band across it, its lower part for example, where its first pixels agree.
+- a row of another size, always;
+- a row that was not written, or swapped with one of the same size, unless the mean of its first 8x8 pixels is within 4
+  of 255 of the right one, as for about 1 of 30 photographs;
+- a row that is black, or has a black band, at the bottom for example, while its first pixels agree.
 
-That costs some microseconds a row, and one decoding on the host for each row that is suspicious and right after all.
-Such false alarms are few among photographs, but there are data sets full of them: images with black borders, or colours
-so saturated that the means differ. So the host looks at fewer once 8 rows that were suspicious for the same reason
-(size, mean or black) were right: at 1 such row for every 768 that were decoded, altogether 1 of 256 at most, by turns
-the most suspicious one and any other. The log says so when it begins. A row that is wrong costs nothing of these, so a
-decoder that goes on giving wrong rows is caught among any images, at one of the first hundreds; a single wrong row may
-be missed then.
+It costs some microseconds per row, and one decoding on the host for each suspicious row that turns out right. Such
+false alarms are rare among photographs, but some datasets are full of them: images with black borders, or colours so
+saturated that the means differ. So after 8 false alarms for one reason (size, mean or black) the host checks only 1
+such row per 768 decoded rows (at most 1 of 256 for all reasons), alternately the most suspicious one and any other, and
+logs this once. A wrong row does not count, so a decoder that keeps returning wrong rows is found among any images,
+within the first hundreds of them; a single wrong row may then be missed.
 
-What is not: a lower part that holds an older image, and any damage that spares the samples. `Options.verify` is for
-these. A JPEG whose first code says nothing (colours by Adobe's segment or called R, G and B, arithmetic codes, a
-progressive one of a quality below 25 or so) and one that is turned has no mean: then its size and what is black remain.
-Of other formats the size is compared: DALI decodes them on the host, too.
+It does not find a lower part with an older image, nor damage between the samples; `Options.verify` does. A JPEG whose
+first code tells nothing (colours by Adobe's segment or named R, G and B, arithmetic coding, a progressive one of a
+quality below 25 or so) and one that is rotated have no known mean, so only size and black are checked. Of other formats
+only the size is compared, since DALI decodes them on the host too.
 """
 
 from __future__ import annotations
@@ -49,32 +47,32 @@ from ..program import Feed, Program
 __all__ = ["BLOCK", "TOLERANCE", "TOLERANCE_SIMPLE", "Decoder", "Prover", "sampled"]
 
 BLOCK = 8
-"""Pixels of a side of JPEG's blocks; also rows and columns of the grid, of samples at (2 i + 1) / 16 of each side.
+"""Side of a JPEG block in pixels; also rows and columns of the grid, whose samples lie at (2 i + 1) / 16 of each side.
 
-A power of 2, so that DALI's nearest neighbour and integer arithmetic name the same pixels."""
+A power of 2, so that DALI's nearest neighbour and integer arithmetic select the same pixels."""
 
 
 TOLERANCE = 8.0
-"""Mean difference (of 255) over 8x8 pixels, or 8 of the grid, that a decoder may have from libjpeg.
+"""Largest mean difference (of 255) from libjpeg over 8x8 pixels, or 8 pixels of the grid.
 
 libjpeg's own fast inverse transform differs from its exact one by up to 7.6 (250 photographs); wrong images differ by
 tens."""
 
 
 TOLERANCE_SIMPLE = 16.0
-"""The same without fancy upsampling: libjpeg's simple one differs by up to 11.7 along edges of colours."""
+"""`TOLERANCE` without fancy upsampling: libjpeg's simple upsampling differs by up to 11.7 along colour edges."""
 
 
 _AGREES = 4.0
-"""Levels by which the mean of the first block may differ before the host looks: of 250 photographs it does by 1.6."""
+"""Largest difference of the first block's mean, in levels, that is not suspicious; in 250 photographs it is 1.6."""
 
 
 _FALSE_ALARMS = 8
-"""Rows that were suspicious for one reason and right, after which the host looks at fewer of these."""
+"""False alarms for one reason after which the host checks fewer such rows."""
 
 
 _ROWS_A_LOOK = 768
-"""Decoded rows for each further look for one reason: with three of them about 1 ms for 256 rows."""
+"""Decoded rows per further check for one reason; the three reasons cost about 1 ms per 256 rows."""
 
 
 _ANY_SIZE = (0, 0)
@@ -85,14 +83,14 @@ _WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """One decoder of a program, whose results are looked at.
+    """One decoder of a program, whose results are checked.
 
     Attributes:
         name: of the op, as the user wrote it.
-        image: the input that it decodes.
-        channels: that it gives, 1 or 3.
-        upright: whether it turns images as EXIF says.
-        window: the inputs that say where a region begins and its size; None where it decodes whole images.
+        image: index of the input that it decodes.
+        channels: of its result, 1 or 3.
+        upright: whether it applies the EXIF orientation.
+        window: indices of the inputs with a region's start and size; None if it decodes whole images.
     """
 
     name: str
@@ -115,7 +113,7 @@ class Decoder:
         )
 
     def on_host(self, program: Program, feed: Feed, row: int) -> Array | None:
-        """What it should have given for a row; None where the host cannot decode it."""
+        """The image that it should have returned for a row; None if the host cannot decode it."""
         try:
             image = decode(_row(program, feed, self.image, row), self.channels, self.upright, UNBOUNDED)
         except DecodeError:
@@ -127,48 +125,48 @@ class Decoder:
 
 
 class _Suspicion:
-    """How many of the rows that are suspicious for one reason the host looks at.
+    """Limits how many rows that are suspicious for one reason the host checks.
 
     Args:
-        what: is said of such a row in the log.
+        what: the reason, for the log.
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._left = float(_FALSE_ALARMS)
-        self._turn = self._right = 0
+        self._batches = self._right = 0
         self._told = False
 
     def of(self, size: int, rows: Array, strength: Array) -> Iterator[int]:
-        """The rows to look at, until too many of them are `dismissed`.
+        """The rows to check, until too many of them are `dismissed`.
 
         Args:
             size: of the batch.
-            rows: int64[N], numbers of those that are suspicious.
+            rows: int64[N], indices of the suspicious rows.
             strength: of the suspicion, for every row of the batch.
         """
         self._left = min(self._left + size / _ROWS_A_LOOK, _FALSE_ALARMS)
         if not len(rows) or self._left < 1:
             return
-        # By turns the most suspicious first, and any: those that always look worst would hide the others.
-        rows = np.roll(rows, self._turn // 2)
-        if self._turn % 2 == 0:
+        # Alternate between the most suspicious and any, lest those that always look worst hide the others.
+        rows = np.roll(rows, self._batches // 2)
+        if self._batches % 2 == 0:
             rows = rows[strength[rows].argsort(kind="stable")[::-1]]
-        self._turn += 1
+        self._batches += 1
         for row in rows.tolist():
             if self._left < 1:
                 return
             yield row
 
     def dismissed(self, name: str) -> None:
-        """A row was right; `name` is the decoder's."""
+        """Count a row that was right; `name` is the decoder's."""
         self._left -= 1
         self._right += 1
         if self._left < 1 and not self._told:
             self._told = True
             logger.info(
-                "%s: %d images %s, and are what the host decodes; from now on the host looks at one such image for "
-                "every %d that are decoded, and not at each; Options(verify=) compares images whatever they look like",
+                "%s: %d images %s, yet equal what the host decodes; from now on the host checks one such image per %d "
+                "decoded ones instead of each; Options(verify=) compares images whatever they look like",
                 name,
                 self._right,
                 self._what,
@@ -177,10 +175,10 @@ class _Suspicion:
 
 
 class Prover:
-    """Compares what decoders gave with what the host knows.
+    """Compares the results of decoders with what the host knows of the images.
 
     Args:
-        program: what runs.
+        program: the program with the decoders.
         tolerance: of a mean over 8x8 pixels, see `TOLERANCE`.
     """
 
@@ -194,9 +192,9 @@ class Prover:
         """The rows whose samples are not those of their images, and how they differ.
 
         Args:
-            decoder: whose results they are.
-            feed: what it was given.
-            samples: uint8[B,16,8,C], the grid above the first block.
+            decoder: the decoder.
+            feed: its batch.
+            samples: uint8[B,16,8,C], the grid, then the first block.
             shapes: int64[B,3], of the decoded images.
         """
         rows = range(feed.size)
@@ -208,7 +206,7 @@ class Prover:
         gray = block[:, 0] if decoder.channels == 1 else block @ _WEIGHTS
         dark = ~samples[:, :BLOCK].any(axis=(2, 3)) & jpeg[:, None]
         other = ((shapes[:, :2] != sizes) & (sizes > 0)).any(axis=1)
-        with np.errstate(invalid="ignore"):  # NaN where the file does not say its mean
+        with np.errstate(invalid="ignore"):  # NaN if the mean is unknown
             gaps = np.abs(gray - np.clip(means, 0, 255))
             odd = gaps > _AGREES
         bands = dark.sum(axis=1)
@@ -228,7 +226,7 @@ class Prover:
         return dict(sorted(found.items()))
 
     def _known(self, decoder: Decoder, feed: Feed, row: int) -> tuple[tuple[int, int], float, bool]:
-        """What the host knows of a row: its size, the mean of its first block or NaN, whether a GPU decodes it."""
+        """The size of a row, the mean of its first block (NaN if unknown), and whether it is a JPEG."""
         data = _row(self._program, feed, decoder.image, row)
         jpeg = data[0] == 0xFF
         if decoder.window is not None:
@@ -236,7 +234,7 @@ class Prover:
             return (height, width), np.nan, jpeg
         try:
             header = read_header(data, orientation=decoder.upright)
-        except DecodeError:  # a kind of image that the host does not know
+        except DecodeError:  # a format that the host does not know
             return _ANY_SIZE, np.nan, False
         if not jpeg or header.orientation != 1 or min(header.height, header.width) < BLOCK:
             return header.size, np.nan, jpeg
@@ -257,7 +255,7 @@ class Prover:
         return f"{part or 'its first 8x8 pixels'} differ by up to {worst:.0f} of 255 on average{black}"
 
     def wrong_image(self, decoder: Decoder, feed: Feed, row: int, image: Array) -> str:
-        """How a decoded image differs from what the host makes of it; "" if it does not, or the host cannot tell."""
+        """How a decoded image differs from the host's; "" if it does not, or if the host cannot decode it."""
         expected = decoder.on_host(self._program, feed, row)
         if expected is None:
             return ""
@@ -275,7 +273,7 @@ class Prover:
 
 
 def sampled(image: Array) -> Array:
-    """What the graph gives of an image: uint8[H,W,C] -> uint8[16,8,C], the grid, then the first block.
+    """The samples that the graph returns of an image: uint8[H,W,C] -> uint8[16,8,C], the grid, then the first block.
 
     Pixels of the block beyond the image are 0.
     """
@@ -289,7 +287,7 @@ def sampled(image: Array) -> Array:
 
 
 def _tiles(off: Array) -> Array:
-    """The mean of every 8x8 tile of int16[H,W,C]; those at the lower and right edge may be smaller."""
+    """The mean of every 8x8 tile of int16[H,W,C]; tiles at the lower and right edge may be smaller."""
     height, width, channels = off.shape
     tops, lefts = np.arange(0, height, BLOCK), np.arange(0, width, BLOCK)
     sums = np.add.reduceat(np.add.reduceat(off.sum(axis=2, dtype=np.int64), tops, axis=0), lefts, axis=1)

@@ -1,4 +1,4 @@
-"""results: what DALI gives on the host as NumPy arrays, and whether it is what was promised."""
+"""results: convert DALI's host outputs to NumPy arrays, and check them against their specs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from ...errors import SpecError
 from ...graph.values import Apply, Item, Value
 from ...spec import TensorSpec
 from ..array import copied, overlap
-from ..pool import PipelinePool
+from .library import POOL
 
 __all__ = ["check_result", "separate", "to_numpy", "unlike"]
 
 
-def to_numpy(pool: PipelinePool, output: Any, size: int) -> Any:
-    """A TensorListCPU as one array[B, ...], or as a list of arrays where shapes differ. They own DALI's buffers."""
+def to_numpy(output: Any, size: int) -> Any:
+    """A TensorListCPU as one array[B, ...], or as a list of arrays if shapes differ. They own DALI's buffers."""
     if output.is_dense_tensor():
-        return np.asarray(pool.lend(output.as_tensor()))[:size]
-    rows = [np.asarray(pool.lend(output[row])) for row in range(size)]
+        return np.asarray(POOL.lend(output.as_tensor()))[:size]
+    rows = [np.asarray(POOL.lend(output[row])) for row in range(size)]
     return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
 
 
 def check_result(value: Value, result: Any) -> None:
-    """Compare a result with what its op promised.
+    """Compare a result with the spec of its value.
 
     Raises:
-        SpecError: it is something else; a user's op or function was declared wrongly.
+        SpecError: it differs, since a user's op or function was declared wrongly.
     """
     for row in result:
         got = TensorSpec(tuple(row.shape), row.dtype)
@@ -36,7 +36,7 @@ def check_result(value: Value, result: Any) -> None:
 
 
 def unlike(value: Value, spec: TensorSpec, got: str) -> SpecError:
-    """The error of a user's op or function that gave something else than it was declared to give."""
+    """The error for a user's op or function whose result differs from its declared spec."""
     made = value.value if isinstance(value, Item) else value
     name = made.op.name if isinstance(made, Apply) else repr(made)
     where = f" ({made.line})" if isinstance(made, Apply) and made.line else ""
@@ -44,7 +44,7 @@ def unlike(value: Value, spec: TensorSpec, got: str) -> SpecError:
 
 
 def separate(results: list[Any]) -> list[Any]:
-    """Copy results that share memory with an earlier one: in DALI a reshape is a view, and so is a needless cast."""
+    """Copy results that share memory with an earlier one: in DALI a reshape is a view, and so is a no-op cast."""
     for n, later in enumerate(results):
         for earlier in results[:n]:
             if overlap(earlier, later):

@@ -50,8 +50,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "random_hue": lambda x: ops.random_hue(x, 0.1),
     "random_jpeg_quality": lambda x: ops.random_jpeg_quality(x, 50, 90),
     "random_saturation": lambda x: ops.random_saturation(x, 0.5, 1.5),
-    "rgb_to_hsv, behind convert_image_dtype": lambda x: ops.rgb_to_hsv(ops.convert_image_dtype(x, "float32")),
-    "hsv_to_rgb, behind convert_image_dtype": lambda x: ops.hsv_to_rgb(ops.convert_image_dtype(x, "float32")),
+    "rgb_to_hsv, after convert_image_dtype": lambda x: ops.rgb_to_hsv(ops.convert_image_dtype(x, "float32")),
+    "hsv_to_rgb, after convert_image_dtype": lambda x: ops.hsv_to_rgb(ops.convert_image_dtype(x, "float32")),
     "per_image_standardization": ops.per_image_standardization,
     "normalize": lambda x: ops.normalize(x, ops.IMAGENET_MEAN, ops.IMAGENET_STD),
     "convert_image_dtype, to float32": lambda x: ops.convert_image_dtype(x, "float32"),
@@ -61,14 +61,14 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def _rows() -> list[tuple[str, str, str, str]]:
-    table = README.read_text(encoding="utf-8").split("## The law of results")[1].split("## ")[0]
+    table = README.read_text(encoding="utf-8").split("## Result dtypes")[1].split("## ")[0]
     lines = [line for line in table.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [(row[0], row[2], row[3], row[4]) for row in rows[2:]]
 
 
 @pytest.mark.parametrize(("name", "of_uint8", "of_float32", "antialias"), _rows(), ids=lambda value: value)
-def test_the_law_of_results(name: str, of_uint8: str, of_float32: str, antialias: str) -> None:
+def test_the_result_dtypes(name: str, of_uint8: str, of_float32: str, antialias: str) -> None:
     call = CALLS[name]
 
     assert call(IMAGE).dtype == np.dtype(of_uint8.split(",")[0])

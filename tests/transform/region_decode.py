@@ -1,15 +1,13 @@
-"""regions: whether a GPU decodes regions of images as it should, tried once in a process of its own."""
+"""region_decode: whether a GPU decodes regions of images as it should, tried in a process of its own.
+
+The executor decodes whole images on a GPU unless its number is in `REGION_DECODE`: nvImageCodec 0.9.0 fails to decode
+regions on some GPUs (NVIDIA/nvImageCodec#55). This probe says which GPUs could be put there.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-
-__all__ = ["REGION_DECODE", "probe_region_decode"]
-
-REGION_DECODE: dict[int, bool] = {}
-"""What was found, by the GPU's number."""
-
 
 _PROBE = """
 import ctypes, io, sys
@@ -48,22 +46,15 @@ for part in (0, 1):  # MAJOR_VERSION, MINOR_VERSION
 
 
 _DECODES_REGIONS = (13, 2)
-"""The first nvJPEG that decodes regions with fancy upsampling. DALI gives what an older one declines to libjpeg, on the
-host's cores: the pixels are right, and nothing was gained."""
+"""The first nvJPEG that decodes regions with fancy upsampling. What an older one declines DALI gives to libjpeg, on the
+host's cores: the pixels are right, but nothing is gained."""
 
 
 def probe_region_decode(device_id: int) -> bool:
-    """Try whether region decode works on a GPU as the ops ask for it, in a process of its own: it may crash.
-
-    nvImageCodec 0.9.0 fails there on some GPUs (NVIDIA/nvImageCodec#55), so regions are decoded on a GPU only after
-    this succeeded in this process, with an nvJPEG that takes part. Takes some seconds the first time; the answer is
-    remembered.
-    """
-    if device_id not in REGION_DECODE:
-        try:
-            done = subprocess.run([sys.executable, "-c", _PROBE, str(device_id)], capture_output=True, timeout=120)
-            version = tuple(int(word) for word in done.stdout.split() if word.isdigit())
-            REGION_DECODE[device_id] = done.returncode == 0 and len(version) == 2 and version >= _DECODES_REGIONS
-        except subprocess.TimeoutExpired:
-            REGION_DECODE[device_id] = False
-    return REGION_DECODE[device_id]
+    """Try whether region decode works on a GPU as the ops ask for it; it may crash, so in a process of its own."""
+    try:
+        done = subprocess.run([sys.executable, "-c", _PROBE, str(device_id)], capture_output=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return False
+    version = tuple(int(word) for word in done.stdout.split() if word.isdigit())
+    return done.returncode == 0 and len(version) == 2 and version >= _DECODES_REGIONS
