@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -116,10 +117,8 @@ class WrongPixels(Exception):
         self.results = results
 
 
-class Executor:
+class Executor(ABC):
     """Runs one program on a sequence of batches. Used by one thread at a time.
-
-    Subclasses define `_start`, `_finish` and `close`.
 
     Args:
         label: the name that `explain()` prints, e.g. ``"DALI on CPU"``.
@@ -155,17 +154,17 @@ class Executor:
             raise GpupipeError(f"{self.label}: collect() needs a batch in flight, got none; call submit() first")
         return self._finish(self._flights.popleft())
 
+    @abstractmethod
     def close(self) -> None:
         """Release all resources. Batches still in flight are dropped."""
-        raise TypeError(f"{type(self).__name__} does not define close")
 
+    @abstractmethod
     def _start(self, feed: Feed) -> Any:
         """Start a batch; return what `_finish` needs."""
-        raise TypeError(f"{type(self).__name__} does not define _start")
 
+    @abstractmethod
     def _finish(self, flight: Any) -> list[Any]:
         """Wait for a batch and return its results."""
-        raise TypeError(f"{type(self).__name__} does not define _finish")
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

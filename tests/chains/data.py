@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,21 +123,18 @@ def sorted_by_name(drawn: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return sorted(drawn, key=lambda pair: pair[0])
 
 
-class _Watched:
+class _Watched(Executor):
     """An executor that tells a spy what it is handed."""
 
     def __init__(self, inner: Executor, program: Program, spy: Spy) -> None:
+        super().__init__(inner.label, sys.maxsize)
         self._inner, self._program, self._spy = inner, program, spy
 
-    @property
-    def label(self) -> str:
-        return self._inner.label
-
-    def submit(self, feed: Feed) -> None:
+    def _start(self, feed: Feed) -> None:
         self._spy.note(self._program, feed)
         self._inner.submit(feed)
 
-    def collect(self) -> list[Any]:
+    def _finish(self, flight: None) -> list[Any]:
         return self._inner.collect()
 
     def close(self) -> None:

@@ -399,7 +399,7 @@ def _too_few(self: Any, oldest: int) -> None:
 def test_a_wrong_snapshot_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these is off by one, where no mark is taken, or where one is."""
     for owner, name, wrong in (
-        (checkpoints.CheckpointedInput, "back", lambda self, keep: checkpoints.behind(self._checkpoints, keep - 1)),
+        (checkpoints.CheckpointedInput, "back", lambda self, keep: checkpoints.after(self._checkpoints, keep - 1)),
         (checkpoints.CheckpointedInput, "discard_before", _too_few),
         (
             resumable.ResumableBatcher,
