@@ -26,7 +26,7 @@ class RepeatFlow:
     where: Where = SOMEWHERE
 
     def open(self, at: Context, state: State = None) -> Running:
-        return Repeated(self, at, state)
+        return Repeated(Passes(self, at, state))
 
     def access(self, at: Context) -> RandomAccess:
         return passes(lambda index: access(self.source, at.in_pass(index, self.count)), self.count)
@@ -35,26 +35,44 @@ class RepeatFlow:
 class Repeated(Running):
     """The running repeat."""
 
+    def __init__(self, passes: Passes) -> None:
+        super().__init__(chain.from_iterable(passes))
+        self._passes = passes
+
+    def snapshot(self) -> State:
+        return self._passes.snapshot()
+
+    def close(self) -> None:
+        self._passes.close()
+
+
+class Passes(Iterator[Iterator[Element]]):
+    """The passes of a repeat, one iterator each.
+
+    Not part of `Repeated`, which would then refer to itself: workers of a pass end as soon as its iterator is dropped.
+    """
+
     def __init__(self, flow: RepeatFlow, at: Context, state: State = None) -> None:
         self._flow = flow
         self._at = at
         self._done = 0 if state is None else int_part(state, "pass")
         self._empty = EmptyPasses(flow.where, flow.count < 0, at, 0 if state is None else int_part(state, "empty"))
+        self._inner: Running | None = None
         if self._done:
-            self.source = flow.source.open(at.in_pass(self._done - 1, flow.count), part(state))
-        self.items = chain.from_iterable(self._passes())
+            self._inner = flow.source.open(at.in_pass(self._done - 1, flow.count), part(state))
+        self._resumed = self._inner
 
-    def _passes(self) -> Iterator[Iterator[Element]]:
-        if self.source is not None:  # a pass that is resumed
-            yield self._noted(self.source)
-        while True:
-            close(self.source)
-            if self._done == self._flow.count or not self._empty.another():
-                return
-            self._empty.count += 1
-            self.source = self._flow.source.open(self._at.in_pass(self._done, self._flow.count))
-            self._done += 1
-            yield self._noted(self.source)
+    def __next__(self) -> Iterator[Element]:
+        if self._resumed is not None:
+            resumed, self._resumed = self._resumed, None
+            return self._noted(resumed)
+        close(self._inner)
+        if self._done == self._flow.count or not self._empty.another():
+            raise StopIteration
+        self._empty.count += 1
+        self._inner = self._flow.source.open(self._at.in_pass(self._done, self._flow.count))
+        self._done += 1
+        return self._noted(self._inner)
 
     def _noted(self, inner: Iterator[Element]) -> Iterator[Element]:
         for element in inner:
@@ -66,8 +84,12 @@ class Repeated(Running):
 
     def snapshot(self) -> State:
         """The number of passes opened, how many in a row had no element, and the snapshot of the present one."""
-        inner = None if self.source is None else self.source.snapshot()
+        inner = None if self._inner is None else self._inner.snapshot()
         return {"pass": self._done, "empty": self._empty.count, "source": inner}
+
+    def close(self) -> None:
+        """Close the present pass."""
+        close(self._inner)
 
 
 ENOUGH = 10
