@@ -73,11 +73,9 @@ def fits(column: Any, spec: TensorSpec) -> bool:
         return False
     if spec.shape is None or column.shape == spec.shape:
         return True
-    return column.ndim == len(spec.shape) and all(map(fits_size, column.shape, spec.shape))
-
-
-def fits_size(size: int, declared: int | None) -> bool:
-    return declared is None or size == declared
+    if column.ndim != len(spec.shape):
+        return False
+    return all(size == declared or declared is None for size, declared in zip(column.shape, spec.shape, strict=True))
 
 
 def exact_cast(column: Any, spec: TensorSpec) -> Any:

@@ -306,11 +306,14 @@ class KnownBad:
 
     A record of a file is known by the file's absolute path and the offset, in every pass and epoch. Any other element
     is known by its key: an index says little without its array.
+
+    Attributes:
+        of_key: the elements known by key.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[int, BadRecord]] = {}
-        self._keys: dict[int, BadRecord] = {}
+        self.of_key: dict[int, BadRecord] = {}
 
     def add(self, record: BadRecord) -> None:
         """Add a record; the first for an element counts. A lost file is not added: it may be readable again."""
@@ -319,19 +322,14 @@ class KnownBad:
         if record.unit == "offset" and record.offset is not None:
             self._files.setdefault(whole_name(record.file), {}).setdefault(record.offset, record)
         else:
-            self._keys.setdefault(record.key, record)
+            self.of_key.setdefault(record.key, record)
 
     def __len__(self) -> int:
-        return len(self._keys) + sum(map(len, self._files.values()))
+        return len(self.of_key) + sum(map(len, self._files.values()))
 
     def of_file(self, name: str) -> dict[int, BadRecord]:
         """The bad records of a file, by offset."""
         return self._files.get(whole_name(name), {})
-
-    @property
-    def of_key(self) -> dict[int, BadRecord]:
-        """The other bad elements, by key."""
-        return self._keys
 
 
 def whole_name(name: str) -> str:
