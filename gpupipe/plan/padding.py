@@ -1,4 +1,4 @@
-"""padding: how elements are padded to one shape, leaf by leaf."""
+"""padding: the shape and value that each leaf is padded to and with."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Padding(NamedTuple):
     """How the elements of a batch are padded.
 
     Attributes:
-        shapes: per leaf the target shape, -1 for the largest of the batch; None where the rank is not known.
-        values: per leaf what to fill with.
+        shapes: the target shape of each leaf, -1 for the largest of the batch; None where the rank is not known.
+        values: the fill value of each leaf.
         specs: of the padded leaves.
     """
 
@@ -32,10 +32,10 @@ class Padding(NamedTuple):
 
 
 def padding(node: Any, element: ElementType) -> Padding:
-    """What a step that pads (with `shapes`, `values`, `given`) makes of elements of some type, defaults filled in.
+    """How a step that pads (with `shapes`, `values`, `given`) pads elements of a type, defaults filled in.
 
     Raises:
-        PlanError: what the user gave does not fit elements that were not known when the chain was written.
+        PlanError: the user's arguments do not fit elements whose type was not known when the chain was written.
     """
     shapes, values = node.shapes, node.values
     if node.given is not None and element.known:
@@ -72,7 +72,7 @@ def padded_shapes(given: Any, element: ElementType) -> tuple[Shape, ...]:
 
 
 def _shapes(given: Any, structure: Structure, out: list[Shape]) -> None:
-    if given is None:  # the defaults of this part, as in tf.data
+    if given is None:  # the defaults for this part, as in tf.data
         out.extend([None] * structure.count)
         return
     if structure.kind is None:
@@ -128,7 +128,7 @@ def padding_values(given: Any, element: ElementType) -> tuple[Any, ...]:
     """One fill value per leaf, in its dtype.
 
     Raises:
-        PlanTypeError: a value that does not fit the leaf's dtype exactly, or another structure.
+        PlanTypeError: a value does not fit the leaf's dtype exactly, or the structure differs.
     """
     values: list[Any] = []
     nested = isinstance(given, (tuple, Mapping)) or is_dataclass_type(type(given))
