@@ -1,4 +1,4 @@
-"""order: the lowering of steps that give elements of their input as they are, or the first of them with a number."""
+"""order: the lowering of steps that pass elements of their input on unchanged, or with a number."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
 
 
 def enumerate_(lowerer: Lowerer, node: Enumerate, source: Pending) -> Pending:
-    """A column of numbers in front of the others."""
+    """Add a column of numbers before the others."""
     source = lowerer.flat(node, source)
     flow = EnumerateFlow(source.flow, node.start)
     return source.with_first(flow, TensorSpec((), "int64"), node.describe(), node.infer(source.element))
@@ -64,23 +64,23 @@ def repeat(lowerer: Lowerer, node: Repeat, source: Pending) -> Pending:
 
 
 def passes(node: Repeat | ShuffleRepeat) -> int:
-    """How many passes a repeat makes: one over what is known to be empty, were it counted in billions."""
+    """How many passes a repeat makes: one over an input known to be empty, even if billions were asked for."""
     return 1 if node.source.cardinality == 0 and node.count > 1 else node.count
 
 
 def shuffle(lowerer: Lowerer, node: Shuffle | ShuffleRepeat, source: Pending) -> Pending:
-    """A buffer; over what can be had by index, one that holds indices."""
+    """Shuffle through a buffer, which holds indices where the input has a cheap index."""
     how: tuple[Any, ...] = (node.size, node.seed, node.reshuffle)
     if isinstance(node, ShuffleRepeat):
         how = (*how, passes(node), where(node))
     return source.through(
         lambda flow: (ShuffleByIndexFlow if has_cheap_index(flow) else ShuffleFlow)(flow, *how),
-        node.describe() + held(node, source),
+        node.describe() + buffer_text(node, source),
     )
 
 
-def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
-    """The contents of the buffer of a shuffle, for `explain()`."""
+def buffer_text(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
+    """The contents of a shuffle buffer, for `explain()`."""
     size, most = node.size, node.source.cardinality
     if size == WHOLE and most < 0:
         each = f" as references, about {REFERENCE} bytes each" if source.references else ""
@@ -92,12 +92,12 @@ def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
     if source.references:
         return f" holding {count} references, about {number * REFERENCE:,} bytes"
     if has_cheap_index(source.flow):
-        return f" holding {count} places, about {number * INDEX_BYTES:,} bytes"
+        return f" holding {count} indices, about {number * INDEX_BYTES:,} bytes"
     return f" holding {count} elements"
 
 
 def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
-    """Elements made ahead; of batches whose rows are pending, finished batches that wait in their stage."""
+    """Make elements ahead; batches whose rows are pending wait in their stage instead."""
     if source.batch is not None and not source.above:
         ready = max(source.ready, AHEAD if node.size < 0 else node.size)
         return replace(source, ready=ready, steps=(*source.steps, node.describe()))
@@ -106,7 +106,7 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
 
 
 def with_options(lowerer: Lowerer, node: WithOptions, source: Pending) -> Pending:
-    """Nothing: options are read before a chain is lowered."""
+    """Do nothing: options are read before a chain is lowered."""
     return source
 
 

@@ -1,4 +1,4 @@
-"""windows: the lowering of windows, groups and buckets. They hold elements, so what is pending is computed before."""
+"""windows: the lowering of windows, groups and buckets. They hold elements, so pending values are computed first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KEY_AND_GROUP = ElementType(Structure(tuple, (), (LEAF, LEAF), 2), (TensorSpec((
 def datasets_of(node: Window | GroupByWindow, element: ElementType) -> Datasets:
     """The maker of datasets of gathered elements of this type."""
     if node.make is None:
-        raise PlanError(f"{node.describe()} has nobody who makes its datasets")
+        raise PlanError(f"{node.describe()} has no function that makes its datasets")
     return Datasets(element, node.make, node.fingerprint, node.line)
 
 
 def window(lowerer: Lowerer, node: Window, source: Pending) -> Pending:
-    """One dataset for each leaf."""
+    """Make one dataset for each leaf of a window."""
     source = lowerer.placed(node, source)
     datasets, aligned = datasets_of(node, source.element), lowerer.zipped(node)
     flow = WindowFlow(source.flow, node.size, node.shift, node.stride, node.drop, datasets, aligned)
@@ -39,7 +39,7 @@ def window(lowerer: Lowerer, node: Window, source: Pending) -> Pending:
 
 
 def group_by_window(lowerer: Lowerer, node: GroupByWindow, source: Pending) -> Pending:
-    """Datasets that a function makes of groups."""
+    """Give the elements of datasets that a function makes of groups."""
     source = lowerer.placed(node, source)
     key = PythonFunction(node.key, source.element.structure or LEAF, node.name, site=node.name)
     size_fn = None if node.size_fn is None else PythonFunction(node.size_fn, LEAF, node.name)
@@ -51,7 +51,7 @@ def group_by_window(lowerer: Lowerer, node: GroupByWindow, source: Pending) -> P
 
 
 def bucketed(lowerer: Lowerer, node: Bucketed, source: Pending) -> Pending:
-    """Batches of elements of about one length."""
+    """Batch elements of similar length."""
     source = lowerer.placed(node, source)
     element = source.element
     shapes, values, _ = padding(node, element)

@@ -1,7 +1,7 @@
-"""graph_rules: rewrites of the values inside one stage. Each says the same with fewer or larger operators.
+"""graph_rules: rewrites of the values inside one stage into equal ones with fewer or larger operators.
 
-A rule is a function of one value, whose inputs are already rewritten, that answers the value to use instead. None of
-them renumbers a draw: sites were given when the function was traced.
+A rule is a function of one value, whose inputs are already rewritten, that returns the value to use instead. No rule
+renumbers a draw: sites were assigned when the function was traced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def decompose(value: Value) -> Value:
     made, result = (value.value, value.index) if isinstance(value, Item) else (value, 0)
     if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop):
         return value
-    # An op on several images at once (image and mask) has a row of parts, and a result, for each of them.
+    # An op on several images at once (image and mask) has a row of parts and a result for each image.
     several = isinstance(made.op, Composite) and made.op.images > 1
     if several and not isinstance(value, Item):
         return value
@@ -64,7 +64,7 @@ def merge_adjacent(value: Value) -> Value:
 def fuse_crop_mirror_normalize(value: Value) -> Value:
     """transpose(normalize(flip(crop(x)))) => crop_mirror_normalize(x): one pass over the pixels.
 
-    A cropped, flipped or normalised image that something else uses too is computed twice then, which costs less than
+    A cropped, flipped or normalised image that is also used elsewhere is then computed twice, which costs less than
     another pass over the whole image.
     """
     if not isinstance(value, Apply):
@@ -121,7 +121,7 @@ def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
         if len(names) == len(parse.op.features):
             return value
         pruned = Apply(parse.op.select(names), parse.x, (), parse.line)
-        if len(names) == 1:  # a lone result is the value itself
+        if len(names) == 1:  # an op with one result is its value
             return pruned
         return Item(pruned, names.index(parse.op.features[value.index][0]))
 
@@ -136,7 +136,7 @@ GRAPH_RULES: tuple[str, ...] = (
     "fuse_decode_crop",
     "fuse_crop_mirror_normalize",
 )
-"""Names of the rules, in the order in which they run; `Options.disabled_rules` leaves some out."""
+"""Names of the rules, in the order in which they run; `Options.disabled_rules` can name them."""
 
 
 def optimize_values(
@@ -145,7 +145,7 @@ def optimize_values(
     """Rewrite a graph until nothing changes.
 
     Returns:
-        The new values, and how often each rule did something.
+        The new values, and how often each rule changed them.
     """
     fired: Counter[str] = Counter()
     now = tuple(values)
@@ -173,7 +173,7 @@ def optimize_values(
 
 
 def _consumers(values: Sequence[Value]) -> Counter[Value]:
-    """How many values (or outputs) use each value as an input; sizes that a draw asks for do not count."""
+    """Count the values (or outputs) that use each value as an input; sizes that a draw reads do not count."""
     users: Counter[Value] = Counter(values)
     for value in topological(values):
         if isinstance(value, Apply):
