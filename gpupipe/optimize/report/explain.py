@@ -1,4 +1,4 @@
-"""explain: what a chain is and how it will run, as text. Reads no data."""
+"""explain: a chain as written and as it will run, as text. Reads no data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Explanation", "explain"]
 
 
 class Explanation(str):
-    """Text that a REPL or a notebook shows as it is."""
+    """Text that a REPL or a notebook shows without quotes."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Explanation(str):
 
 
 def explain(root: Node, settings: Settings) -> Explanation:
-    """Describe a plan: as written, and as it will run."""
+    """Describe a plan as written and as it will run."""
     lowered = lower_dry(root, settings)
     lines = ["plan as written (last step first)"]
     lines += [f"  {'  ' * depth}{text}" for depth, text in _tree(root)]
@@ -60,7 +60,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
         lines.append(f"  max_bad={settings.max_bad}: more of them end the iterator")
     again = resuming(root, settings)
     if again:
-        lines += ["", "behind a state (load_state_dict)", *(f"  {text}" for text in again)]
+        lines += ["", "after load_state_dict", *(f"  {text}" for text in again)]
     findings = check(root, settings)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
@@ -68,7 +68,7 @@ def explain(root: Node, settings: Settings) -> Explanation:
 
 
 def _open_ended(root: Node) -> bool:
-    """Whether functions make datasets while running, or wait for a first element: nobody knows what those compute."""
+    """Whether functions make datasets at run time or wait for a first element, so that their ops are not known yet."""
     return any(node.makes_datasets or getattr(node, "pending", False) for node in walk(root))
 
 

@@ -1,4 +1,4 @@
-"""resume_costs: what going on behind a state costs, where a step has no place to begin again, for `explain()`."""
+"""resume_costs: the work that steps repeat after `load_state_dict`, for `explain()`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["resuming"]
 
 
 def resuming(root: Node, settings: Settings) -> list[str]:
-    """One line for each step of a chain that has to do something again behind `load_state_dict`."""
+    """One line for each step of a chain that repeats work after `load_state_dict`."""
     found: dict[str, None] = {}
     for node in walk(root):
         for part in (node, *walk(node.made)) if node.made is not None else (node,):
