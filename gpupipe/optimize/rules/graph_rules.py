@@ -1,7 +1,8 @@
 """graph_rules: rewrites of the values inside one stage into equal ones with fewer or larger operators.
 
-A rule is a function of one value, whose inputs are already rewritten, that returns the value to use instead. No rule
-renumbers a draw: sites were assigned when the function was traced.
+A rule is a function of one value, whose inputs are already rewritten, that returns the value to use instead; a rule
+that has to know the users of a value is a function of a graph. No rule renumbers a draw: sites were assigned when the
+function was traced.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...graph.values import Apply, Item, Value, rewrite_values, topological
 from ...io import ParseSingleExample
@@ -21,8 +23,6 @@ from ...ops.normalize import Normalize
 from ...ops.transpose import Transpose
 
 __all__ = ["GRAPH_RULES", "optimize_values"]
-
-Rule = Callable[[Value], Value]
 
 
 def decompose(value: Value) -> Value:
@@ -87,9 +87,11 @@ def fuse_crop_mirror_normalize(value: Value) -> Value:
     return value
 
 
-def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
-    def fuse_decode_crop(value: Value) -> Value:
-        """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
+def fuse_decode_crop(values: Sequence[Value]) -> tuple[Value, ...]:
+    """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
+    consumers = _consumers(values)
+
+    def rule(value: Value) -> Value:
         if not isinstance(value, Apply) or not isinstance(value.op, Crop) or value.op.pad:
             return value
         decode = value.x[0]
@@ -98,7 +100,7 @@ def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
         fused = DecodeCrop.of(decode.op, value.op)
         return value if fused is None else Apply(fused, decode.x, value.params, value.line)
 
-    return fuse_decode_crop
+    return rewrite_values(values, rule)
 
 
 def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
@@ -128,15 +130,18 @@ def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
     return rewrite_values(values, rule)
 
 
-GRAPH_RULES: tuple[str, ...] = (
-    "prune_features",
-    "decompose",
-    "drop_identities",
-    "merge_adjacent",
-    "fuse_decode_crop",
-    "fuse_crop_mirror_normalize",
-)
-"""Names of the rules, in the order in which they run; `Options.disabled_rules` can name them."""
+_PASSES: dict[str, Callable[[Sequence[Value]], tuple[Value, ...]]] = {
+    "prune_features": prune_features,
+    "decompose": partial(rewrite_values, rule=decompose),
+    "drop_identities": partial(rewrite_values, rule=drop_identities),
+    "merge_adjacent": partial(rewrite_values, rule=merge_adjacent),
+    "fuse_decode_crop": fuse_decode_crop,
+    "fuse_crop_mirror_normalize": partial(rewrite_values, rule=fuse_crop_mirror_normalize),
+}
+"""The rules, each over a whole graph, in the order in which they run."""
+
+GRAPH_RULES = tuple(_PASSES)
+"""The names of the rules, which `Options.disabled_rules` can list."""
 
 
 def optimize_values(
@@ -149,22 +154,11 @@ def optimize_values(
     """
     fired: Counter[str] = Counter()
     now = tuple(values)
-    local: dict[str, Rule] = {
-        "decompose": decompose,
-        "drop_identities": drop_identities,
-        "merge_adjacent": merge_adjacent,
-        "fuse_crop_mirror_normalize": fuse_crop_mirror_normalize,
-    }
-    for name in GRAPH_RULES:
+    for name, rewritten in _PASSES.items():
         if name in disabled:
             continue
         for _ in range(len(topological(now)) + 1):
-            if name == "prune_features":
-                new = prune_features(now)
-            elif name == "fuse_decode_crop":
-                new = rewrite_values(now, _fuse_decode_crop(_consumers(now)))
-            else:
-                new = rewrite_values(now, local[name])
+            new = rewritten(now)
             if new == now:
                 break
             fired[name] += 1
