@@ -58,9 +58,9 @@ class Window(Step):
 
     size: int
     shift: int
-    stride: int = 1
-    drop: bool = False
-    make: Maker | None = field(default=None, compare=False)
+    stride: int
+    drop: bool
+    make: Maker = field(compare=False)
 
     @property
     def span(self) -> int:
@@ -96,9 +96,9 @@ class GroupByWindow(Step):
 
     key: Callable[..., Any]
     fn: Callable[..., Any]
-    size: int = 0
-    size_fn: Callable[..., Any] | None = None
-    make: Maker | None = field(default=None, compare=False)
+    size: int
+    size_fn: Callable[..., Any] | None
+    make: Maker = field(compare=False)
 
     def infer(self, *inputs: ElementType) -> ElementType:
         return ANYTHING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import PlanError
+
 from ...flow.batching.group_by import Buckets, GroupFlow, Groups
 from ...flow.batching.windows import Datasets, WindowFlow
 from ...flow.combine.flat_map import FlatMapFlow
@@ -23,17 +23,10 @@ __all__ = ["WINDOWS"]
 KEY_AND_GROUP = ElementType(Structure(tuple, (), (LEAF, LEAF), 2), (TensorSpec((), "int64"), TensorSpec(None, None)))
 
 
-def datasets_of(node: Window | GroupByWindow, element: ElementType) -> Datasets:
-    """The maker of datasets of gathered elements of this type."""
-    if node.make is None:
-        raise PlanError(f"{node.describe()} has no function that makes its datasets")
-    return Datasets(element, node.make, node.fingerprint, node.line)
-
-
 def window(lowerer: Lowerer, node: Window, source: Pending) -> Pending:
     """Make one dataset for each leaf of a window."""
     source = lowerer.placed(node, source)
-    datasets, aligned = datasets_of(node, source.element), lowerer.zipped(node)
+    datasets, aligned = Datasets(source.element, node.make, node.fingerprint, node.line), lowerer.zipped(node)
     flow = WindowFlow(source.flow, node.size, node.shift, node.stride, node.drop, datasets, aligned)
     return source.then(flow, node.describe(), node.infer(source.element))
 
@@ -43,7 +36,7 @@ def group_by_window(lowerer: Lowerer, node: GroupByWindow, source: Pending) -> P
     source = lowerer.placed(node, source)
     key = PythonFunction(node.key, source.element.structure or LEAF, node.name, site=node.name)
     size_fn = None if node.size_fn is None else PythonFunction(node.size_fn, LEAF, node.name)
-    groups = Groups(key, node.size, size_fn, datasets_of(node, source.element))
+    groups = Groups(key, node.size, size_fn, Datasets(source.element, node.make, node.fingerprint, node.line))
     reduced = DynamicInner(node, KEY_AND_GROUP, lowerer.made)
     lowerer.placer.made = lowerer.placer.made or lowerer.delivered(node)
     flow = FlatMapFlow(GroupFlow(source.flow, groups), Inner(reduced))
