@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 from ...flow.memory import REFERENCE
 from ...flow.order.shuffle_by_index import INDEX_BYTES
@@ -11,7 +10,7 @@ from ...plan.index import blocker
 from ...plan.node import Node
 from ...plan.order import WHOLE, Shuffle
 from ...plan.sources import Files, Range, Records, Slices
-from ...spec import TensorSpec
+
 from .memory import size_of
 
 __all__ = ["shuffle_holds_all", "small_shuffle"]
@@ -31,14 +30,13 @@ def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
     count, whole = node.cardinality, node.size == WHOLE
     if not whole and not 0 <= count <= node.size:
         return None
-    made = _what_is_held(node.source)
-    each = None if made is None else REFERENCE if made.references else size_of(made.specs) if made.specs else None
+    each = _bytes_held(node.source)
     indexed = blocker(node.source) is None
     if not whole and (not indexed or (count < MANY and (each or 0) * count < MUCH)):
         return None
     what = "every element" if count < 0 else f"all {count:,} elements"
-    cost = "" if made is None else " at their full size," if each is None else f" {each:,} bytes each,"
-    if each is not None and count >= 0:
+    cost = "" if each == 0 else " at their full size," if each is None else f" {each:,} bytes each,"
+    if each and count >= 0:
         cost = f" {each * count:,} bytes,"
     text = f"{node.name} holds {what} in memory,{cost} and reads them all before it gives the first one"
     if isinstance(node.source, (Slices, Range)):  # see flow/order/shuffle_by_index.py
@@ -48,29 +46,15 @@ def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
     return f"{text}; if that is too much, give it a number of elements, or use shuffle(gp.ALL) where there is an index"
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The content of a buffer, for each element.
-
-    Attributes:
-        specs: of its leaves.
-        references: to records, instead of them.
-    """
-
-    specs: tuple[TensorSpec, ...]
-    references: bool = False
-
-
-def _what_is_held(node: Node) -> _Held | None:
-    """The content of a buffer after this step, for each element; None if it is in memory anyway."""
-    while True:
-        if node.facts.in_memory:
-            return None
+def _bytes_held(node: Node) -> int | None:
+    """Bytes that a buffer after this step holds of each element: 0 if it is in memory anyway, None if unknown."""
+    while not node.facts.in_memory:
         if isinstance(node.made, Records) and not node.made.compression:
-            return _Held((), references=True)
+            return REFERENCE
         if node.payload == "reads" or not (node.same_leaves or node.outputs):
-            return _Held(node.element.specs)
+            return size_of(node.element.specs) if node.element.specs else None
         node = node.sources[0]  # traced maps are computed after the shuffle
+    return 0
 
 
 def small_shuffle(node: Node, above: tuple[Node, ...]) -> str | None:
