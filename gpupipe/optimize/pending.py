@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from ..errors import GpupipeError
 from ..flow.run import Flow
@@ -16,7 +17,7 @@ from ..graph.values import Identity, Input, Value, rewrite_values
 from ..plan.node import ElementType, Node
 from ..spec import LEAF, Structure, TensorSpec
 
-__all__ = ["AHEAD", "UNKNOWN", "Learns", "Pending", "Step", "renumber"]
+__all__ = ["AHEAD", "UNKNOWN", "Learns", "Pending", "Step", "renumber", "size_of"]
 
 UNKNOWN = ElementType(LEAF, (TensorSpec(None, None),))
 """The type of elements of which none was read."""
@@ -147,6 +148,16 @@ class Pending:
         values = tuple(Input(i, spec) for i, spec in enumerate(element.specs))
         held = frozenset(range(len(values))) if references else frozenset()
         return cls(flow, len(values), values, element, steps=tuple(steps), references=held)
+
+
+def size_of(specs: Sequence[TensorSpec]) -> int | None:
+    """Bytes of an element of these specs; None if unknown."""
+    total = 0
+    for spec in specs:
+        if spec.shape is None or None in spec.shape or spec.dtype is None or spec.dtype is bytes:
+            return None
+        total += prod(n or 0 for n in spec.shape) * int(spec.dtype.itemsize)
+    return total
 
 
 def renumber(values: Sequence[Value], shift: int, own: Identity | None = None) -> tuple[Value, ...]:

@@ -13,6 +13,7 @@ from ...plan.node import Node
 from ...transform import array
 from ...transform.choose import Choice
 from ...transform.program import Program
+from ..pending import size_of
 from .batchwise import array_calls
 from .to_host import ToHost
 
@@ -75,8 +76,7 @@ class StageNote:
             "unstack": "the rows of each batch",
         }
         given = tuple(dict.fromkeys(filter(is_image, leaves))) or program.outputs
-        sizes = [_bytes(value) for value in given]
-        row = None if None in sizes else sum(n or 0 for n in sizes)
+        row = size_of([value.spec for value in given])
         held = "unknown sizes" if row is None else f"{size * row * ready:,} bytes in {ready} finished batches"
         each = {"batch": ("batch", row and row * size), "rows": ("element", row), "unstack": ("row", row)}[how]
         return cls(
@@ -138,13 +138,3 @@ def _text(value: Value) -> str:
             return f"constant {value.spec}"
         case _:
             return str(value.spec)
-
-
-def _bytes(value: Value) -> int | None:
-    shape = value.spec.shape
-    if shape is None or None in shape:
-        return None
-    size = value.spec.dtype.itemsize
-    for n in shape:
-        size *= n or 0
-    return int(size)

@@ -10,8 +10,7 @@ from ...plan.index import blocker
 from ...plan.node import Node
 from ...plan.order import WHOLE, Shuffle
 from ...plan.sources import Files, Range, Records, Slices
-
-from .memory import size_of
+from ..pending import size_of
 
 __all__ = ["shuffle_holds_all", "small_shuffle"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +15,14 @@ from ...graph.values import Input, topological
 from ...options import Settings
 from ...plan.batches import Batch
 from ...plan.node import Node, walk
-from ...spec import TensorSpec
+
 from ..lower.compile import LOWERINGS, without_trailing
 from ..lower.lowerer import Lowerer
-from ..pending import AHEAD, Pending
+from ..pending import AHEAD, Pending, size_of
 from ..place.placer import Placer
 from ..rules.plan_rules import disabled_rules, rewrite
 
-__all__ = ["MemoryReport", "StepMemory", "memory_report", "size_of"]
+__all__ = ["MemoryReport", "StepMemory", "memory_report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +162,3 @@ def _physical(source: Pending) -> int | None:
         return size_of(source.element.specs)
     inputs = {value.index: value.spec for value in topological(source.values) if isinstance(value, Input)}
     return size_of(tuple(inputs.values())) if len(inputs) == source.columns else None
-
-
-def size_of(specs: Sequence[TensorSpec]) -> int | None:
-    """Bytes of an element of these specs; None if unknown."""
-    total = 0
-    for spec in specs:
-        dtype: Any = spec.dtype
-        if spec.shape is None or None in spec.shape or dtype is None or dtype is bytes:
-            return None
-        size = int(dtype.itemsize)
-        for n in spec.shape:
-            size *= n or 0
-        total += size
-    return total
