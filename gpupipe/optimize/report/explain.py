@@ -9,7 +9,7 @@ from ...spec import describe
 from ..lower.compile import Lowered, lower_dry
 from ..place.stage_report import StageNote
 from .checks import check
-from .resume_costs import resuming
+
 
 __all__ = ["Explanation", "explain"]
 
@@ -58,13 +58,24 @@ def explain(root: Node, settings: Settings) -> Explanation:
         lines.append(f"  bad records are appended to {settings.error_manifest}")
     if settings.max_bad is not None:
         lines.append(f"  max_bad={settings.max_bad}: more of them end the iterator")
-    again = resuming(root, settings)
+    again = _resume_costs(root, settings)
     if again:
         lines += ["", "after load_state_dict", *(f"  {text}" for text in again)]
     findings = check(root, settings)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
+
+
+def _resume_costs(root: Node, settings: Settings) -> list[str]:
+    """One line for each step of a chain that repeats work after `load_state_dict`."""
+    found: dict[str, None] = {}
+    for node in walk(root):
+        for part in (node, *walk(node.made)) if node.made is not None else (node,):
+            text = part.resume_cost(settings)
+            if text:
+                found[f"{part.describe()} {text}"] = None
+    return list(found)
 
 
 def _open_ended(root: Node) -> bool:
