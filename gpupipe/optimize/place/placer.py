@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from ...errors import GpupipeError, PlanError
@@ -16,10 +16,10 @@ from ...flow.run import Flow
 from ...flow.stage.flow import StageFlow
 from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
-from ...options import DecoderOptions, Settings, parse_device
+from ...options import Settings, parse_device
 from ...plan.node import Node
 from ...transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
-from ...transform.program import Program
+from ...transform.program import Executor, Program
 from ..pending import AHEAD, Pending
 from ..rules.graph_rules import optimize_values
 from .batchwise import array_calls, executed, needed_by_later_rows
@@ -92,7 +92,7 @@ class Placer:
 
         device_id = self.choice().device_id
         assert device_id is not None
-        return _ToDevice(to_device, device_id)
+        return partial(to_device, device_id=device_id)
 
     def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:
         """Compute every leaf, so that the chain's columns are its leaves.
@@ -247,12 +247,13 @@ class Placer:
             return flow, host
         return HostFlow(flow, host), host
 
-    def _maker(self, choice: Choice, note: StageNote) -> tuple[_Maker, StageNote]:
+    def _maker(self, choice: Choice, note: StageNote) -> tuple[Callable[[Program, int], Executor], StageNote]:
         """The maker of a stage's executors, and the stage's note with their number of threads, if that was counted."""
         threads, counted = threads_of(choice, self.settings)
         if counted:
             note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
-        return _Maker(choice, threads, self.settings.decoding, self.settings.verify > 0), note
+        decoding, verifies = self.settings.decoding, self.settings.verify > 0
+        return lambda program, size: make_executor(choice, program, size, threads, decoding, verifies), note
 
     def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:
         """The note of a stage whose results are read on the host, with their reader and its line."""
@@ -260,18 +261,6 @@ class Placer:
         of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
         return note.copied_to_host(*(reader or of_node), None if reader else node)
 
-
-@dataclass(frozen=True)
-class _Maker:
-    """Makes executors of one kind."""
-
-    choice: Choice
-    threads: int
-    decoding: DecoderOptions
-    verifies: bool
-
-    def __call__(self, program: Program, size: int) -> Any:
-        return make_executor(self.choice, program, size, self.threads, self.decoding, self.verifies)
 
 
 def wished(settings: Settings, why: str) -> Choice:
@@ -298,11 +287,3 @@ def _stay(pending: Pending) -> frozenset[int]:
     leaves = enumerate(pending.values)
     return frozenset(i for i, value in leaves if isinstance(value, Input) and value.index in pending.on_gpu)
 
-
-@dataclass(frozen=True)
-class _ToDevice:
-    put: Any
-    device_id: int
-
-    def __call__(self, array: Any) -> Any:
-        return self.put(array, self.device_id)
