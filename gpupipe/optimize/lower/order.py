@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,24 +26,24 @@ from .stall import where
 __all__ = ["ORDER"]
 
 
-def take(lowerer: Lowerer, node: Take, source: Pending) -> Pending:
-    """The first elements."""
-    return source.through(lambda flow: TakeFlow(flow, node.count), node.describe())
+def over(make: Callable[[Any, Flow], Flow]) -> Lowering:
+    """The lowering of a step that reads no values, by a function of its node and the flow below it."""
+
+    def lower(lowerer: Lowerer, node: Node, source: Pending) -> Pending:
+        return source.through(lambda flow: make(node, flow), node.describe())
+
+    return lower
 
 
-def skip(lowerer: Lowerer, node: Skip, source: Pending) -> Pending:
+def skipped(node: Skip, flow: Flow) -> Flow:
     """All but the first elements; none of them for a negative count."""
-
-    def skipped(flow: Flow) -> Flow:
-        return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
-
-    return source.through(skipped, node.describe())
+    return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
 
 
-def shard(lowerer: Lowerer, node: Shard, source: Pending) -> Pending:
+def shard(node: Shard, flow: Flow) -> Flow:
     """Every n-th element."""
     indexed = node.even is not None and blocker(node.source) is None
-    return source.through(lambda flow: shards_of(flow, node.shards, node.index, node.even, indexed), node.describe())
+    return shards_of(flow, node.shards, node.index, node.even, indexed)
 
 
 def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
@@ -56,11 +57,6 @@ def enumerate_(lowerer: Lowerer, node: Enumerate, source: Pending) -> Pending:
     flow = EnumerateFlow(source.flow, node.start)
     return source.with_first(flow, TensorSpec((), "int64"), node.describe(), node.infer(source.element))
 
-
-def repeat(lowerer: Lowerer, node: Repeat, source: Pending) -> Pending:
-    """Several passes."""
-    count = passes(node)
-    return source.through(lambda flow: RepeatFlow(flow, count, where(node)), node.describe())
 
 
 def passes(node: Repeat | ShuffleRepeat) -> int:
@@ -105,20 +101,16 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
     return source.through(lambda flow: PrefetchFlow(flow, size) if size else flow, node.describe())
 
 
-def with_options(lowerer: Lowerer, node: WithOptions, source: Pending) -> Pending:
-    """Do nothing: options are read before a chain is lowered."""
-    return source
-
 
 ORDER: dict[type[Node], Lowering] = {
-    Take: take,
-    Skip: skip,
-    Shard: shard,
+    Take: over(lambda node, flow: TakeFlow(flow, node.count)),
+    Skip: over(skipped),
+    Shard: over(shard),
     Select: select,
     Enumerate: enumerate_,
-    Repeat: repeat,
+    Repeat: over(lambda node, flow: RepeatFlow(flow, passes(node), where(node))),
     Shuffle: shuffle,
     ShuffleRepeat: shuffle,
     Prefetch: prefetch,
-    WithOptions: with_options,
+    WithOptions: lambda lowerer, node, source: source,  # options are read before a chain is lowered
 }
