@@ -59,11 +59,7 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
     if traced is not None:
         return _traced_map(lowerer, node, source, traced)
     placed, settings = lowerer.placed(node, source), lowerer.settings
-    result = None
-    if node.result is not None and node.result.structure is not None:
-        result = (node.result.structure, node.result.specs)
-    site = f"map#{dict(node.source.random_calls).get('map', 0)}"
-    function = PythonFunction(node.fn, placed.element.structure or LEAF, "map", result, node.rng, site)
+    function = _python(node, placed, node.rng)
     calls = node.parallel(settings)
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
     flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic)
@@ -75,6 +71,15 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
         kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
     text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
     return Pending.learning(node, flow, (*placed.steps, text), Learns.of(function.learned, function.seen))
+
+
+def _python(node: Map | Scan, source: Pending, rng: bool = False) -> PythonFunction:
+    """The user's function, for elements of a type and with a random site of its own."""
+    result = None
+    if node.result is not None and node.result.structure is not None:
+        result = (node.result.structure, node.result.specs)
+    site = f"{node.name}#{dict(node.source.random_calls).get(node.name, 0)}"
+    return PythonFunction(node.fn, source.element.structure or LEAF, node.name, result, rng, site)
 
 
 def _traced_map(lowerer: Lowerer, node: Map, source: Pending, traced: Traced) -> Pending:
@@ -181,11 +186,7 @@ def _opened(lowerer: Lowerer, node: FlatMap, source: Flow, inner: Inner) -> Flow
 def scan(lowerer: Lowerer, node: Scan, source: Pending) -> Pending:
     """Call a function of a running state and each element."""
     source = lowerer.placed(node, source)
-    result = None
-    if node.result is not None and node.result.structure is not None:
-        result = (node.result.structure, node.result.specs)
-    site = f"scan#{dict(node.source.random_calls).get('scan', 0)}"
-    function = PythonFunction(node.fn, source.element.structure or LEAF, "scan", result, site=site)
+    function = _python(node, source)
     flow = ScanFlow(source.flow, function, node.leaves, node.structure, node.line)
     return Pending.learning(node, flow, (*source.steps, node.describe()), Learns.of(function.learned, function.seen))
 
