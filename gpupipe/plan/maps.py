@@ -109,16 +109,33 @@ def traced_type(traced: Traced, source: ElementType) -> ElementType:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filter(Step):
-    """The elements for which a predicate holds."""
+class WithPredicate(Step):
+    """A step that calls a predicate on each element.
 
-    facts = Facts(holds_nothing=True, uncounted=True)
+    Attributes:
+        fn: the user's function.
+        traced: its graph; None for ordinary Python.
+    """
 
     fn: Callable[..., Any]
     traced: Traced | None = None
 
     def describe(self) -> str:
-        return f"filter({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
+        return f"{self.name}({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(WithPredicate):
+    """The elements for which a predicate holds."""
+
+    facts = Facts(holds_nothing=True, uncounted=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakeWhile(WithPredicate):
+    """The elements before the first one for which a predicate does not hold."""
+
+    facts = Facts(uncounted=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,18 +200,6 @@ class Interleave(FlatMap):
         ahead = ", readers run ahead" if self.calls else ""
         return f"interleave({name_of(self.fn)}, cycle_length={self.cycle}, block_length={self.block}{ahead})"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TakeWhile(Step):
-    """The elements before the first one for which a predicate does not hold."""
-
-    facts = Facts(uncounted=True)
-
-    fn: Callable[..., Any]
-    traced: Traced | None = None
-
-    def describe(self) -> str:
-        return f"take_while({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
