@@ -201,7 +201,6 @@ class Interleave(FlatMap):
         return f"interleave({name_of(self.fn)}, cycle_length={self.cycle}, block_length={self.block}{ahead})"
 
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan(Step):
     """A function of a running state and each element.

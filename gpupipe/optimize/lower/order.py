@@ -58,7 +58,6 @@ def enumerate_(lowerer: Lowerer, node: Enumerate, source: Pending) -> Pending:
     return source.with_first(flow, TensorSpec((), "int64"), node.describe(), node.infer(source.element))
 
 
-
 def passes(node: Repeat | ShuffleRepeat) -> int:
     """How many passes a repeat makes: one over an input known to be empty, even if billions were asked for."""
     return 1 if node.source.cardinality == 0 and node.count > 1 else node.count
@@ -99,7 +98,6 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
         return replace(source, ready=ready, steps=(*source.steps, node.describe()))
     size = 2 if node.size < 0 else node.size
     return source.through(lambda flow: PrefetchFlow(flow, size) if size else flow, node.describe())
-
 
 
 ORDER: dict[type[Node], Lowering] = {

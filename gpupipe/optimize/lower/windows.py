@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ...flow.batching.group_by import Buckets, GroupFlow, Groups
 from ...flow.batching.windows import Datasets, WindowFlow
 from ...flow.combine.flat_map import FlatMapFlow

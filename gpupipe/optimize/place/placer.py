@@ -262,7 +262,6 @@ class Placer:
         return note.copied_to_host(*(reader or of_node), None if reader else node)
 
 
-
 def wished(settings: Settings, why: str) -> Choice:
     """The executor that the options ask for, whether or not this machine has it."""
     kind, number = parse_device(settings.device)
@@ -286,4 +285,3 @@ def _stay(pending: Pending) -> frozenset[int]:
     """The leaves that are columns on a GPU, passed on unchanged."""
     leaves = enumerate(pending.values)
     return frozenset(i for i, value in leaves if isinstance(value, Input) and value.index in pending.on_gpu)
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ...flow.memory import REFERENCE
 from ...flow.order.shuffle_by_index import INDEX_BYTES
 from ...plan.batches import Batch, PaddedBatch

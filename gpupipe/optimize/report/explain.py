@@ -10,7 +10,6 @@ from ..lower.compile import Lowered, lower_dry
 from ..place.stage_report import StageNote
 from .checks import check
 
-
 __all__ = ["Explanation", "explain"]
 
 

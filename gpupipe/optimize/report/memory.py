@@ -15,7 +15,6 @@ from ...graph.values import Input, topological
 from ...options import Settings
 from ...plan.batches import Batch
 from ...plan.node import Node, walk
-
 from ..lower.compile import LOWERINGS, without_trailing
 from ..lower.lowerer import Lowerer
 from ..pending import AHEAD, Pending, size_of
