@@ -37,9 +37,9 @@ class Learns:
     """How a step learns the type of its elements from the first of them.
 
     Attributes:
-        structure: gives the structure of the elements, once there was one.
+        structure: returns the structure of the elements, once there was one.
         expect: receives the type instead where an earlier run has learned it.
-        batched: says whether the elements are batches, once there was one.
+        batched: returns whether the elements are batches, once there was one.
     """
 
     structure: Callable[[], Structure | None]
@@ -57,7 +57,7 @@ class Pending:
     """A chain being lowered.
 
     Attributes:
-        flow: gives the physical elements.
+        flow: yields the physical elements.
         columns: how many columns they have.
         values: one expression per leaf, over `Input(column)`; for one row where `batch` or `unstack` is set.
         element: the logical type of the elements.
@@ -71,7 +71,7 @@ class Pending:
         references: columns that may hold references to records instead of payloads.
         on_gpu: columns whose arrays are delivered where they are, on a GPU.
         steps: the steps lowered so far, for `explain()`.
-        learns: set if only the first element tells the type, which is unknown so far.
+        learns: set if the type is unknown so far and has to be learned from the first element.
     """
 
     flow: Flow
@@ -115,7 +115,7 @@ class Pending:
         return replace(now, flow=step(self.flow))
 
     def then(self, flow: Flow, text: str, element: ElementType | None = None) -> Pending:
-        """Put a step on top: `flow` reads this chain's elements and gives the same leaves, or leaves of a new type."""
+        """Put a step on top: `flow` reads this chain's elements and yields the same leaves, or leaves of a new type."""
         if element is None:
             return replace(self, flow=flow, steps=(*self.steps, text))
         return Pending.columns_of(flow, element, (*self.steps, text))
@@ -135,7 +135,7 @@ class Pending:
 
     @classmethod
     def learning(cls, node: Node, flow: Flow, steps: Sequence[str], learns: Learns) -> Pending:
-        """A chain whose element type the first element tells, as far as it is not declared."""
+        """A chain whose element type is learned from the first element, as far as it is not declared."""
         element = node.element
         pending = cls.columns_of(flow, element if element.structure is not None else UNKNOWN, steps)
         return pending if element.known else replace(pending, learns=learns)

@@ -1,4 +1,4 @@
-"""arrival: the step of a chain that gives elements as they become ready, and whether the chain still has a state."""
+"""arrival: the step of a chain that yields elements as they become ready, and whether the chain still has a state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["any_order", "refusal"]
 
 
 def any_order(root: Node, deterministic: bool) -> Node | None:
-    """Find the first step of a chain that gives elements as they become ready; None if the order is that of the plan.
+    """Find the first step that yields elements as they become ready; None if all come in the order of the plan.
 
     Args:
         root: the chain.
@@ -43,7 +43,7 @@ def refusal(root: Node, settings: Settings) -> str | None:
 
 
 def _holder(root: Node, deterministic: bool) -> Node | None:
-    """Find the first step that holds elements of one that gives them as they become ready."""
+    """Find the first step that holds elements of one that yields them as they become ready."""
     mixed: set[int] = set()
     for node in walk(root):
         below = any(id(source) in mixed for source in node.sources)
@@ -55,7 +55,7 @@ def _holder(root: Node, deterministic: bool) -> Node | None:
 
 
 def _overtakes(node: Node, deterministic: bool) -> bool:
-    """Whether a step gives elements as they become ready."""
+    """Whether a step yields elements as they become ready."""
     if isinstance(node, Interleave) or (isinstance(node, Map) and node.calls):
         return not (deterministic if node.deterministic is None else node.deterministic)
     return False

@@ -101,7 +101,7 @@ class Bucketed(Step):
     """Batches of elements of similar length, padded or not.
 
     Attributes:
-        length: gives the length of an element.
+        length: computes the length of an element.
         boundaries: bucket b holds ``boundaries[b - 1] <= length < boundaries[b]``.
         sizes: the batch size of each bucket; one more than boundaries.
         shapes: the target shape of each leaf, -1 for the largest of the batch; None pads the unknown dimensions.

@@ -13,7 +13,7 @@ __all__ = ["plan_difference"]
 
 
 def plan_difference(first: Node, second: Node) -> Difference | None:
-    """Compare two plans step by step; None if they give the same elements.
+    """Compare two plans step by step; None if they are equal.
 
     The arguments of a generator are not constants of a graph, and tf.data's own guide numbers generators with a counter
     there: such a difference is only reported, not refused, and only where there is no other.

@@ -310,7 +310,7 @@ class RejectionResample(Step):
     """Some of the elements, so that their classes have the target proportions; each as (class, element).
 
     Attributes:
-        fn: gives the class of an element, an integer.
+        fn: computes the class of an element, an integer.
         traced: its graph; None for ordinary Python.
         target: the proportions wanted, one number per class.
         initial: those of the input; None estimates them while running.

@@ -36,7 +36,7 @@ class ElementType:
     """The type of a chain's elements.
 
     Attributes:
-        structure: how leaves are nested; None where only the first element can tell.
+        structure: how leaves are nested; None where it is known only from the first element.
         specs: one per leaf.
         batched: whether an element is a batch: every leaf has one leading dimension of rows.
     """
@@ -84,12 +84,12 @@ class Facts:
             stay there. Not a cache: that holds its elements for as long as the dataset lives, and the memory of a GPU
             is for the model.
         as_long: it ends only if its input ends.
-        flattens: it gives the elements of datasets that are made of its input's elements.
+        flattens: it yields the elements of datasets that are made of its input's elements.
         in_memory: its elements are in memory for as long as the dataset lives.
         keeps_rows: it neither holds nor drops elements, so the number of shards below it may change.
         gathers: it holds elements and, under ``on_error="replace"``, a good one that no state includes.
-        uncounted: only running it tells how many elements it gives.
-        may_stall: it may take elements forever and give none, and does not check the clock itself; a step that does
+        uncounted: how many elements it yields is known only by running it.
+        may_stall: it may take elements forever and yield none, and does not check the clock itself; a step that does
             saves 0.1 us per element.
     """
 
@@ -190,7 +190,7 @@ class Node:
                 yield value
 
     def infer(self, *inputs: ElementType) -> ElementType:
-        """The type of the elements, given the inputs' types; called again where only a first element tells those."""
+        """The type of the elements, given the inputs' types; called again once first elements have told those."""
         return inputs[0]
 
     def declared(self) -> ElementType:
@@ -255,12 +255,12 @@ class Node:
 
     @property
     def shuffles(self) -> bool:
-        """Whether it gives the elements of its input in a random order."""
+        """Whether it yields the elements of its input in a random order."""
         return False
 
     @property
     def draws(self) -> bool:
-        """Whether it draws different numbers in each epoch, as far as the plan tells without reading data."""
+        """Whether it draws different numbers in each epoch, as far as is known without reading data."""
         return False
 
     def parameters(self, paths: bool = True) -> Iterator[tuple[str, Any]]:
@@ -316,7 +316,7 @@ class Step(Node):
 
 
 def draws(root: Node) -> bool:
-    """Whether a chain draws different numbers in each epoch, as far as the plan tells without reading data."""
+    """Whether a chain draws different numbers in each epoch, as far as is known without reading data."""
     return any(node.draws for node in walk(root))
 
 

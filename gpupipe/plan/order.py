@@ -222,7 +222,7 @@ class WithOptions(Step):
 
 
 def never_ends(node: Node) -> bool:
-    """Whether a chain is endless or empty: where only reading tells which, its cardinality is unknown."""
+    """Whether a chain is endless or empty: its cardinality is unknown if only reading it shows which."""
     while node.cardinality == UNKNOWN_CARDINALITY and node.facts.as_long:
         node = node.sources[0]
     return node.cardinality == INFINITE or (isinstance(node, Repeat) and node.count < 0 and node.cardinality != 0)

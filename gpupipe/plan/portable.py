@@ -185,7 +185,7 @@ class Walker:
             self.add((name, value))
 
     def _values(self, outputs: tuple[Value, ...]) -> None:
-        """A graph, inputs before users: each value by what it is, and the numbers of those it is made of."""
+        """Digest a graph, inputs before users: each value by its content and the numbers of its inputs."""
         numbers: dict[Value, int] = {}
         for value in topological(outputs):
             below = [numbers[x] for x in value.inputs]

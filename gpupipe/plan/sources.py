@@ -210,7 +210,7 @@ class FromIndexable(Node):
 
     Attributes:
         items: the object.
-        get: gives an item by index; identifies the object.
+        get: its `__getitem__`; identifies the object.
         count: its length when the chain was written.
         signature: type of the items, as far as it is known.
         calls: parallel calls, 0 for none, -1 for AUTOTUNE.

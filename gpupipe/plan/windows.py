@@ -25,7 +25,7 @@ class NestedElements(Node):
         elements: columns, stream and position of each; never changed.
         type: of the elements.
         base: the key of the element that this dataset is. Opened in its context (by `flat_map`), or by itself, the
-            dataset gives its elements with their own identities; in any other context both make the key.
+            dataset yields elements with their own identities; in any other context both make the key.
         origin: identifies the elements: equal for equal chains, seeds, epochs and positions.
     """
 
@@ -86,7 +86,7 @@ class GroupByWindow(Step):
     """The elements of `fn(key, dataset)` for each group of elements with one key.
 
     Attributes:
-        key: gives the key of an element.
+        key: computes the key of an element.
         fn: makes a dataset of a key and the dataset of its group.
         size: elements per group; 0 where `size_fn` computes it from the key.
         make: makes a dataset of a plan.

@@ -519,8 +519,8 @@ def test_a_zip_of_random_ops_names_both_and_the_joint_form() -> None:
 
     assert finding.text == (
         f"two inputs have random ops of their own (random_flip_left_right at {finding.line}, and "
-        f"random_flip_left_right at {finding.line}), which draw apart: if the parts of a pair belong together, zip "
-        "first, then map one call over both, such as ops.random_crop((image, mask), size)"
+        f"random_flip_left_right at {finding.line}), which draw independently: if the parts of a pair belong together, "
+        "zip first, then map one call over both, such as ops.random_crop((image, mask), size)"
     )
 
 

@@ -1,4 +1,4 @@
-"""common_type: the one type of elements that come from several inputs, told by the first element of each."""
+"""common_type: the one type of elements that come from several inputs, learned from the first element of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["common", "in_one_order", "unknown"]
 
 
 def unknown(element: ElementType) -> bool:
-    """Whether no element told the type: nothing was read, or there are none."""
+    """Whether the type could not be learned: nothing was read, or there are no elements."""
     return element.structure is None or (element.structure == LEAF and element.specs == UNKNOWN.specs)
 
 

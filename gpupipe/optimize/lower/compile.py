@@ -44,12 +44,12 @@ class Lowered:
     """A chain that can run.
 
     Attributes:
-        flow: gives delivered elements, one column per leaf.
+        flow: yields delivered elements, one column per leaf.
         element: their type; unknown where a Python function decides it and nothing was read.
         steps: the flow in words.
         placer: has the notes of its stages.
         fired: how often each plan rule fired.
-        learned: the types that only a first element told, by the number of the step.
+        learned: types learned from first elements, by the number of the step.
     """
 
     flow: Flow
@@ -76,7 +76,7 @@ def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, El
 
 
 def lower_dry(root: Node, settings: Settings) -> Lowered:
-    """Lower a plan that will not run: nothing is read, so types that only a first element can tell stay unknown."""
+    """Lower a plan that will not run: nothing is read, so types that depend on first elements stay unknown."""
     return answered(lower(root, settings, dry=True))
 
 

@@ -87,7 +87,7 @@ class DynamicInner:
 
     @property
     def python(self) -> bool:
-        """Whether the datasets call Python for each element, known once one of them told its type."""
+        """Whether the datasets call Python for each element; True only once the type of one of them is known."""
         return self._python and self._element is not None
 
     @property

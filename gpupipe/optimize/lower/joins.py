@@ -79,7 +79,7 @@ def mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom, *given: Pending) ->
 
 
 def in_one_stream(lowerer: Lowerer, node: Node, inputs: Sequence[Pending]) -> tuple[list[Pending], bool]:
-    """Prepare inputs that are to give one stream of elements: with equal columns, on one device.
+    """Prepare inputs that become one stream of elements: with equal columns, on one device.
 
     Returns:
         The inputs, and whether equal expressions stay pending in all of them.

@@ -1,6 +1,6 @@
 """lowerer: lowers a plan into flows and stages, inputs first, by deferral (see `pending`) and a table of functions.
 
-Nothing is read: where only the first element of a step tells its type, lowering yields a request for that element.
+Nothing is read: where a type is known only from the first element of a step, lowering yields a request for that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NeedsFirstElement:
 
     Attributes:
         node: the step.
-        flow: gives its elements, and keeps the pass that was started to peek.
+        flow: yields its elements, and keeps the pass that was started to peek.
         order: all nodes of the plan, inputs first.
     """
 
@@ -81,10 +81,10 @@ class Lowerer:
         placer: computes pending expressions.
         lowerings: the function that lowers each class of nodes.
         above: the use of the plan's elements.
-        asks: first elements may be requested; otherwise types that only they tell stay unknown.
-        known: types that a first element told earlier, by the number of the step.
+        asks: first elements may be requested; otherwise types that depend on them stay unknown.
+        known: types learned from first elements earlier, by the number of the step.
         numbers: of the steps, by id; steps of a dataset that was made at run time have none.
-        learned: the types that only first elements told, by the number of the step.
+        learned: types learned from first elements, by the number of the step.
         done: the lowered nodes, by id.
         marks: facts about the nodes that follow from those above them.
     """
@@ -123,7 +123,7 @@ class Lowerer:
         return (reader(node, self.marks.users) or self.above.reads or node) if passing else node
 
     def _told(self, node: Node, pending: Pending, learns: Learns, order: list[Node]) -> Steps[Pending]:
-        """The chain with the type that its first element tells; that element is kept."""
+        """The chain with the type that its first element has; that element is kept."""
         flow, number = PeekedFlow(pending.flow), self.numbers.get(id(node), -1)
         element = self.known.get(number)
         if element is None:

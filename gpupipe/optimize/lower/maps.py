@@ -163,7 +163,7 @@ def flat_map(lowerer: Lowerer, node: FlatMap, source: Pending) -> Pending:
     """Open a traced plan for each outer element, or the dataset that a function makes of it."""
     source = lowerer.placed(node, source)
     if node.inner is None or (lowerer.asks and node.inner.element.structure is None):
-        # Only an element of an inner dataset tells its type, and that takes an outer element.
+        # The type is known only from an element of an inner dataset, which takes an outer element to make.
         dynamic = DynamicInner(node, source.element, lowerer.made)
         lowerer.placer.made = lowerer.placer.made or lowerer.delivered(node)
         flow = _opened(lowerer, node, source.flow, Inner(dynamic))

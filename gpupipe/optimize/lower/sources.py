@@ -76,7 +76,7 @@ def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
 
 @dataclass(frozen=True)
 class _Item:
-    """A function that gives an item of an object."""
+    """A function that returns an item of an object."""
 
     items: Any
 

@@ -1,4 +1,4 @@
-"""stall: watches steps that may take elements forever and give none; see `flow.stall`."""
+"""stall: watches steps that may take elements forever and yield none; see `flow.stall`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def needed_by_later_rows(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def executed(values: Iterable[Value]) -> tuple[Value, ...]:
-    """List the image values that an executor has to give: those to deliver, and those that array code reads."""
+    """List the image values that an executor has to output: those to deliver, and those that array code reads."""
     found: dict[Value, None] = {}
     for value in values:
         if is_batchwise(value):

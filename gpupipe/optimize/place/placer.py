@@ -54,7 +54,7 @@ class Placer:
         fired: how often each rule fired.
         at: the step that reads the placed values, for notes.
         troubles: reasons why stages cannot run here, each with the line of its first op; only if `dry`.
-        made: whether datasets that a function makes at run time give delivered elements.
+        made: whether elements of datasets that a function makes at run time are delivered.
     """
 
     settings: Settings

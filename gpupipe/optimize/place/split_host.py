@@ -146,7 +146,7 @@ def needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def needed_for_size(values: Sequence[Value]) -> tuple[Value, ...]:
-    """Find the lowest image whose size only its pixels tell, if geometry above it is computed from that size."""
+    """Find the lowest image of a size known only once it is computed, if geometry above it depends on that size."""
     order = topological(values)
     asked: set[Value] = set()  # its size is needed by a draw, directly or through the ops between
     for value in reversed(order):

@@ -36,7 +36,7 @@ def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
     cost = "" if each == 0 else " at their full size," if each is None else f" {each:,} bytes each,"
     if each and count >= 0:
         cost = f" {each * count:,} bytes,"
-    text = f"{node.name} holds {what} in memory,{cost} and reads them all before it gives the first one"
+    text = f"{node.name} holds {what} in memory,{cost} and reads them all before it yields the first one"
     if isinstance(node.source, (Slices, Range)):  # see flow/order/shuffle_by_index.py
         text = f"{node.name} holds the indices of {what}, {INDEX_BYTES * count:,} bytes"
     if indexed:

@@ -35,7 +35,7 @@ class _Random:
         node: the step.
         text: the step in words.
         source: the elements that it draws for.
-        terms: equal for steps that draw alike in two inputs; None where no other step does.
+        terms: equal for steps that draw the same in two inputs; None where no other step does.
     """
 
     node: Node
@@ -54,7 +54,7 @@ class _Input:
     Attributes:
         node: its last step.
         base: its source.
-        orders: steps that decide the order of elements, or which there are.
+        orders: steps that decide the order of elements, or choose among them.
         draws: maps that draw for each element.
     """
 
@@ -108,8 +108,9 @@ def zip_of_random_ops(node: Node, above: tuple[Node, ...]) -> str | None:
             continue
         seeds = ", although their seeds are equal" if named else ""
         return (
-            f"two inputs have random ops of their own ({a[0]}, and {b[0]}), which draw apart{seeds}: if the parts of a "
-            "pair belong together, zip first, then map one call over both, such as ops.random_crop((image, mask), size)"
+            f"two inputs have random ops of their own ({a[0]}, and {b[0]}), which draw independently{seeds}: if the "
+            "parts of a pair belong together, zip first, then map one call over both, such as "
+            "ops.random_crop((image, mask), size)"
         )
     return None
 
@@ -143,7 +144,7 @@ def _inputs(root: Zip) -> list[_Input]:
 
 
 def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
-    """The draws of a step that decide the order of elements, or which there are."""
+    """The draws of a step that decide the order of elements, or choose among them."""
     match node:
         case Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle):
             whole = 0 <= node.cardinality <= size
@@ -164,7 +165,7 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
 
 
 def _random(node: Node, source: Node, seed: int | None, anew: bool, *terms: Any) -> _Random:
-    """A step that draws an order; without a seed, inputs draw alike only if the order is the same every time."""
+    """A step that draws an order; without a seed, two inputs draw the same only if the order never changes."""
     listed = isinstance(source, Files) and source.line == node.line  # shuffled by `list_files` itself
     text = f"list_files(seed={seed})" if listed else node.describe()
     return _Random(node, text, source, (*terms, seed, anew) if seed is not None or not anew else None)
@@ -203,7 +204,7 @@ def _alike(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> bool:
 
 
 def _first_apart(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> tuple[_Random, _Random]:
-    """The first two steps that do not draw alike; the last two where one input has more steps."""
+    """The first two steps that draw differently; the last two where one input has more steps."""
     for x, y in zip(a, b, strict=False):
         if x.terms is None or x.terms != y.terms:
             return x, y

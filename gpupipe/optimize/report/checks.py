@@ -214,7 +214,7 @@ def uneven_shards(node: Node, above: Above) -> str | None:
 
 
 def _count(node: Node, above: Above) -> int:
-    """The number of elements that the steps above would give on top of this node."""
+    """The number of elements that the steps above would yield on top of this node."""
     for step in above:
         if len(step.sources) != 1:
             return UNKNOWN_CARDINALITY
