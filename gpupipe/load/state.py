@@ -71,7 +71,7 @@ class StateHeader:
         """The part of a state that says what it belongs to. Files are looked at once."""
         if not self._head:
             found = self.outlined()
-            code = portable(self.plan, places=False)
+            code = portable(self.plan, paths=False)
             self._head = {
                 "gpupipe_state": FORMAT,
                 "law": LAW,

@@ -1,1 +1,1 @@
-"""optimize: from a chain as written to stages that run. Rules are pure and never look at data."""
+"""optimize: from a chain as written to stages that run. Rules are pure and read no data."""

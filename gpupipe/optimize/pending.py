@@ -1,7 +1,7 @@
-"""pending: a chain half way to running: what flows physically, and what its elements will be once somebody looks.
+"""pending: a chain that is being lowered: the columns that flow, and the expressions over them that are its elements.
 
 Deferral is the one rule of placement. A traced map computes nothing: it replaces the leaves of the element by
-expressions over the columns that flow. Nodes that do not look at values hand the expressions on; they are computed at
+expressions over the columns that flow. Nodes that do not read values pass the expressions on; they are computed at
 the first node that needs them.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from ..errors import GpupipeError
 from ..flow.run import Flow
@@ -16,19 +17,19 @@ from ..graph.values import Identity, Input, Value, rewrite_values
 from ..plan.node import ElementType, Node
 from ..spec import LEAF, Structure, TensorSpec
 
-__all__ = ["AHEAD", "UNKNOWN", "Learns", "Pending", "Step", "renumber"]
+__all__ = ["AHEAD", "UNKNOWN", "Learns", "Pending", "Step", "renumber", "size_of"]
 
 UNKNOWN = ElementType(LEAF, (TensorSpec(None, None),))
-"""The type of elements that nobody looked at."""
+"""The type of elements of which none was read."""
 
 
 AHEAD = 2
-"""Finished batches that wait, beside those in work, where nobody says how many: each is 38 MB for 64 images of
+"""The default number of finished batches that wait, besides those in progress: each is 38 MB for 64 images of
 224 x 224."""
 
 
 Step = Callable[[Flow], Flow]
-"""A node that does not look at values, to be put above a stage that is not placed yet."""
+"""A node that does not read values, to be put on top of a stage that is not placed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Learns:
     """How a step learns the type of its elements from the first of them.
 
     Attributes:
-        structure: that of the elements, once there was one.
-        expect: takes the type where an earlier run has learned it.
-        batched: whether the elements are batches, once there was one.
+        structure: returns the structure of the elements, once there was one.
+        expect: receives the type instead where an earlier run has learned it.
+        batched: returns whether the elements are batches, once there was one.
     """
 
     structure: Callable[[], Structure | None]
@@ -47,7 +48,7 @@ class Learns:
 
     @classmethod
     def of(cls, structure: Callable[[], Structure | None], seen: list[Structure]) -> Learns:
-        """Of a function that keeps the structure of its first result in `seen`."""
+        """For a function that stores the structure of its first result in `seen`."""
         return cls(structure, lambda element: None if seen else seen.append(element.structure or LEAF))
 
 
@@ -56,21 +57,21 @@ class Pending:
     """A chain being lowered.
 
     Attributes:
-        flow: gives the physical elements.
+        flow: yields the physical elements.
         columns: how many columns they have.
-        values: one expression per leaf, over `Input(column)`; of one row where `batch` or `unstack` is set.
+        values: one expression per leaf, over `Input(column)`; for one row where `batch` or `unstack` is set.
         element: the logical type of the elements.
         batch: (size, drop) of a `batch` whose rows are still expressions.
         aligned: something is zipped to these batches.
         unstack: the physical elements are batches, the expressions are over their rows.
         above: nodes above that batch.
-        ready: finished batches that a `prefetch` above asked for; 0 where none did, and `AHEAD` may wait.
-        ignores: an `ignore_errors` stands directly below that batch: an element that fails does not come into it;
-            whether each of them is logged. None where there is none.
+        ready: finished batches that a `prefetch` above asked for; 0 if none did: `AHEAD` of them may wait.
+        ignores: set if an `ignore_errors` is directly below that batch, which leaves failed elements out; whether it
+            logs each of them. None if there is none.
         references: columns that may hold references to records instead of payloads.
         on_gpu: columns whose arrays are delivered where they are, on a GPU.
-        steps: what was lowered so far, for `explain()`.
-        learns: only the first element tells the type, which is unknown so far.
+        steps: the steps lowered so far, for `explain()`.
+        learns: set if the type is unknown so far and has to be learned from the first element.
     """
 
     flow: Flow
@@ -93,7 +94,7 @@ class Pending:
         for wrong, what in (
             (self.batch is not None and self.unstack, "a batch of rows that are batches"),
             (self.above and not rows, "steps above a batch, and no batch"),
-            (len(self.values) != len(self.element.specs), "another number of leaves than its type says"),
+            (len(self.values) != len(self.element.specs), "a number of leaves other than its type says"),
             (max((*self.references, *self.on_gpu), default=-1) >= self.columns, "columns that it does not have"),
         ):
             if wrong:
@@ -107,20 +108,20 @@ class Pending:
         return all(isinstance(value, Input) and value.index == i for i, value in enumerate(self.values))
 
     def through(self, step: Step, text: str, element: ElementType | None = None) -> Pending:
-        """Put a node that does not look at values on top."""
+        """Put a node that does not read values on top."""
         now = replace(self, element=element or self.element, steps=(*self.steps, text))
         if self.batch is not None or self.unstack:
             return replace(now, above=(*self.above, step))
         return replace(now, flow=step(self.flow))
 
     def then(self, flow: Flow, text: str, element: ElementType | None = None) -> Pending:
-        """Put a step on top: `flow` reads this chain's elements and gives the same leaves, or those of a new type."""
+        """Put a step on top: `flow` reads this chain's elements and yields the same leaves, or leaves of a new type."""
         if element is None:
             return replace(self, flow=flow, steps=(*self.steps, text))
         return Pending.columns_of(flow, element, (*self.steps, text))
 
     def with_first(self, flow: Flow, spec: TensorSpec, text: str, element: ElementType) -> Pending:
-        """Put a step on top that adds a leaf, in front of the others."""
+        """Put a step on top that adds a leaf before the others."""
         return replace(
             self,
             flow=flow,
@@ -134,7 +135,7 @@ class Pending:
 
     @classmethod
     def learning(cls, node: Node, flow: Flow, steps: Sequence[str], learns: Learns) -> Pending:
-        """A chain whose elements only the first one tells, where their type is not declared."""
+        """A chain whose element type is learned from the first element, as far as it is not declared."""
         element = node.element
         pending = cls.columns_of(flow, element if element.structure is not None else UNKNOWN, steps)
         return pending if element.known else replace(pending, learns=learns)
@@ -143,14 +144,24 @@ class Pending:
     def columns_of(
         cls, flow: Flow, element: ElementType, steps: Sequence[str] = (), references: bool = False
     ) -> Pending:
-        """A chain whose leaves are all there: one column each."""
+        """A chain whose leaves are computed: one column each."""
         values = tuple(Input(i, spec) for i, spec in enumerate(element.specs))
         held = frozenset(range(len(values))) if references else frozenset()
         return cls(flow, len(values), values, element, steps=tuple(steps), references=held)
 
 
+def size_of(specs: Sequence[TensorSpec]) -> int | None:
+    """Bytes of an element of these specs; None if unknown."""
+    total = 0
+    for spec in specs:
+        if spec.shape is None or None in spec.shape or spec.dtype is None or spec.dtype is bytes:
+            return None
+        total += prod(n or 0 for n in spec.shape) * int(spec.dtype.itemsize)
+    return total
+
+
 def renumber(values: Sequence[Value], shift: int, own: Identity | None = None) -> tuple[Value, ...]:
-    """The same expressions when their columns stand `shift` places further right."""
+    """Shift the columns that expressions read by `shift`; `own` replaces the identity of the element itself."""
 
     def rule(value: Value) -> Value:
         if isinstance(value, Input):

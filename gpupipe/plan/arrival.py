@@ -1,4 +1,4 @@
-"""arrival: which step of a chain gives what is ready first, and whether the chain has a state nevertheless."""
+"""arrival: the step of a chain that yields elements as they become ready, and whether the chain still has a state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["any_order", "refusal"]
 
 
 def any_order(root: Node, deterministic: bool) -> Node | None:
-    """The step of a chain that gives what is ready first; None where all come in the order of the plan.
+    """Find the first step that yields elements as they become ready; None if all come in the order of the plan.
 
     Args:
         root: the chain.
@@ -26,10 +26,10 @@ def any_order(root: Node, deterministic: bool) -> Node | None:
 
 
 def refusal(root: Node, settings: Settings) -> str | None:
-    """Why a chain has no state, None where it has one.
+    """Say why a chain has no state; None where it has one.
 
-    A state says where a step stands, not what came first. So what a step holds is read again for it, and that has to
-    come in the same order; but for records, which files have at their offsets.
+    A state records positions, not which elements came first. So the elements that a step held are read again, which
+    requires the same order; except for records, which are read at their file offsets.
     """
     first, step = any_order(root, settings.deterministic), _holder(root, settings.deterministic)
     if first is None or (step is None and settings.on_error != "replace"):
@@ -38,12 +38,12 @@ def refusal(root: Node, settings: Settings) -> str | None:
         return f'on_error="replace" holds the last good element, and {first.describe()} gives what is ready first'
     return (
         f"{step.describe()} at {step.line} holds elements of {first.describe()} at {first.line}, which gives what is "
-        "ready first; use deterministic=True there, or another order of the steps"
+        "ready first; use deterministic=True there, or reorder the steps"
     )
 
 
 def _holder(root: Node, deterministic: bool) -> Node | None:
-    """The first step that holds elements of one that gives what is ready first."""
+    """Find the first step that holds elements of one that yields them as they become ready."""
     mixed: set[int] = set()
     for node in walk(root):
         below = any(id(source) in mixed for source in node.sources)
@@ -55,7 +55,7 @@ def _holder(root: Node, deterministic: bool) -> Node | None:
 
 
 def _overtakes(node: Node, deterministic: bool) -> bool:
-    """Whether a step gives what is ready first."""
+    """Whether a step yields elements as they become ready."""
     if isinstance(node, Interleave) or (isinstance(node, Map) and node.calls):
         return not (deterministic if node.deterministic is None else node.deterministic)
     return False

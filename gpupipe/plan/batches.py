@@ -20,8 +20,8 @@ class OfOneSize(Step):
     """Batches of `size` consecutive elements.
 
     Attributes:
-        size: rows of each.
-        drop: a short last one is left out.
+        size: rows per batch.
+        drop: leave out a short last batch.
     """
 
     size: int
@@ -40,7 +40,7 @@ class Batch(OfOneSize):
     """`size` consecutive elements, stacked.
 
     Attributes:
-        places: a rewrite chose the rows by their places: a batch with a bad row is left out as a whole.
+        places: a rewrite chose the rows by index: a batch with a bad row is left out as a whole.
     """
 
     facts = Facts(payload="reads", holds_nothing=True, by_index=True, as_long=True, keeps_rows=True)
@@ -57,11 +57,11 @@ class PaddedBatch(OfOneSize):
     """`size` consecutive elements, padded to one shape and stacked.
 
     Attributes:
-        shapes: per leaf the target shape, -1 for the largest of the batch; None pads the unknown dimensions.
-        values: per leaf what to fill with.
+        shapes: the target shape of each leaf, -1 for the largest of the batch; None pads the unknown dimensions.
+        values: the fill value of each leaf.
         given: (padded_shapes, padding_values) as the user wrote them, where only the first element tells what they
             mean.
-        places: as of `Batch`.
+        places: see `Batch`.
     """
 
     facts = Facts(payload="reads", holds_nothing=True, by_index=True, as_long=True, keeps_rows=True)
@@ -84,33 +84,33 @@ class Unbatch(Step):
     facts = Facts(payload="reads", may_stall=True)
 
     def infer(self, *inputs: ElementType) -> ElementType:
-        # A scalar that only the first element told is an error of that element.
+        # A scalar that only the first element reveals is an error of that element.
         return ElementType(inputs[0].structure, tuple(spec.row() if spec.shape else spec for spec in inputs[0].specs))
 
     def _cardinality(self) -> int:
         sizes = [spec.shape[0] for spec in self.source.element.specs if spec.shape]
         size = next((n for n in sizes if n is not None), None)
         n = self.source.cardinality
-        if n == INFINITE:  # batches without rows, for ever, never end either
+        if n == INFINITE:  # endless batches without rows never end either
             return INFINITE
         return UNKNOWN_CARDINALITY if n < 0 or size is None else n * size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bucketed(Step):
-    """Batches of elements of about one length, padded or not.
+    """Batches of elements of similar length, padded or not.
 
     Attributes:
-        length: gives the length of an element.
+        length: computes the length of an element.
         boundaries: bucket b holds ``boundaries[b - 1] <= length < boundaries[b]``.
-        sizes: of the batches of each bucket; one more than boundaries.
-        shapes: per leaf the target shape, -1 for the largest of the batch; None pads the unknown dimensions.
-        values: per leaf what to fill with.
+        sizes: the batch size of each bucket; one more than boundaries.
+        shapes: the target shape of each leaf, -1 for the largest of the batch; None pads the unknown dimensions.
+        values: the fill value of each leaf.
         given: (padded_shapes, padding_values) as the user wrote them, where only the first element tells what they
             mean.
-        to_boundary: -1 stands for the bucket's boundary - 1.
+        to_boundary: -1 means the bucket's boundary - 1.
         pad: False stacks elements as they are.
-        drop: leave out batches that are short.
+        drop: leave out short batches.
     """
 
     facts = Facts(name="bucket_by_sequence_length", gathers=True)
@@ -138,7 +138,7 @@ class Bucketed(Step):
 
 
 def _rows(sizes: tuple[int, ...], full: bool) -> int | None:
-    """The static number of rows of batches whose sizes are cycled, where none of them is short."""
+    """The number of rows of every batch, None where it varies; `sizes` are used in rotation, `full`: none is short."""
     return sizes[0] if full and len(set(sizes)) == 1 else None
 
 
@@ -168,14 +168,14 @@ class RaggedBatch(OfOneSize):
 
 
 def ragged_ranks(element: ElementType) -> tuple[int, ...]:
-    """Per leaf how many dimensions of a row are ragged: all up to the last unknown one; 0 where all are known."""
+    """For each leaf, how many dimensions of a row are ragged: all up to the last unknown one; 0 where all are known."""
     shapes = [spec.shape if type(spec) is TensorSpec and spec.shape else () for spec in element.specs]
     return tuple(max((axis + 1 for axis, n in enumerate(shape) if n is None), default=0) for shape in shapes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rebatch(Step):
-    """The rows of batches in batches of other sizes, which are cycled."""
+    """The rows of batches in batches of other sizes, which are used in rotation."""
 
     facts = Facts(gathers=True, may_stall=True)
 

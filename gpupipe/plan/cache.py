@@ -1,4 +1,4 @@
-"""cache: nodes that keep elements, in memory and in files, and those that read what was saved."""
+"""cache: nodes that cache elements in memory or in files, and those that read what `save` wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cache(Step):
     """The elements of the first full pass, kept in memory.
 
     Attributes:
-        store: where they are kept; shared by every rewritten form of this node.
+        store: holds them; shared by every rewritten form of this node.
     """
 
     facts = Facts(payload="reads", by_index=True, as_long=True, in_memory=True)
@@ -34,7 +34,7 @@ class Cache(Step):
         return at.neutral()
 
     def resume_cost(self, settings: Settings) -> str:
-        return "begins empty: a pass that was filling it goes on without it, one over a full one reads its input anew"
+        return "starts empty: a pass that was filling it continues without it, one that was reading it reads its input"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +42,8 @@ class FileCache(Cache):
     """The elements of the first full pass, kept in a file.
 
     Attributes:
-        path: as the user gave it; the file's own name adds what the elements depend on.
-        method: the method that made it, for messages.
+        path: as the user gave it; the file's own name adds a key of what the elements depend on.
+        method: the method that made the node, for messages.
     """
 
     facts = Facts(payload="reads", holds_nothing=True, as_long=True)
@@ -60,7 +60,7 @@ class FileCache(Cache):
         return f"{self.method}({self.path!r})"
 
     def resume_cost(self, settings: Settings) -> str:
-        return "goes on without a file if it was half written"
+        return "continues without a file if that was half written"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +69,12 @@ class Saved(Node):
 
     Attributes:
         folder: as the user named it.
-        paths: of the files, in order.
+        paths: the files, in order.
         saved: the type of the elements.
         count: how many there are.
         compression: "" or "GZIP".
-        run: which `save` it was: two of them are two data sets.
-        sites: the `random_calls` of the chain that was saved: random calls go on counting, as if it were still there.
+        run: identifies the call of `save`: two calls make two datasets.
+        sites: the `random_calls` of the chain that was saved: the counts continue as if that chain were still there.
     """
 
     facts = Facts(name="load")
@@ -109,8 +109,8 @@ class SavedFiles(Node):
     """The files that `save` wrote as a dataset of datasets, for a `reader_func`.
 
     Attributes:
-        files: one for each.
-        make: makes the dataset of a plan.
+        files: one node for each file.
+        make: makes a dataset of a plan.
     """
 
     facts = Facts(name="load")

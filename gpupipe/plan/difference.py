@@ -1,4 +1,4 @@
-"""difference: in what two plans differ that one function made, called twice."""
+"""difference: the first difference of two plans that one function made when it was called twice."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["plan_difference"]
 
 
 def plan_difference(first: Node, second: Node) -> Difference | None:
-    """Compare two plans step by step; None if they give the same elements.
+    """Compare two plans step by step; None if they are equal.
 
-    What a generator is called with is no constant of a graph, and tf.data's own guide numbers generators with a counter
-    there: such a difference is only told, and only where there is no other.
+    The arguments of a generator are not constants of a graph, and tf.data's own guide numbers generators with a counter
+    there: such a difference is only reported, not refused, and only where there is no other.
     """
     if first.fingerprint == second.fingerprint:
         return None
@@ -44,7 +44,7 @@ def _of_step(a: Node, b: Node) -> Difference | None:
 
 
 def _of_field(step: Node, name: str, before: Any, after: Any) -> Difference | None:
-    """In what one parameter of a step differs; its inputs are steps of their own."""
+    """Compare one parameter of a step; its inputs are compared as steps of their own."""
     if isinstance(before, Traced) and isinstance(after, Traced):
         return difference(before.outputs, after.outputs)
     if isinstance(before, Node) and isinstance(after, Node):

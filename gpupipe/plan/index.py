@@ -1,4 +1,4 @@
-"""index: steps that choose elements by their indices, and which chains have indices to choose by."""
+"""index: steps that choose elements by index, and which chains can be indexed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["ENDLESS", "Everything", "Order", "Part", "Rows", "Select", "Sliced",
 
 
 ENDLESS = 1 << 62
-"""The number of elements of an endless chain, where a number is needed. Places are below it."""
+"""The number of elements of an endless chain, where a number is needed. Every index is smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sliced:
-    """Every `step`-th place from `start` on, at most `count` of them; a negative step goes back."""
+    """Every `step`-th index from `start` on, at most `count` of them; a negative step goes backwards."""
 
     start: int = 0
     step: int = 1
     count: int | None = None
 
     def size(self, n: int) -> int:
-        """How many places there are in an input of `n`."""
+        """The number of indices chosen from an input of `n`."""
         if self.step > 0:
             size = max(0, -(-(n - self.start) // self.step))
         else:
@@ -42,7 +42,7 @@ class Sliced:
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All places in a random order.
+    """All indices in a random order.
 
     Attributes:
         seed: of this node, mixed with the chain's.
@@ -53,22 +53,22 @@ class Everything:
     reshuffle: bool = True
 
     def size(self, n: int) -> int:
-        """All of them."""
+        """The number of indices chosen from an input of `n`: all of them."""
         return n
 
     def describe(self) -> str:
-        """As the user wrote it."""
+        """The step as the user wrote it."""
         return f"shuffle(ALL, seed={self.seed}{'' if self.reshuffle else ', the same order every time'})"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several parts of all places; the same in every epoch, pass and run.
+    """One of several parts of all indices; the same in every epoch, pass and run.
 
     Attributes:
         weights: of the parts, integers.
-        part: which one.
-        seed: of the split; the chain's plays no part.
+        part: the number of the part.
+        seed: of the split; the chain's has no effect.
     """
 
     weights: tuple[int, ...]
@@ -85,11 +85,11 @@ class Part:
         return sizes
 
     def size(self, n: int) -> int:
-        """The size of this part."""
+        """The number of indices in this part of an input of `n`."""
         return self.sizes(n)[self.part]
 
     def describe(self) -> str:
-        """Which part of what."""
+        """The part of the split."""
         fractions = ", ".join(f"{weight / sum(self.weights):g}" for weight in self.weights)
         return f"split([{fractions}], seed={self.seed})[{self.part}]"
 
@@ -100,8 +100,8 @@ class Rows:
 
     Attributes:
         order: of the batches.
-        rows: of a batch.
-        drop: a short last batch is left out.
+        rows: per batch.
+        drop: leave out a short last batch.
     """
 
     order: Sliced | Everything | Part
@@ -109,7 +109,7 @@ class Rows:
     drop: bool
 
     def size(self, n: int) -> int:
-        """How many rows the chosen batches have."""
+        """The number of rows that the chosen batches have."""
         batches = n // self.rows if self.drop else -(-n // self.rows)
         chosen = self.order.size(batches)
         short = 0
@@ -119,7 +119,7 @@ class Rows:
         return chosen * self.rows - short
 
     def describe(self) -> str:
-        """The order, and that it is one of batches."""
+        """The order of the batches."""
         return f"{self.order.describe()} in rows of batches of {self.rows}"
 
 
@@ -128,7 +128,7 @@ Order = Sliced | Everything | Part | Rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Select(Step):
-    """Elements by their places: a slice, a full shuffle, a part of a split."""
+    """Elements by index: a slice, a full shuffle, a part of a split."""
 
     facts = Facts(payload="holds", by_index=True, as_they_are=True)
 
@@ -159,7 +159,7 @@ class Select(Step):
 
 
 def blocker(root: Node) -> Node | None:
-    """The first step of a chain that cannot be indexed; None if all of it can."""
+    """Find the first step of a chain that cannot be indexed; None if all of it can."""
     for node in walk(root, lambda node: node.facts.flattens):
         if not node.by_index or (node.made is not None and (_endless(node) or _remote(node))):
             return node
@@ -171,31 +171,31 @@ def blocker(root: Node) -> Node | None:
 
 
 def _once(outer: Node) -> Node | None:
-    """The generator that the outer elements of a `flat_map` come from, which must not run more often than it is used.
+    """Find the generator that the outer elements of a `flat_map` come from, which must run once per pass only.
 
-    The outer elements are names, or few: they are looked at as a whole.
+    Indexing lists all outer elements (file names, or a few others), which would run it once more.
     """
     return next((node for node in walk(outer) if isinstance(node, FromGenerator)), None)
 
 
 def _endless(node: Node) -> bool:
-    """Whether there is no end of outer elements, as far as anybody can tell."""
+    """Whether the outer elements have no end, as far as the plan tells."""
     outer = node.sources[0]
     return outer.cardinality < 0 and any(map(never_ends, walk(outer)))
 
 
 def _remote(node: Node) -> bool:
-    """Whether some files below are named by URLs: a walk over their headers would be a request for each record."""
+    """Whether some files below are named by URLs: indexing them would be a request for each record header."""
     return any(any(map(is_url, below.paths)) for below in walk(node) if isinstance(below, Files))
 
 
 def why_not(node: Node) -> str:
-    """Say of a step that cannot be indexed what it is, where it stands and what to do."""
+    """Say of a step that cannot be indexed what it is, where it was written and what to do."""
     text = f"{node.describe()} at {node.line} cannot be indexed"
     if node.made is not None and _endless(node):
-        return f"{text}: there is no end of datasets; use repeat behind it"
+        return f"{text}: it makes datasets without end; use repeat after it"
     if node.facts.flattens and _remote(node):
-        return f"{text}: it reads files named by URLs; copy them to a disk"
+        return f"{text}: it reads files named by URLs; copy them to a local disk"
     if node.shuffles:
         return f"{text}; use shuffle(gp.ALL), which can"
     if isinstance(node, Records):

@@ -15,10 +15,10 @@ __all__ = ["Concatenate", "Join", "OneStream", "Zip", "relaxed"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join(Node):
-    """A node with several inputs. The keys of their elements depend on its number.
+    """A node with several inputs. The keys of their elements depend on `branch`.
 
     Attributes:
-        inputs: in the order in which they are pulled.
+        inputs: in the order in which elements are taken from them.
     """
 
     inputs: tuple[Node, ...]
@@ -42,16 +42,16 @@ class OneStream(Join):
         return sum(below)
 
     def first_branches(self) -> tuple[int, ...]:
-        """For each input how many branches there are in front of it."""
+        """For each input, how many branches there are before it."""
         return tuple(accumulate((node.branches for node in self.sources[:-1]), initial=0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zip(Join):
-    """Elements of several inputs side by side; the shortest ends it.
+    """Elements of several inputs side by side, as many as the shortest input has.
 
     Attributes:
-        structure: how they are nested; a leaf stands for an input.
+        structure: how they are nested, with one leaf for each input.
     """
 
     facts = Facts(by_index=True, as_they_are=True)
@@ -78,7 +78,7 @@ class Zip(Join):
 
 
 def graft(structure: Structure, inner: Sequence[Structure]) -> Structure:
-    """Put a structure in place of every leaf."""
+    """Replace every leaf by the structure of an input, in order."""
     return _graft(structure, iter(inner))
 
 
@@ -92,7 +92,7 @@ def _graft(structure: Structure, inner: Iterator[Structure]) -> Structure:
 
 
 def relaxed(inputs: Sequence[ElementType]) -> ElementType:
-    """The narrowest type that holds those of all inputs, which have one structure."""
+    """The narrowest type that covers those of all inputs, which have one structure."""
     first, *rest = inputs
     for other in rest:
         specs = tuple(a.relax(b) for a, b in zip(first.specs, other.specs, strict=True))

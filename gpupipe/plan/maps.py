@@ -1,4 +1,4 @@
-"""maps: steps that call a function on each element, or go through the elements one by one and keep little."""
+"""maps: steps that call a function on each element, and others that handle one element at a time."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Map(Step):
     Attributes:
         fn: the user's function.
         traced: its graph; None for ordinary Python.
-        pending: a candidate for tracing whose input is not known before the first element.
-        result: what `spec=` says a Python function returns.
+        pending: a candidate for tracing whose input type is not known before the first element.
+        result: the result type that `spec=` declares for a Python function.
         calls: parallel calls, 0 for none, -1 for AUTOTUNE.
-        deterministic: whether results keep the order of their inputs.
-        rng: whether a Python function is handed a generator.
+        deterministic: whether results keep the order of their inputs; None follows the options.
+        rng: whether a Python function is passed a generator.
         workers: what runs a Python function in parallel, "thread" or "process".
-        kept: where processes wait between two iterators; shared by every rewritten form of this node.
+        kept: holds idle worker processes between two iterators; shared by every rewritten form of this node.
     """
 
     facts = Facts(holds_nothing=True, by_index=True, as_long=True, keeps_rows=True)
@@ -69,8 +69,7 @@ class Map(Step):
     def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
         if self.traced is not None:
             return self.traced.random_calls
-        before = dict(below)  # a Python function may draw too, and is a site of its own
-        return tuple(sorted({**before, "map": before.get("map", 0) + 1}.items()))
+        return one_more(below, "map")  # a Python function may draw too, and is a site of its own
 
     def describe(self) -> str:
         how = "traced" if self.traced else "traced at the first element" if self.pending else "Python"
@@ -93,7 +92,7 @@ class Map(Step):
         return self.rng or any(isinstance(value, Draw) and value.site for value in topological(self.outputs))
 
     def parallel(self, settings: Settings) -> int:
-        """How many calls run at a time; 0 for none beside the flow thread."""
+        """How many calls run at a time; 0 runs them on the flow thread."""
         return settings.threads if self.calls < 0 else self.calls
 
     def buffer(self, settings: Settings) -> Buffer | None:
@@ -103,28 +102,45 @@ class Map(Step):
 
 
 def traced_type(traced: Traced, source: ElementType) -> ElementType:
-    """The type of what a graph makes of elements, or of the rows of batches."""
+    """The type of the results of a graph that runs on elements, or on the rows of batches."""
     size = next((spec.shape[0] for spec in source.specs if spec.shape), None)
     specs = tuple(value.spec.batched(size) if source.batched else value.spec for value in traced.outputs)
     return ElementType(traced.structure, specs, source.batched)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filter(Step):
-    """The elements for which a predicate holds."""
+class WithPredicate(Step):
+    """A step that calls a predicate on each element.
 
-    facts = Facts(holds_nothing=True, uncounted=True)
+    Attributes:
+        fn: the user's function.
+        traced: its graph; None for ordinary Python.
+    """
 
     fn: Callable[..., Any]
     traced: Traced | None = None
 
     def describe(self) -> str:
-        return f"filter({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
+        return f"{self.name}({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(WithPredicate):
+    """The elements for which a predicate holds."""
+
+    facts = Facts(holds_nothing=True, uncounted=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakeWhile(WithPredicate):
+    """The elements before the first one for which a predicate does not hold."""
+
+    facts = Facts(uncounted=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatMap(Step):
-    """The elements of a dataset made from each element, one dataset after the other.
+    """The elements of the datasets made from each element, one dataset after the other.
 
     Attributes:
         inner: the plan of the function over a `Param`; None where it must be called for each element.
@@ -166,13 +182,13 @@ class FlatMap(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interleave(FlatMap):
-    """The elements of `cycle` such datasets in turn, `block` at a time.
+    """The elements of `cycle` such datasets in rotation, `block` at a time.
 
     Attributes:
         cycle: datasets that are open at a time.
-        block: elements taken from each in turn.
-        calls: 0 reads on the flow thread; otherwise readers run ahead, and so many threads call Python functions.
-        deterministic: False takes whatever is ready first.
+        block: consecutive elements taken from each.
+        calls: 0 reads on the flow thread; otherwise readers run ahead, and this many threads call Python functions.
+        deterministic: False takes elements as they become ready; None follows the options.
     """
 
     cycle: int = 16
@@ -186,19 +202,6 @@ class Interleave(FlatMap):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TakeWhile(Step):
-    """The elements before the first one for which a predicate does not hold."""
-
-    facts = Facts(uncounted=True)
-
-    fn: Callable[..., Any]
-    traced: Traced | None = None
-
-    def describe(self) -> str:
-        return f"take_while({name_of(self.fn)}) [{'traced' if self.traced else 'Python'}]"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Scan(Step):
     """A function of a running state and each element.
 
@@ -206,7 +209,7 @@ class Scan(Step):
         leaves: of the initial state.
         structure: of the state.
         fn: called with (state, element); returns (new state, output).
-        result: what `spec=` says the outputs are.
+        result: the type of outputs that `spec=` declares.
     """
 
     facts = Facts(payload="reads")
@@ -223,13 +226,13 @@ class Scan(Step):
         return ANYTHING if self.result is None else self.result
 
     def _random_calls(self, below: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        return one_more(below, "scan")  # ops called eagerly inside draw: each scan is a site of its own
+        return one_more(below, "scan")  # ops called eagerly in it draw: each scan is a site of its own
 
     def describe(self) -> str:
         return f"scan({name_of(self.fn)}) [Python]"
 
     def resume_cost(self, settings: Settings) -> str:
-        return "sees its elements again if its state is larger than 4 KB"
+        return "reads its elements again if its state is larger than 4 KB"
 
 
 def one_more(random_calls: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, int], ...]:
@@ -245,7 +248,7 @@ class Unique(Step):
     facts = Facts(payload="reads", may_stall=True, uncounted=True)
 
     def resume_cost(self, settings: Settings) -> str:
-        return "sees its elements again from the begin of the pass"
+        return "reads its elements again from the start of the pass"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,7 +256,7 @@ class IgnoreErrors(Step):
     """The elements that did not fail.
 
     Attributes:
-        log: log every one that is left out, not only the first ten and then every tenfold.
+        log: log every element left out, not only the first ten and then the 100th, the 1,000th and so on.
     """
 
     facts = Facts(payload="reads", holds_nothing=True, as_they_are=True, may_stall=True, uncounted=True)
@@ -263,7 +266,7 @@ class IgnoreErrors(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssertCardinality(Step):
-    """The same elements; an error where there are not `count` of them (`INFINITE`: where they end)."""
+    """The elements, with an error where there are not `count` of them (`INFINITE`: where they end)."""
 
     facts = Facts(as_they_are=True)
 
@@ -278,11 +281,11 @@ class AssertCardinality(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PadToCardinality(Step):
-    """Elements of zeros behind the last one, up to `count`; a leaf says which are real.
+    """The elements, then elements of zeros up to `count`; a leaf says which are real.
 
     Attributes:
-        count: how many there are then.
-        key: under which the mask stands in the dict that an element is.
+        count: how many there are in total.
+        key: of the mask, in the dict that an element is.
     """
 
     facts = Facts(payload="reads", gathers=True)
@@ -304,14 +307,14 @@ class PadToCardinality(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectionResample(Step):
-    """Some of the elements, so that their classes come in other proportions; each as (class, element).
+    """Some of the elements, so that their classes have the target proportions; each as (class, element).
 
     Attributes:
-        fn: gives the class of an element, an integer.
+        fn: computes the class of an element, an integer.
         traced: its graph; None for ordinary Python.
         target: the proportions wanted, one number per class.
-        initial: those of the input; None estimates them on the way.
-        seed: tells the draws of this step from those of another; None counts such steps along the chain.
+        initial: those of the input; None estimates them while running.
+        seed: separates the draws of this step from those of others; None numbers such steps along the chain.
     """
 
     facts = Facts(may_stall=True)
@@ -345,11 +348,11 @@ class RejectionResample(Step):
 
 
 def acceptance(target: Sequence[float], initial: Sequence[float]) -> list[float]:
-    """With which probability an element of each class is kept: target over initial, the largest of them 1.
+    """The probability of keeping an element of each class: target over initial, scaled so that the largest is 1.
 
     Among the elements kept, class c then has a share proportional to ``initial[c] * target[c] / initial[c]``.
     """
-    tiny = float(np.finfo(np.float64).tiny)  # a class that never comes divides nothing by zero
+    tiny = float(np.finfo(np.float64).tiny)  # avoids a division by zero for a class that never occurs
     ratios = [float(t) / (float(i) + tiny) for t, i in zip(target, initial, strict=True)]
     largest = max(ratios)
     return [ratio / largest for ratio in ratios]

@@ -1,4 +1,4 @@
-"""mixing: elements of several datasets in one, one at a time."""
+"""mixing: steps that mix the elements of several datasets, one at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Mixture(OneStream):
     """Elements of several datasets, one at a time.
 
     Attributes:
-        stop: end where one that is empty is picked; otherwise it is passed over until all are.
+        stop: end when an exhausted dataset is picked; otherwise skip those until all are exhausted.
     """
 
     stop: bool
 
     @property
     def picks(self) -> Node | None:
-        """The dataset that says which input is next, if one does; opened as the input behind the last."""
+        """The dataset that says which input is next, if there is one; opened as one more input, after the last."""
         return None
 
     @property
@@ -48,9 +48,9 @@ class SampleFrom(Mixture):
 
     Attributes:
         weights: one per input, > 0; None where `by` gives them.
-        by: a dataset of weights, new ones for every element.
+        by: a dataset of weights, with new ones for every element.
         seed: of this node, mixed with the chain's.
-        anew: other draws in every epoch and pass.
+        anew: draw differently in every epoch and pass.
     """
 
     facts = Facts(name="sample_from_datasets", as_they_are=True)

@@ -1,4 +1,4 @@
-"""node: the base of every plan node, and what each of them knows."""
+"""node: the base of every plan node, and the facts that each class of them lists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ElementType:
     """The type of a chain's elements.
 
     Attributes:
-        structure: how leaves are nested; None where only the first element will tell.
+        structure: how leaves are nested; None where it is known only from the first element.
         specs: one per leaf.
         batched: whether an element is a batch: every leaf has one leading dimension of rows.
     """
@@ -66,31 +66,31 @@ ANYTHING = ElementType(None, ())
 
 
 DERIVED = {"line", "element", "cardinality", "branch", "branches", "random_calls", "fingerprint"}
-"""Fields that follow from the others, or say nothing about what the node does."""
+"""Fields that follow from the others, or do not change what the node does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts that hold for every node of a class. A class lists those that are true of it; the others are not.
+    """Facts that hold for every node of a class. A class lists those that are true of it; the others default to false.
 
     Attributes:
-        name: the method as the user wrote it, where the class has another name.
-        payload: what a step does with the payloads of records: "reads" them, "passes" them on, or "holds" or skips the
-            elements, for which references to records are enough.
-        holds_nothing: between two elements it holds none that it has taken, records aside, which files have: so it has
-            a state where its input comes in any order, too.
-        by_index: its elements can be had by index if those of its inputs can; the flow has a method `access`.
-        as_they_are: it gives elements of its inputs as they are and looks at none of their values, so batches of a GPU
-            stay there. A cache does not: it holds what it gives for as long as the dataset lives, and the memory of a
-            GPU is the model's.
-        as_long: it has an end only if its input has one.
-        flattens: it gives the elements of datasets that its input's elements stand for.
+        name: the method as the user wrote it, where the class is named otherwise.
+        payload: what a step does with the payloads of records: "reads" them, "passes" them on, or "holds" (or skips)
+            the elements, for which references to records are enough.
+        holds_nothing: between two elements it holds none of its input's, except records, which can be read from their
+            files again; so it has a state even where its input comes in any order.
+        by_index: its elements can be accessed by index if those of its inputs can; the flow has a method `access`.
+        as_they_are: it passes elements of its inputs on unchanged without reading their values, so batches on a GPU
+            stay there. Not a cache: that holds its elements for as long as the dataset lives, and the memory of a GPU
+            is for the model.
+        as_long: it ends only if its input ends.
+        flattens: it yields the elements of datasets that are made of its input's elements.
         in_memory: its elements are in memory for as long as the dataset lives.
-        keeps_rows: it neither holds nor drops an element, so that another number of shards may stand below it.
-        gathers: it holds elements, and under ``on_error="replace"`` a good one that no state holds.
-        uncounted: only running it tells how many elements it gives.
-        may_stall: it may take elements forever and give none, and does not look at the clock itself. One that does
-            saves 0.1 us for each element.
+        keeps_rows: it neither holds nor drops elements, so the number of shards below it may change.
+        gathers: it holds elements and, under ``on_error="replace"``, a good one that no state includes.
+        uncounted: how many elements it yields is known only by running it.
+        may_stall: it may take elements forever and yield none, and does not check the clock itself; a step that does
+            saves 0.1 us per element.
     """
 
     name: str = ""
@@ -112,9 +112,9 @@ class Buffer:
     """The buffer of a step.
 
     Attributes:
-        step: what holds it, for reports.
-        elements: how many it holds at most; None where nobody knows before the data are read.
-        sized: an element in it is as large as one of the step's input.
+        step: the step in words, for reports.
+        elements: how many it holds at most; None where that is not known before the data is read.
+        sized: an element in it has the size of one of the step's input.
     """
 
     step: str
@@ -124,24 +124,24 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Node:
-    """One step of a chain. Subclasses add their inputs and parameters, and say what they make of them.
+    """One step of a chain. Subclasses add inputs and parameters, and override what differs from the defaults here.
 
     Class attributes:
         facts: what is true of every node of the class; each class has its own.
-        located: fields that only say where its files lie.
+        located: fields that only say in which directory its files are.
 
     Attributes:
         line: where the user wrote it; never compared.
         element: the type of the elements.
         cardinality: how many there are, `INFINITE` or `UNKNOWN_CARDINALITY`.
-        number: 1 + the largest number of a many-input node below, here or below; 0 if there is none.
-        branches: inputs of concatenations and mixtures that the elements come from, counted through nested ones.
-        random_calls: how many random calls of each op the chain has so far.
+        branch: the most repeats and nodes with several inputs on one path from a source to this node, itself included.
+        branches: the number of inputs of concatenations and mixtures that elements come from, nested ones included.
+        random_calls: for each op, how many random calls the chain has so far.
         fingerprint: equal for equal chains.
     """
 
     def __init_subclass__(cls) -> None:
-        cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # `dataclass` leaves one that is there
+        cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # `dataclass` keeps an existing one
 
     def __repr__(self) -> str:
         return cut(f"<{type(self).__name__} {self.describe()}, at {self.line}>")
@@ -160,7 +160,7 @@ class Node:
     def __post_init__(self) -> None:
         put = object.__setattr__
         sources = self.sources
-        if self.branch < 0:  # a rewrite keeps the number that the user's chain had: keys in a zip depend on it
+        if self.branch < 0:  # a rewrite keeps the number of the user's chain: keys in a zip depend on it
             put(self, "branch", self._branch(max((source.branch for source in sources), default=0)))
         put(self, "branches", self._branches([source.branches for source in sources]))
         put(self, "random_calls", self._random_calls(_most(sources)))
@@ -172,7 +172,7 @@ class Node:
 
     @property
     def sources(self) -> tuple[Node, ...]:
-        """The nodes this one reads from."""
+        """The nodes that this one reads from."""
         return ()
 
     def with_sources(self, sources: Sequence[Node]) -> Node:
@@ -180,7 +180,7 @@ class Node:
         return self
 
     def _identity(self) -> Iterator[Any]:
-        """What the fingerprint is made of: every parameter and the fingerprints of the inputs."""
+        """The parts of the fingerprint: every parameter, and the fingerprints of the inputs."""
         for _, value in self.parameters():
             if isinstance(value, Node):
                 yield value.fingerprint
@@ -190,11 +190,11 @@ class Node:
                 yield value
 
     def infer(self, *inputs: ElementType) -> ElementType:
-        """The type of the elements, from those of the inputs; asked again where only a first element told these."""
+        """The type of the elements, given the inputs' types; called again once first elements have told those."""
         return inputs[0]
 
     def declared(self) -> ElementType:
-        """What is known of that type where the structure of an input is not."""
+        """The type of the elements as far as it is known while an input's structure is not."""
         return ANYTHING
 
     def _cardinality(self) -> int:
@@ -220,22 +220,22 @@ class Node:
 
     @property
     def payload(self) -> str:
-        """Whether it "reads" the payloads of records, "passes" them on or "holds" the elements; see `Facts`."""
+        """Whether it "reads" payloads of records, "passes" them on or "holds" the elements; see `Facts`."""
         return self.facts.payload
 
     @property
     def holds_elements(self) -> bool:
-        """Whether it holds elements between two that it gives, other than records; see `Facts.holds_nothing`."""
+        """Whether it holds input elements other than records between two of its own; see `Facts.holds_nothing`."""
         return not self.facts.holds_nothing
 
     @property
     def by_index(self) -> bool:
-        """Whether its elements can be had by index if those of its inputs can."""
+        """Whether its elements can be accessed by index if those of its inputs can."""
         return self.facts.by_index
 
     @property
     def same_leaves(self) -> bool:
-        """Whether it gives leaves of its one input as they are: a step that makes others overrides `infer`."""
+        """Whether it passes the leaves of its one input on unchanged: a step that makes others overrides `infer`."""
         return len(self.sources) == 1 and type(self).infer is Node.infer
 
     @property
@@ -245,53 +245,53 @@ class Node:
 
     @property
     def made(self) -> Node | None:
-        """The plan of a traced function that makes datasets of its elements, if it has one."""
+        """The traced plan of the function that makes a dataset of each element, if it has one."""
         return None
 
     @property
     def makes_datasets(self) -> bool:
-        """Whether a function makes datasets while running, of which the plan knows nothing."""
+        """Whether a function makes datasets at run time, of which the plan knows nothing."""
         return False
 
     @property
     def shuffles(self) -> bool:
-        """Whether it gives the elements of its input in a random order."""
+        """Whether it yields the elements of its input in a random order."""
         return False
 
     @property
     def draws(self) -> bool:
-        """Whether it draws other numbers in another epoch, as far as the plan tells without reading data."""
+        """Whether it draws different numbers in each epoch, as far as is known without reading data."""
         return False
 
-    def parameters(self, places: bool = True) -> Iterator[tuple[str, Any]]:
+    def parameters(self, paths: bool = True) -> Iterator[tuple[str, Any]]:
         """The names and values of the fields that say what a node does, its inputs among them.
 
         Args:
-            places: where its files lie counts.
+            paths: include the fields that say in which directory its files are (`located`).
         """
         chosen = (f.name for f in fields(self) if f.compare and f.name not in DERIVED)
-        return ((name, getattr(self, name)) for name in chosen if places or name not in self.located)
+        return ((name, getattr(self, name)) for name in chosen if paths or name not in self.located)
 
     def full(self, settings: Settings) -> bool:
-        """Whether its input is not needed any more."""
+        """Whether its input is no longer needed."""
         return False
 
     def input_context(self, at: Any, index: int) -> Any:
-        """The context (of a flow) in which its input number `index` is opened, where it is opened in `at`."""
+        """The flow context in which input number `index` is opened when this node is opened in `at`."""
         return at
 
     def named_files(self) -> tuple[tuple[str, str], ...]:
-        """The paths of the files it names, each with what the file is called wherever its folder lies."""
+        """The paths of the files it names, each with the name that identifies the file in any directory."""
         return ()
 
     def resume_cost(self, settings: Settings) -> str:
-        """What it does again after `load_state_dict`, in words; "" where it goes on at its place."""
+        """The work it repeats after `load_state_dict`, in words; "" where it continues at its position."""
         if self.facts.gathers and settings.on_error == "replace":
-            return 'sees its elements again from the begin of the pass, under on_error="replace"'
+            return 'reads its elements again from the start of the pass, under on_error="replace"'
         return ""
 
     def buffer(self, settings: Settings) -> Buffer | None:
-        """What it holds, but for caches and stages; None for nothing."""
+        """The buffer of the step, unless it is a cache or part of a stage; None if it has none."""
         return None
 
     def __eq__(self, other: object) -> bool:
@@ -316,12 +316,12 @@ class Step(Node):
 
 
 def draws(root: Node) -> bool:
-    """Whether a chain draws other numbers in another epoch, as far as the plan tells without reading data."""
+    """Whether a chain draws different numbers in each epoch, as far as is known without reading data."""
     return any(node.draws for node in walk(root))
 
 
 def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
-    """For each op the largest count of the inputs."""
+    """The largest count of any input, for each op."""
     if len(sources) == 1:
         return sources[0].random_calls
     merged: dict[str, int] = {}
@@ -332,10 +332,10 @@ def _most(sources: Sequence[Node]) -> tuple[tuple[str, int], ...]:
 
 
 def epoch_key(root: Node) -> bytes:
-    """Equal for chains that are written alike: what the epochs of a loop are counted by.
+    """Digest a chain so that chains written alike are equal: the epochs of a loop are counted by this key.
 
-    A chain that is written anew in every turn of a loop has new lambdas, partials and callable objects; they are
-    taken for the ones before if they look the same.
+    A chain that is built again in every iteration of a loop has new lambdas, partials and callable objects; they count
+    as the earlier ones if they look the same.
     """
     parts: list[Any] = []
     for node in walk(root):
@@ -348,7 +348,7 @@ def epoch_key(root: Node) -> bytes:
 
 
 def walk(root: Node, stop: Callable[[Node], bool] = lambda node: False) -> list[Node]:
-    """Every node of a chain, each once, inputs before users, without recursion; none below a node that `stop`s."""
+    """List every node of a chain once, inputs before users, without recursion; none below a node that `stop`s."""
     seen: set[int] = set()
     order: list[Node] = []
     stack: list[tuple[Node, bool]] = [(root, False)]

@@ -1,4 +1,4 @@
-"""order: steps that give the elements of their input as they are: which of them, in what order, how often."""
+"""order: steps that pass elements of their input on unchanged; they choose which, in what order and how often."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
 
 
 WHOLE = 1 << 62
-"""The size of a shuffle's buffer that holds everything, however much it is."""
+"""The size of a shuffle buffer that holds every element."""
 
 
 def buffer_name(size: int) -> str:
-    """The size of a shuffle's buffer as the user wrote it."""
+    """The size of a shuffle buffer as the user wrote it."""
     return "UNKNOWN_CARDINALITY" if size == WHOLE else str(size)
 
 
@@ -76,11 +76,11 @@ class Skip(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard(Step):
-    """Every `shards`-th element, beginning with number `index`.
+    """Every `shards`-th element, starting with number `index`.
 
     Attributes:
-        even: gives every shard equally many elements: "drop" leaves out a last round that is not whole, "wrap" fills it
-            up with the first elements; None is uneven.
+        even: gives all shards the same number of elements: "drop" leaves out an incomplete last round, "wrap" completes
+            it with the first elements; None leaves them uneven.
     """
 
     facts = Facts(payload="holds", holds_nothing=True, by_index=True, as_they_are=True, as_long=True)
@@ -122,7 +122,7 @@ class Enumerate(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat(Step):
-    """The input `count` times over; endlessly for a negative count."""
+    """The input `count` times over; forever for a negative count."""
 
     facts = Facts(holds_nothing=True, by_index=True, as_they_are=True)
 
@@ -135,7 +135,7 @@ class Repeat(Step):
         n = self.source.cardinality
         if self.count == 0 or n == 0:
             return 0
-        if n == UNKNOWN_CARDINALITY:  # it may be empty, and nothing for ever is no endless dataset: see `never_ends`
+        if n == UNKNOWN_CARDINALITY:  # it may be empty, and then it is not endless: see `never_ends`
             return UNKNOWN_CARDINALITY
         return INFINITE if self.count < 0 or n == INFINITE else n * self.count
 
@@ -163,7 +163,7 @@ class Shuffle(Step):
 
     @property
     def by_index(self) -> bool:
-        return isinstance(self.source, Files)  # names are listed, so their order is soon found
+        return isinstance(self.source, Files)  # names are in memory: their order is cheap to compute
 
     @property
     def shuffles(self) -> bool:
@@ -203,12 +203,12 @@ class Prefetch(Step):
         below: Node = self
         while below.facts.holds_nothing and not isinstance(below, (Batch, PaddedBatch)) and below.sources:
             below = below.sources[0]
-        return not isinstance(below, (Batch, PaddedBatch))  # a checkpoint for each is too dear for single elements
+        return not isinstance(below, (Batch, PaddedBatch))  # a checkpoint for every single element costs too much
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WithOptions(Step):
-    """The same elements, run with other options."""
+    """The elements of the input, computed with other options."""
 
     facts = Facts(holds_nothing=True, by_index=True, as_they_are=True, as_long=True, keeps_rows=True)
 
@@ -222,7 +222,7 @@ class WithOptions(Step):
 
 
 def never_ends(node: Node) -> bool:
-    """Whether a chain has no end, or no element at all: where only reading tells which, its cardinality is unknown."""
+    """Whether a chain is endless or empty: its cardinality is unknown if only reading it shows which."""
     while node.cardinality == UNKNOWN_CARDINALITY and node.facts.as_long:
         node = node.sources[0]
     return node.cardinality == INFINITE or (isinstance(node, Repeat) and node.count < 0 and node.cardinality != 0)
@@ -232,7 +232,7 @@ def refuse_options(who: str, inner: Node) -> None:
     """Refuse options on a dataset inside another one: a chain runs with one set of options.
 
     Raises:
-        PlanError: there are some; names the line.
+        PlanError: the inner dataset has options; the message names their line.
     """
     for node in walk(inner):
         if isinstance(node, WithOptions):

@@ -1,7 +1,7 @@
-"""outline: a chain as a list of steps that a later process can compare with its own, and say which one is another.
+"""outline: a chain as a list of steps that a later process can compare with its own, to name the one that differs.
 
-Unlike `portable`, functions count by their names and objects by their classes: what a state goes on with may have been
-edited in between. Files are apart: which they are is another question than which steps there are.
+Unlike in `portable`, functions count by name and objects by class: code may be edited between saving a state and
+resuming from it. Files are listed apart, since the same steps may read other files.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Outline:
     """The steps of a chain.
 
     Attributes:
-        steps: of each step, inputs before users, what it is in words and a digest of its parameters.
+        steps: for each step, inputs before users, its description and a digest of its parameters.
         lines: where the user wrote them.
-        files: paths of the files that the chain names, and what each is called wherever its folder lies.
+        files: the files that the chain names: each path, and the name that identifies it in any directory.
     """
 
     steps: tuple[tuple[str, str], ...]
@@ -42,7 +42,7 @@ def outline(root: Node) -> Outline:
         walker = _Named()
         walker.step(node, below)
         files += walker.files
-        # How many files is said apart, and where they lie does not matter.
+        # The number of files is compared apart, and their directory does not matter.
         text = node.name if node.located else node.describe()
         steps.append((text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", walker.hasher.hexdigest()[:12]))
         lines.append(node.line)
@@ -53,10 +53,9 @@ class _Named(Walker):
     """Digests a step; functions by name, objects by class."""
 
     def __init__(self) -> None:
-        super().__init__(places=False)
+        super().__init__(paths=False)
 
     def _plan(self, root: Node) -> None:
-        """A chain that belongs to a step."""
         inner = outline(root)
         self.files.extend(inner.files)
         self._put(f"chain {[digest for _, digest in inner.steps]}")

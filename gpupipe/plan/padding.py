@@ -1,8 +1,8 @@
-"""padding: how elements are padded to one shape, leaf by leaf."""
+"""padding: the shape and value that each leaf is padded to and with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from operator import index
 from typing import Any, NamedTuple
 
@@ -21,8 +21,8 @@ class Padding(NamedTuple):
     """How the elements of a batch are padded.
 
     Attributes:
-        shapes: per leaf the target shape, -1 for the largest of the batch; None where the rank is not known.
-        values: per leaf what to fill with.
+        shapes: the target shape of each leaf, -1 for the largest of the batch; None where the rank is not known.
+        values: the fill value of each leaf.
         specs: of the padded leaves.
     """
 
@@ -32,10 +32,10 @@ class Padding(NamedTuple):
 
 
 def padding(node: Any, element: ElementType) -> Padding:
-    """What a step that pads (with `shapes`, `values`, `given`) makes of elements of some type, defaults filled in.
+    """How a step that pads (with `shapes`, `values`, `given`) pads elements of a type, defaults filled in.
 
     Raises:
-        PlanError: what the user gave does not fit elements that were not known when the chain was written.
+        PlanError: the user's arguments do not fit elements whose type was not known when the chain was written.
     """
     shapes, values = node.shapes, node.values
     if node.given is not None and element.known:
@@ -64,28 +64,26 @@ def padded_shapes(given: Any, element: ElementType) -> tuple[Shape, ...]:
             None if spec.shape is None else tuple(-1 if n is None else n for n in spec.shape) for spec in element.specs
         )
     assert element.structure is not None
-    shapes: list[Shape] = []
-    _shapes(given, element.structure, shapes)
+    parts = _parts("padded_shapes", given, element.structure)
+    shapes = tuple(None if part is None else _shape(part) for part in parts)
     for shape, spec in zip(shapes, element.specs, strict=True):
         _check(shape, spec)
-    return tuple(shapes)
+    return shapes
 
 
-def _shapes(given: Any, structure: Structure, out: list[Shape]) -> None:
-    if given is None:  # the defaults of this part, as in tf.data
-        out.extend([None] * structure.count)
-        return
-    if structure.kind is None:
-        out.append(_shape(given))
-        return
-    if structure.kind is type(None):
-        return
-    for part, child in zip(_children("padded_shapes", given, structure), structure.children, strict=True):
-        _shapes(part, child, out)
+def _parts(who: str, given: Any, structure: Structure) -> Iterator[Any]:
+    """The parts of an argument that is nested like the element, one for each leaf; None stands for the default."""
+    if given is None:  # the defaults for all leaves of this part, as in tf.data
+        yield from [None] * structure.count
+    elif structure.kind is None:
+        yield given
+    elif structure.kind is not type(None):
+        for part, child in zip(_children(who, given, structure), structure.children, strict=True):
+            yield from _parts(who, part, child)
 
 
 def _children(who: str, given: Any, structure: Structure) -> list[Any]:
-    """The parts of an argument that is nested like the element."""
+    """The direct parts of an argument that is nested like the element."""
     if structure.kind is dict:
         if not isinstance(given, Mapping) or set(given) != set(structure.keys):
             raise PlanTypeError(
@@ -128,27 +126,12 @@ def padding_values(given: Any, element: ElementType) -> tuple[Any, ...]:
     """One fill value per leaf, in its dtype.
 
     Raises:
-        PlanTypeError: a value that does not fit the leaf's dtype exactly, or another structure.
+        PlanTypeError: a value does not fit the leaf's dtype exactly, or the structure differs.
     """
-    values: list[Any] = []
-    nested = isinstance(given, (tuple, Mapping)) or is_dataclass_type(type(given))
-    if given is not None and element.structure is not None and not nested:
-        values = [given] * len(element.specs)  # one value serves all leaves
-    elif given is not None and element.structure is not None:
-        _values(given, element.structure, values)
-    else:
-        values = [None] * len(element.specs)
+    values = [given] * len(element.specs)  # one value serves all leaves
+    if element.structure is not None and (isinstance(given, (tuple, Mapping)) or is_dataclass_type(type(given))):
+        values = list(_parts("padding_values", given, element.structure))
     return tuple(_fill(value, spec) for value, spec in zip(values, element.specs, strict=True))
-
-
-def _values(given: Any, structure: Structure, out: list[Any]) -> None:
-    if given is None:
-        out.extend([None] * structure.count)
-    elif structure.kind is None:
-        out.append(given)
-    elif structure.kind is not type(None):
-        for part, child in zip(_children("padding_values", given, structure), structure.children, strict=True):
-            _values(part, child, out)
 
 
 def _fill(value: Any, spec: TensorSpec) -> Any:

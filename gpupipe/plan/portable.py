@@ -1,9 +1,8 @@
-"""portable: what a chain means as a digest that is the same in every process, for what outlives this one.
+"""portable: a digest of a chain by content, equal in every process, for files and states that outlive this one.
 
-A node's own fingerprint may tell objects apart by which they are, and large arrays by where they lie. Here everything
-counts by content: arrays, the code of functions, the global names and classes that they use, the state of objects.
-What has no content that can be read (a generator, a lock, an object of a C library) makes the digest one of this
-process.
+A node's own fingerprint may tell objects apart by identity, and large arrays by address. Here everything counts by
+content: arrays, the code of functions, the global names and classes that they use, the state of objects. An object
+whose content cannot be read (a generator, a lock, an object of a C library) makes the digest private to this process.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -35,37 +34,35 @@ _MIXINS = (abc.ABC, Generic, Protocol)
 _SKIPPED = {"__dict__", "__weakref__", "__doc__", "__module__"}
 
 
+@dataclass(frozen=True, slots=True)
 class Portable:
     """The digest of a chain.
 
     Attributes:
         digest: 16 bytes.
-        private: what is in the chain that no other process can compare, in words; None where there is nothing.
+        private: the part of the chain that no other process can compare, in words; None if there is none.
         files: the files that the chain names.
     """
 
-    __slots__ = ("digest", "files", "private")
-
-    def __init__(self, digest: bytes, private: str | None, files: tuple[str, ...]) -> None:
-        self.digest = digest
-        self.private = private
-        self.files = files
+    digest: bytes
+    private: str | None
+    files: tuple[str, ...]
 
 
-def portable(root: Node, places: bool = True) -> Portable:
-    """Digest a chain by content. Options are no part of it: they are merged along the chain, whoever asks has them.
+def portable(root: Node, paths: bool = True) -> Portable:
+    """Digest a chain by content. Options are not part of it: callers know them, merged along the chain.
 
     Args:
         root: the chain.
-        places: where its files lie counts.
+        paths: whether the directories of its files count.
     """
-    walker = Walker(places)
+    walker = Walker(paths)
     walker.add(root)
     return Portable(walker.hasher.digest(), walker.private, tuple(dict(walker.files)))
 
 
 def numbered(root: Node) -> Iterator[tuple[Node, list[int]]]:
-    """The steps of a chain, inputs before users, with the numbers of their inputs; options are no steps."""
+    """The steps of a chain, inputs before users, with the numbers of their inputs; options do not count as steps."""
     numbers: dict[int, int] = {}
     count = 0
     for node in walk(root):
@@ -81,13 +78,13 @@ def numbered(root: Node) -> Iterator[tuple[Node, list[int]]]:
 class Walker:
     """Digests parts one after the other, with a stack: chains and closures may be deep."""
 
-    def __init__(self, places: bool = True) -> None:
-        self._places = places
+    def __init__(self, paths: bool = True) -> None:
+        self._paths = paths
         self.hasher = hashlib.blake2b(digest_size=16)
         self.private: str | None = None
-        self.files: list[tuple[str, str]] = []  # paths, and what each file is called wherever its folder lies
+        self.files: list[tuple[str, str]] = []  # (path, name in any directory)
         self._stack: list[Any] = []
-        self._seen: dict[int, tuple[int, Any]] = {}  # by id: the number of what was met, and the thing itself
+        self._seen: dict[int, tuple[int, Any]] = {}  # by id: (number, object), which keeps the id taken
 
     def add(self, part: Any) -> None:
         self._stack.append(part)
@@ -177,18 +174,18 @@ class Walker:
         self._put(f"{type(node).__name__} {node.branch} {below}")
         self.files.extend(node.named_files())
         traced = getattr(node, "traced", None) is not None or node.made is not None
-        for name, value in node.parameters(self._places):
-            # Of a function that was traced its graph says all there is to say.
+        for name, value in node.parameters(self._paths):
+            # The graph of a traced function says everything about it.
             if name == "fn" and traced:
                 continue
             nodes = value if isinstance(value, tuple) else (value,)
             if nodes and all(isinstance(one, Node) for one in nodes):
-                # Inputs are told by their numbers; a plan that belongs to a function or a file counts here.
+                # Inputs count by their numbers; a plan that belongs to a function or a file counts here.
                 value = [one for one in nodes if not any(one is source for source in node.sources)]
             self.add((name, value))
 
     def _values(self, outputs: tuple[Value, ...]) -> None:
-        """A graph, inputs before users: each value by what it is, and the numbers of those it is made of."""
+        """Digest a graph, inputs before users: each value by its content and the numbers of its inputs."""
         numbers: dict[Value, int] = {}
         for value in topological(outputs):
             below = [numbers[x] for x in value.inputs]
@@ -226,7 +223,7 @@ class Walker:
         for cell in fn.__closure__ or ():
             try:
                 cells.append(cell.cell_contents)
-            except ValueError:  # a name that is bound later
+            except ValueError:  # the name is bound later
                 cells.append("unbound")
         names = sorted(_names(fn.__code__))
         used = [(name, fn.__globals__[name]) for name in names if name in fn.__globals__]
@@ -252,7 +249,7 @@ class Walker:
                 self._push((name, value))
 
     def _state(self, part: Any) -> None:
-        """An object by its class and its attributes, where Python can see all of them."""
+        """Digest an object by its class and attributes, if Python can see all of them."""
         kind = type(part)
         strange = [base for base in kind.__mro__[:-1] if _of_a_library(base.__module__) and base not in _MIXINS]
         if strange:
@@ -269,13 +266,13 @@ class Walker:
 
 
 def _is_bound(part: Any) -> bool:
-    """Whether a builtin is a method of some object, whose state nobody sees."""
+    """Whether a builtin is a method of an object, whose state cannot be read."""
     owner = getattr(part, "__self__", None)
     return owner is not None and not isinstance(owner, (types.ModuleType, type))
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """The names that a function, and those inside it, look up."""
+    """The names that a function and its inner functions look up."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -285,7 +282,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _of_a_library(module: str | None) -> bool:
-    """Whether a module is installed, not written by the user of this chain."""
+    """Whether a module is installed rather than written by the user."""
     top = str(module).partition(".")[0]
     if top in sys.stdlib_module_names or top == "gpupipe":
         return top != "__main__"

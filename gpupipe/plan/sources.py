@@ -1,4 +1,4 @@
-"""sources: where elements come from."""
+"""sources: nodes without inputs, and those that read the file that an outer element names."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Tensors(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices(Node):
-    """The slices of dimension 0 of every leaf.
+    """The slices of every leaf along dimension 0.
 
     Attributes:
-        names: where the first leaf is a list of paths, what identifies each of them in any directory; else None.
+        names: where the first leaf is a list of paths, the name that identifies each in any directory; else None.
     """
 
     facts = Facts(name="from_tensor_slices", by_index=True, in_memory=True)
@@ -73,8 +73,8 @@ class Slices(Node):
     def _cardinality(self) -> int:
         return len(self.leaves[0])
 
-    def parameters(self, places: bool = True) -> Iterator[tuple[str, Any]]:
-        kept = self.leaves if places or self.names is None else self.leaves[1:]
+    def parameters(self, paths: bool = True) -> Iterator[tuple[str, Any]]:
+        kept = self.leaves if paths or self.names is None else self.leaves[1:]
         return iter((("leaves", kept), ("structure", self.structure)))
 
     def named_files(self) -> tuple[tuple[str, str], ...]:
@@ -89,13 +89,13 @@ class Slices(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed(Node):
-    """Elements that were listed.
+    """The elements of a Python list.
 
     Attributes:
-        columns: for each leaf its value in every element.
+        columns: for each leaf, its values in all elements.
         structure: of an element.
         specs: one per leaf, which all its values fit.
-        names: where the first leaf is a path, what identifies each of them in any directory; else None.
+        names: where the first leaf is a path, the name that identifies each in any directory; else None.
     """
 
     facts = Facts(name="from_list", in_memory=True)
@@ -138,7 +138,7 @@ class Range(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counter(Node):
-    """start, start + step, ... without end, in one dtype."""
+    """The numbers start, start + step, ... without end, in one dtype."""
 
     facts = Facts()
 
@@ -162,7 +162,7 @@ class RandomNumbers(Node):
 
     Attributes:
         seed: mixed with the chain's.
-        anew: other numbers in every epoch and pass.
+        anew: draw different numbers in every epoch and pass.
     """
 
     facts = Facts(name="random")
@@ -186,7 +186,7 @@ class RandomNumbers(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FromGenerator(Node):
-    """What a Python generator yields; called anew for every pass."""
+    """The elements that a Python generator yields; it is called again for every pass."""
 
     facts = Facts(uncounted=True)
 
@@ -201,19 +201,19 @@ class FromGenerator(Node):
         return f"from_generator({getattr(self.generator, '__qualname__', '...')})"
 
     def resume_cost(self, settings: Settings) -> str:
-        return "is called anew, and what it gave before is passed over"
+        return "is called again, and the elements it gave before are skipped"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FromIndexable(Node):
-    """The items of an object that has a length and gives items by number.
+    """The items of an object with `__len__` and `__getitem__`.
 
     Attributes:
         items: the object.
-        get: gives its item by number; what tells one object from another.
+        get: its `__getitem__`; identifies the object.
         count: its length when the chain was written.
         signature: type of the items, as far as it is known.
-        calls: items asked for in parallel; 0 for none.
+        calls: parallel calls, 0 for none, -1 for AUTOTUNE.
     """
 
     facts = Facts(by_index=True)
@@ -239,7 +239,7 @@ class FromIndexable(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted(Node):
-    """Stands for a source that was counted, where only numbers of elements matter. It never runs."""
+    """A placeholder for a source that was counted, used to compute cardinalities. It never runs."""
 
     facts = Facts()
 
@@ -259,7 +259,7 @@ class Files(Node):
 
     Attributes:
         paths: as they are opened.
-        names: what identifies each of them: independent of the directory the data lies in.
+        names: what identifies each file, independent of the directory that the data is in.
         method: the method that listed them, for messages.
     """
 
@@ -309,7 +309,7 @@ class Param(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneFile(Step):
-    """What one file holds, whose path is the one leaf of `source` (a `Param`)."""
+    """The content of one file, whose path is leaf number `leaf` of `source` (a `Param`)."""
 
     leaf: int = 0
     compression: str = ""
@@ -329,7 +329,7 @@ class Records(OneFile):
     """The records of one TFRecord file.
 
     Attributes:
-        index: where indexes of files are kept: "memory", "beside" or a folder.
+        index: where indexes of files are stored: "memory", "beside" or a folder.
     """
 
     facts = Facts(name="TFRecordDataset")
@@ -341,7 +341,7 @@ class Records(OneFile):
         return not self.compression
 
     def resume_cost(self, settings: Settings) -> str:
-        return "decompresses its file from the begin again" if self.compression else ""
+        return "decompresses its file from the start again" if self.compression else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -358,7 +358,7 @@ class FixedRecords(OneFile):
     Attributes:
         record: bytes of a record.
         header: bytes before the first.
-        footer: bytes behind the last.
+        footer: bytes after the last.
     """
 
     facts = Facts(name="FixedLengthRecordDataset")

@@ -1,4 +1,4 @@
-"""windows: nodes that gather elements into datasets: windows, and groups by key."""
+"""windows: nodes that gather elements into datasets: windows and groups by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GroupByWindow", "NestedElements", "Window"]
 
 
 Maker = Callable[[Node], Any]
-"""Makes the dataset of a plan, for a function of the user's or for the user."""
+"""Makes a dataset of a plan, for the user or a function of theirs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,9 +24,9 @@ class NestedElements(Node):
     Attributes:
         elements: columns, stream and position of each; never changed.
         type: of the elements.
-        base: the key of the element that the dataset is. Opened in that context (by `flat_map`), or by itself, it gives
-            its elements with the identities they came with; in any other context they are keyed by both.
-        origin: what tells these elements from any others: equal for equal chains, seeds, epochs and places.
+        base: the key of the element that this dataset is. Opened in its context (by `flat_map`), or by itself, the
+            dataset yields elements with their own identities; in any other context both make the key.
+        origin: identifies the elements: equal for equal chains, seeds, epochs and positions.
     """
 
     facts = Facts(name="window")
@@ -48,23 +48,23 @@ class NestedElements(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window(Step):
-    """Datasets of `size` elements each, `stride` apart; each begins `shift` elements behind the one before.
+    """Datasets of `size` elements each, `stride` apart; each starts `shift` elements after the one before.
 
     Attributes:
-        make: makes the dataset of a plan.
+        make: makes a dataset of a plan.
     """
 
     facts = Facts(gathers=True)
 
     size: int
     shift: int
-    stride: int = 1
-    drop: bool = False
-    make: Maker | None = field(default=None, compare=False)
+    stride: int
+    drop: bool
+    make: Maker = field(compare=False)
 
     @property
     def span(self) -> int:
-        """How many elements of the input a window reaches over."""
+        """How many consecutive elements of the input a window spans."""
         return (self.size - 1) * self.stride + 1
 
     def infer(self, *inputs: ElementType) -> ElementType:
@@ -83,22 +83,22 @@ class Window(Step):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupByWindow(Step):
-    """The elements of `fn(key, dataset)` for each group of elements of one key.
+    """The elements of `fn(key, dataset)` for each group of elements with one key.
 
     Attributes:
-        key: gives the key of an element.
+        key: computes the key of an element.
         fn: makes a dataset of a key and the dataset of its group.
-        size: elements of a group; 0 where `size_fn` gives it for a key.
-        make: makes the dataset of a plan.
+        size: elements per group; 0 where `size_fn` computes it from the key.
+        make: makes a dataset of a plan.
     """
 
     facts = Facts(gathers=True)
 
     key: Callable[..., Any]
     fn: Callable[..., Any]
-    size: int = 0
-    size_fn: Callable[..., Any] | None = None
-    make: Maker | None = field(default=None, compare=False)
+    size: int
+    size_fn: Callable[..., Any] | None
+    make: Maker = field(compare=False)
 
     def infer(self, *inputs: ElementType) -> ElementType:
         return ANYTHING

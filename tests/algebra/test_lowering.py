@@ -95,7 +95,7 @@ def _flow() -> RangeFlow:
     [
         ({"batch": (2, False), "unstack": True}, "rows that are batches"),
         ({"above": (lambda flow: flow,)}, "steps above a batch"),
-        ({"values": ()}, "another number of leaves"),
+        ({"values": ()}, "a number of leaves other than"),
         ({"references": frozenset([1])}, "columns that it does not have"),
         ({"on_gpu": frozenset([3])}, "columns that it does not have"),
     ],

@@ -208,11 +208,11 @@ def _first(x: Any) -> Any:
 
 
 COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
-    "cache": (lambda: _batches().cache(), "768 bytes of each batch to the host, for cache at", "in front of the map"),
+    "cache": (lambda: _batches().cache(), "768 bytes of each batch to the host, for cache at", "before the map"),
     "cache of what is delivered": (
         lambda: _rows().cache().batch(4),
         "192 bytes of each element to the host, for cache at",
-        "what is encoded is smaller",
+        "encoded images are smaller",
     ),
     "unbatch": (lambda: _batches().unbatch(), "of each batch to the host, for unbatch at", "make batches once"),
     "rebatch": (lambda: _batches().rebatch(2), "of each batch to the host, for rebatch at", "make batches once"),
@@ -230,12 +230,12 @@ COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
     "ops behind zip": (
         lambda: Dataset.zip((_batches(), _batches())).map(lambda x, y: ops.flip_up_down(x)),
         "of each batch to the host, for map at",
-        "put batch behind the map",
+        "put batch after the map",
     ),
     "a map that picks one thing twice": (
         lambda: Dataset.zip((_batches(), _labels())).map(lambda x, y: (x, x)),
         "of each batch to the host, for map at",
-        "put batch behind the map",
+        "put batch after the map",
     ),
     "no deferral": (
         lambda: _batches().with_options(Options(disabled_rules=("deferral",))),
@@ -247,19 +247,19 @@ COPYING: dict[str, tuple[Callable[[], Dataset], str, str]] = {
         "of each element to the host, for batch at",
         "take 'map_and_batch' out",
     ),
-    "filter": (lambda: _rows().filter(_first).batch(2), "of each element to the host, for filter at", "in front of"),
+    "filter": (lambda: _rows().filter(_first).batch(2), "of each element to the host, for filter at", "put it before"),
     "padded_batch": (lambda: _rows().padded_batch(4), "for padded_batch at", "bring the images to one size"),
     "window": (lambda: _rows().window(2).flat_map(_python), "for window at", "make batches once"),
-    "flat_map": (lambda: _batches().flat_map(Dataset.from_tensor_slices), "for flat_map at", "behind it"),
+    "flat_map": (lambda: _batches().flat_map(Dataset.from_tensor_slices), "for flat_map at", "after it"),
     "py_function": (
         lambda: _rows().map(_with_python).batch(4),
         "192 bytes of each element to the host, for ops.py_function at",
         "ops.dali_function",
     ),
-    "ops on rows behind mixup": (
+    "ops on rows after mixup": (
         lambda: Dataset.from_tensor_slices((IMAGES, np.arange(16))).batch(4).map(_mixed_and_turned),
-        "for an op on rows behind one on batches at",
-        "behind all others",
+        "for an op on rows after one on batches at",
+        "after all others",
     ),
     "no batch": (
         _rows,

@@ -454,10 +454,10 @@ def test_the_cost_of_a_full_buffer_is_said(tmp_path: Path) -> None:
         writer.write(b"record")
     records = gp.TFRecordDataset(tmp_path / "records").filter(lambda x: x != b"")
 
-    assert "holds the places of all 50,000 elements, 400,000 bytes" in _finding(Dataset.range(50_000).shuffle(50_000))
+    assert "holds the indices of all 50,000 elements, 400,000 bytes" in _finding(Dataset.range(50_000).shuffle(50_000))
     assert "shuffle(gp.ALL) gives a uniform order too" in _finding(Dataset.range(50_000).shuffle(50_000))
     assert "holds every element in memory, 250 bytes each," in _finding(records.prefetch(2).shuffle(-2))
-    assert "as many bytes as they have" in _finding(records.map(lambda x: str(x), num_parallel_calls=2).shuffle(-2))
+    assert "at their full size" in _finding(records.map(lambda x: str(x), num_parallel_calls=2).shuffle(-2))
 
 
 def test_the_chain_of_the_readme_has_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -519,8 +519,8 @@ def test_a_zip_of_random_ops_names_both_and_the_joint_form() -> None:
 
     assert finding.text == (
         f"two inputs have random ops of their own (random_flip_left_right at {finding.line}, and "
-        f"random_flip_left_right at {finding.line}), which draw apart: if the parts of a pair belong together, zip "
-        "first, then map one call over both, such as ops.random_crop((image, mask), size)"
+        f"random_flip_left_right at {finding.line}), which draw independently: if the parts of a pair belong together, "
+        "zip first, then map one call over both, such as ops.random_crop((image, mask), size)"
     )
 
 

@@ -639,4 +639,4 @@ def test_explain_says_where_the_elements_are(tmp_path: Path) -> None:
 
     assert f"cache in {tmp_path / 'c'}-" in str(dataset.explain())
     run(dataset)
-    assert f"cache: elements of {tmp_path / 'c'}-" in str(dataset.explain())
+    assert f"full cache in {tmp_path / 'c'}-" in str(dataset.explain())

@@ -164,4 +164,4 @@ def test_a_report_is_a_table() -> None:
     assert text[0].split() == ["step", "elements", "bytes", "at", "most", "bytes", "at", "most", "line"]
     assert text[1].split()[:5] == ["shuffle(3)", "0", "0", "3", "24"]
     assert text[1].endswith(f"{__file__}:{text[1].rpartition(':')[2]}")
-    assert text[2].split() == ["together", "0", "24"]
+    assert text[2].split() == ["total", "0", "24"]

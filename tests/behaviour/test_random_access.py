@@ -295,7 +295,7 @@ def test_an_endless_list_of_files_is_not_indexed(folder: Path) -> None:
     for names in (listed(folder).repeat(), listed(folder).repeat().filter(lambda f: f != b"x")):
         ds = names.interleave(Records, cycle_length=2)
 
-        with pytest.raises(TypeError, match="there is no end of datasets; use repeat behind it"):
+        with pytest.raises(TypeError, match="it makes datasets without end; use repeat after it"):
             ds[0]
         assert len(list(ds.take(50))) == 50  # list() asks for a length first, and must get an answer
         with pytest.raises(TypeError, match="unknown"):
@@ -334,7 +334,7 @@ def test_a_generator_of_names_runs_only_where_it_is_used(folder: Path) -> None:
 def test_files_named_by_urls_are_not_indexed() -> None:
     ds = Records(["memory://x/a.tfrecord"])
 
-    with pytest.raises(TypeError, match="it reads files named by URLs; copy them to a disk"):
+    with pytest.raises(TypeError, match="it reads files named by URLs; copy them to a local disk"):
         ds[0]
     with pytest.raises(TypeError, match="the length of the dataset is unknown"):
         len(ds)

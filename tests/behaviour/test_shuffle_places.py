@@ -224,7 +224,7 @@ def test_what_a_report_counts_are_places() -> None:
     assert (step.elements, step.bytes) == (299, 299 * 8)
     assert near_its_end.elements == 100
     assert step.most_bytes == 300 * 8
-    assert "holding 300 places, about 2,400 bytes" in str(ds.explain())
+    assert "holding 300 indices, about 2,400 bytes" in str(ds.explain())
 
 
 @pytest.mark.parametrize(("size", "batch"), [(10_000, 1000), (100_000, 100)])

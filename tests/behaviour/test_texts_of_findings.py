@@ -57,4 +57,6 @@ def test_a_zip_of_random_ops_is_told_that_equal_seeds_do_not_help() -> None:
     masks = Dataset.from_tensor_slices(IMAGES[..., :1])
     seeded = tuple(x.map(lambda i: ops.random_crop(i, (3, 3), seed=7)) for x in (_images(), masks))
 
-    assert "which draw apart, although their seeds are equal: if the parts" in _finding(Dataset.zip(seeded).prefetch(1))
+    assert "which draw independently, although their seeds are equal: if the parts" in _finding(
+        Dataset.zip(seeded).prefetch(1)
+    )

@@ -81,6 +81,6 @@ def test_its_cost_is_said_by_the_report_and_by_explain(tmp_path: Path) -> None:
         next(items)
         assert rows(items.memory_report())[label] == (19, 19 * 8, 20, 160)
     assert f"{label[:-1]}, seed=None) holding all elements as references, about 250 bytes each" in records.explain()
-    assert f"{label[:-1]}, seed=None) holding all 20 places, about 160 bytes" in arrays.explain()
+    assert f"{label[:-1]}, seed=None) holding all 20 indices, about 160 bytes" in arrays.explain()
     assert "4611686018427387904" not in arrays.repeat(2).explain() + str(arrays.repeat(2).memory_report())
     assert "holding 7 elements" in arrays.shuffle(7).explain()

@@ -466,10 +466,10 @@ def gives(n: int = 5) -> Any:
 def test_explain_says_what_is_done_again() -> None:
     ds = gp.Dataset.from_generator(gives, output_signature=gp.TensorSpec((), "int64")).cache().unique()
     text = str(ds.explain())
-    assert "behind a state" in text
-    for part in ("is called anew", "begins empty", "sees its elements again"):
+    assert "after load_state_dict" in text
+    for part in ("is called again", "starts empty", "reads its elements again"):
         assert part in text
-    assert "behind a state" not in str(gp.Dataset.range(9).shuffle(3).batch(2).explain())
+    assert "after load_state_dict" not in str(gp.Dataset.range(9).shuffle(3).batch(2).explain())
 
 
 def third_is_bad(x: Any) -> Any:

@@ -1,1 +1,1 @@
-"""lower: a plan into flows, family by family."""
+"""lower: turns plan nodes into flows and stages, one file per family of steps."""

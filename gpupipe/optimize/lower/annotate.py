@@ -1,4 +1,4 @@
-"""annotate: facts about each node of a plan that follow from the steps above it, found before the plan is lowered."""
+"""annotate: facts about each node that follow from the steps above it, found before a plan is lowered."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Users = Mapping[int, Sequence[Node]]
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The steps above a plan: the end of the chain, or a step whose function makes it.
+    """The use of a plan's elements: at the end of the chain, or by a step whose function makes the plan.
 
     Attributes:
-        delivers: elements of the plan reach the user as they are.
-        reads: the step that looks at them otherwise; None where that is the user.
+        delivers: elements of the plan reach the user unchanged.
+        reads: the step that reads them otherwise; None where that is the user.
         references: references to records are enough.
         zipped: something is zipped to them.
         ahead: readers run ahead.
-        passing: the plan was made while running, and will be gone soon.
+        passing: the plan was made at run time and is short-lived.
     """
 
     delivers: bool = False
@@ -46,9 +46,9 @@ class Marks:
 
     Attributes:
         users: the nodes that read from each.
-        references: those whose records are held or skipped: they yield references, not payloads.
-        zipped: those that something is zipped to.
-        delivered: those whose elements nobody looks at on their way to the user.
+        references: nodes whose records are held or skipped: they yield references, not payloads.
+        zipped: nodes that something is zipped to.
+        delivered: nodes whose elements no step reads on their way to the user.
     """
 
     users: dict[int, list[Node]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def annotate(order: Sequence[Node], above: Above, settings: Settings) -> Marks:
 
     Args:
         order: all nodes, inputs first.
-        above: what the plan is made for.
+        above: the use of its elements.
         settings: of the run.
     """
     root = id(order[-1])
@@ -78,7 +78,7 @@ def annotate(order: Sequence[Node], above: Above, settings: Settings) -> Marks:
             marks.delivered.add(here)
         if node.payload == "holds" or (node.payload == "passes" and here in marks.references):
             marks.references.update(below)
-        # After a batch `ignore_errors` leaves out the whole batch, which keeps its place as if it were zipped.
+        # After a batch, `ignore_errors` leaves out the whole batch, which keeps its position as if it were zipped.
         ignored = isinstance(node, IgnoreErrors) and settings.on_error == "raise"
         if isinstance(node, Zip) or ignored or here in marks.zipped:
             marks.zipped.update(below)
@@ -99,19 +99,19 @@ def contexts(order: Sequence[Node], at: Context) -> dict[int, Context]:
 
 
 def passes(node: Node, source: Node) -> bool:
-    """Whether a node gives elements of one of its inputs as they are."""
+    """Whether a node passes elements of one of its inputs on unchanged."""
     if node.outputs:
         return picks(node.outputs)
     return node.facts.as_they_are and not (isinstance(node, Mixture) and source is node.picks)
 
 
 def picks(values: Sequence[Value]) -> bool:
-    """Whether values are leaves of the element that comes in, each at most once: whole batches may pass, then."""
+    """Whether values are leaves of the input element, each at most once: then whole batches can be passed on."""
     return all(isinstance(value, Input) for value in values) and len(set(values)) == len(values)
 
 
 def reader(node: Node, users: Users) -> Node | None:
-    """The first step that looks at the elements of a node; None where they reach the end of the plan."""
+    """Find the first step that reads the elements of a node; None where they reach the end of the plan."""
     waiting = [(user, node) for user in users.get(id(node), ())]
     while waiting:
         user, source = waiting.pop()

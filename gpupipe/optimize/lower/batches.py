@@ -24,7 +24,7 @@ def names_of(element: ElementType) -> tuple[str, ...]:
 
 
 def batch(lowerer: Lowerer, node: Batch, source: Pending) -> Pending:
-    """Rows that are still expressions, computed together later."""
+    """Batch rows that stay expressions, to be computed together later."""
     if source.batch is not None or source.unstack:
         source = lowerer.placed(node, source)
     element = node.infer(source.element)
@@ -38,7 +38,7 @@ def batch(lowerer: Lowerer, node: Batch, source: Pending) -> Pending:
 
 
 def padded_batch(lowerer: Lowerer, node: PaddedBatch, source: Pending) -> Pending:
-    """Rows of one shape."""
+    """Pad rows to one shape and stack them."""
     source = lowerer.placed(node, source)
     element = source.element
     shapes, values, _ = padding(node, element)
@@ -48,21 +48,21 @@ def padded_batch(lowerer: Lowerer, node: PaddedBatch, source: Pending) -> Pendin
 
 
 def unbatch(lowerer: Lowerer, node: Unbatch, source: Pending) -> Pending:
-    """The rows of each element."""
+    """Take batches apart."""
     source = lowerer.placed(node, source)
     flow = UnbatchFlow(source.flow, names_of(source.element))
     return source.then(flow, node.describe(), node.infer(source.element))
 
 
 def ragged_batch(lowerer: Lowerer, node: RaggedBatch, source: Pending) -> Pending:
-    """Rows of several lengths, end to end."""
+    """Batch rows of several lengths, end to end."""
     source = lowerer.placed(node, source)
     ranks = ragged_ranks(source.element)
     return _rows(lowerer, node, source, source.flow, (node.size,), ranks, (node.splits,) * len(ranks))
 
 
 def rebatch(lowerer: Lowerer, node: Rebatch, source: Pending) -> Pending:
-    """Rows of batches in other batches."""
+    """Put the rows of batches into other batches."""
     source = lowerer.placed(node, source)
     specs = source.element.specs
     ranks = tuple(1 if isinstance(spec, RaggedSpec) and spec.ragged_rank == 1 else 0 for spec in specs)

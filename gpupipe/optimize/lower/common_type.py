@@ -1,4 +1,4 @@
-"""common_type: the one type of elements that come from several inputs; the first element of each has to tell it."""
+"""common_type: the one type of elements that come from several inputs, learned from the first element of each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["common", "in_one_order", "unknown"]
 
 
 def unknown(element: ElementType) -> bool:
-    """Whether not even the first element could tell the type: nothing was read, or there is none."""
+    """Whether the type could not be learned: nothing was read, or there are no elements."""
     return element.structure is None or (element.structure == LEAF and element.specs == UNKNOWN.specs)
 
 
 def common(name: str, line: str, elements: Sequence[ElementType]) -> ElementType:
-    """The type of the elements of all inputs, those that turned out to have none left out.
+    """The type that covers the elements of all inputs; inputs that turned out to be empty are left out.
 
     Args:
         name: the method that has these inputs.
         line: where the user wrote it.
-        elements: one of each input.
+        elements: the type of each input.
 
     Raises:
         PlanTypeError: structures or dtypes differ.
@@ -48,7 +48,7 @@ def common(name: str, line: str, elements: Sequence[ElementType]) -> ElementType
 
 
 def in_one_order(inputs: Sequence[Pending]) -> list[Pending]:
-    """The same inputs; dicts that have the keys of the first one have them in its order."""
+    """Reorder dicts that have the keys of the first input to its order; the inputs otherwise."""
     first = next((p.element.structure for p in inputs if not unknown(p.element)), None)
     if first is None or first.kind is not dict:
         return list(inputs)
@@ -60,12 +60,12 @@ def _with_keys(pending: Pending, first: Structure) -> Pending:
     own = element.structure
     if own is None or own.kind is not dict or own.keys == first.keys or set(own.keys) != set(first.keys):
         return pending
-    places, at = {}, 0
+    parts, start = {}, 0
     for key, child in zip(own.keys, own.children, strict=True):
-        places[key] = (child, range(at, at + child.count))
-        at += child.count
-    order = [place for key in first.keys for place in places[key][1]]
-    structure = Structure(dict, first.keys, tuple(places[key][0] for key in first.keys), own.count)
-    specs = tuple(element.specs[place] for place in order)
-    values = tuple(pending.values[place] for place in order)
+        parts[key] = (child, range(start, start + child.count))
+        start += child.count
+    order = [leaf for key in first.keys for leaf in parts[key][1]]
+    structure = Structure(dict, first.keys, tuple(parts[key][0] for key in first.keys), own.count)
+    specs = tuple(element.specs[leaf] for leaf in order)
+    values = tuple(pending.values[leaf] for leaf in order)
     return replace(pending, values=values, element=ElementType(structure, specs, element.batched))

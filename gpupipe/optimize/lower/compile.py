@@ -1,4 +1,4 @@
-"""compile: a whole chain into flows and stages. The families of steps that can be lowered are listed here."""
+"""compile: lowers a whole chain into flows and stages, and lists the families of steps that can be lowered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["LOWERINGS", "RULES", "Lowered", "lower", "lower_dry", "lower_in", "w
 LOWERINGS: Mapping[type[Node], Lowering] = {
     **SOURCES, **MAPS, **ORDER, **JOINS, **BATCHES, **WINDOWS, **CACHES,
 }  # fmt: skip
-"""How each class of nodes is lowered."""
+"""The function that lowers each class of nodes."""
 
 RULES = (*(rule.__name__ for rule in PLAN_RULES), *GRAPH_RULES, "deferral", "map_and_batch")
 """Every rule that `Options.disabled_rules` can name."""
@@ -44,12 +44,12 @@ class Lowered:
     """A chain that can run.
 
     Attributes:
-        flow: gives delivered elements, one column per leaf.
-        element: their type; not known where nothing was read and a Python function decides it.
+        flow: yields delivered elements, one column per leaf.
+        element: their type; unknown where a Python function decides it and nothing was read.
         steps: the flow in words.
-        placer: the stages it has.
+        placer: has the notes of its stages.
         fired: how often each plan rule fired.
-        learned: the types that only a first element told, by the number of the step.
+        learned: types learned from first elements, by the number of the step.
     """
 
     flow: Flow
@@ -61,35 +61,35 @@ class Lowered:
 
 
 def lower_in(root: Node, settings: Settings, at: Context, known: Mapping[int, ElementType] | None = None) -> Lowered:
-    """Lower a plan to be opened in a context: first elements that are needed are looked at there, and kept.
+    """Lower a plan to be opened in a context: first elements that are needed are peeked there, and kept.
 
     Args:
         root: the plan.
         settings: its options, resolved.
         at: the context.
-        known: `Lowered.learned` of an earlier run: then no first element is looked at.
+        known: `Lowered.learned` of an earlier run: those steps are not peeked.
 
     Raises:
-        DataError: so many elements failed that there may never be a good one. It is the first of their errors.
+        DataError: so many elements failed that there may never be a good one; the first of their errors.
     """
     return answered(lower(root, settings, known), at)
 
 
 def lower_dry(root: Node, settings: Settings) -> Lowered:
-    """Lower a plan that will not run: what only a first element can tell stays unknown, nothing is read."""
+    """Lower a plan that will not run: nothing is read, so types that depend on first elements stay unknown."""
     return answered(lower(root, settings, dry=True))
 
 
 def lower(
     root: Node, settings: Settings, known: Mapping[int, ElementType] | None = None, dry: bool = False
 ) -> Steps[Lowered]:
-    """Lower a plan step by step; reads nothing. It stops for each first element that is needed to go on.
+    """Lower a plan step by step without reading data: it yields for each first element that it needs to continue.
 
     Args:
         root: the plan.
         settings: its options, resolved.
-        known: `Lowered.learned` of an earlier run: those need not be looked at.
-        dry: nothing will run: it stops nowhere, and an executor that this machine does not have is described.
+        known: `Lowered.learned` of an earlier run: those steps are not asked for.
+        dry: nothing will run: it never yields, and an executor that this machine lacks is described, not refused.
     """
     for name in settings.disabled_rules:
         if name not in RULES:
@@ -105,7 +105,7 @@ def lower(
 
 
 def _delivered(pending: Pending, placer: Placer, trailing: int) -> tuple[Flow, Pending, tuple[str, ...]]:
-    """The flow of delivered elements, with `trailing` of them that wait, and what it is in words."""
+    """The flow of delivered elements, `trailing` of which may wait, its input, and the flow in words."""
     threaded = pending.batch is not None or pending.unstack or any(map(is_image, topological(pending.values)))
     if trailing and threaded:
         pending = replace(pending, ready=trailing)
@@ -123,7 +123,7 @@ def _delivered(pending: Pending, placer: Placer, trailing: int) -> tuple[Flow, P
 
 
 def without_trailing(root: Node) -> tuple[Node, int, str]:
-    """A plan without the prefetches at its end, how many elements wait there, and the line of the first of them."""
+    """A plan without the prefetches at its end, how many elements wait there, and the line of the lowest of them."""
     trailing, line = 0, ""
     while isinstance(root, Prefetch | WithOptions):
         if isinstance(root, Prefetch):

@@ -1,4 +1,4 @@
-"""inner: how `flat_map` and `interleave` open the dataset that belongs to an element."""
+"""inner: opens the dataset that `flat_map` and `interleave` make of an element."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DynamicInner:
         with called_before(self._called):
             pending, cardinality = self._made(at, outer)
         self._called = True
-        if unknown(pending.element) or cardinality == 0:  # no elements: an empty list says float64 of nothing
+        if unknown(pending.element) or cardinality == 0:  # no elements: NumPy makes float64 of an empty list
             return pending.flow.open(at, state)
         if self._element is None:
             self._element = pending.element
@@ -87,12 +87,12 @@ class DynamicInner:
 
     @property
     def python(self) -> bool:
-        """Whether the datasets call Python for each element, once one told what they hold."""
+        """Whether the datasets call Python for each element; True only once the type of one of them is known."""
         return self._python and self._element is not None
 
     @property
     def looks(self) -> bool:
-        """Whether opening one looks at its first element. The first one is: the others are compared with it."""
+        """Whether opening a dataset peeks at its first element, to compare its type with that of the first dataset."""
         return self.python
 
     def _one_dtype(self, found: Sequence[TensorSpec], first: Sequence[TensorSpec]) -> None:
@@ -103,7 +103,7 @@ class DynamicInner:
                 )
 
     def learns(self) -> Learns:
-        """How the type of what the datasets hold is learned from the first of them."""
+        """How the element type of the datasets is learned from the first of them."""
         return Learns(self._seen_structure, self._expect, lambda: self._element is not None and self._element.batched)
 
     def _expect(self, element: ElementType) -> None:

@@ -27,7 +27,7 @@ __all__ = ["JOINS"]
 
 
 def zip_(lowerer: Lowerer, node: Zip, *given: Pending) -> Pending:
-    """Columns side by side; expressions stay pending."""
+    """Put columns side by side; expressions stay pending."""
     inputs = [lowerer.flat(node, pending) for pending in given]
     total = sum(pending.columns for pending in inputs)
     values: list[Value] = []
@@ -50,12 +50,12 @@ def zip_(lowerer: Lowerer, node: Zip, *given: Pending) -> Pending:
 
 
 def steps_of(inputs: Sequence[Pending]) -> tuple[str, ...]:
-    """The steps of several inputs, each with the number of its input."""
+    """The steps of several inputs in words, each with the number of its input."""
     return tuple(f"  {j}: {step}" for j, pending in enumerate(inputs) for step in pending.steps)
 
 
 def concatenate(lowerer: Lowerer, node: Concatenate, *given: Pending) -> Pending:
-    """Inputs one after the other."""
+    """Run inputs one after the other."""
     inputs, same = in_one_stream(lowerer, node, in_one_order(given))
     flow = ConcatenateFlow(tuple(pending.flow for pending in inputs), node.first_branches())
     element = node.element
@@ -65,7 +65,7 @@ def concatenate(lowerer: Lowerer, node: Concatenate, *given: Pending) -> Pending
 
 
 def mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom, *given: Pending) -> Pending:
-    """Elements of one input at a time."""
+    """Mix inputs, one element at a time."""
     inputs, same = in_one_stream(lowerer, node, given[: len(node.inputs)])
     picks = lowerer.placed(node, given[-1]) if node.picks is not None else None
     element = node.element
@@ -79,10 +79,10 @@ def mixture(lowerer: Lowerer, node: SampleFrom | ChooseFrom, *given: Pending) ->
 
 
 def in_one_stream(lowerer: Lowerer, node: Node, inputs: Sequence[Pending]) -> tuple[list[Pending], bool]:
-    """Inputs that give one stream of elements: with one set of columns each, on one device.
+    """Prepare inputs that become one stream of elements: with equal columns, on one device.
 
     Returns:
-        The inputs, and whether the same expressions stay pending in all of them.
+        The inputs, and whether equal expressions stay pending in all of them.
     """
     first = inputs[0]
     same = all(
@@ -98,7 +98,7 @@ def in_one_stream(lowerer: Lowerer, node: Node, inputs: Sequence[Pending]) -> tu
 def one_stream(
     inputs: Sequence[Pending], same: bool, flow: Flow, element: ElementType, steps: Sequence[str]
 ) -> Pending:
-    """The stream of such inputs."""
+    """The stream of inputs from `in_one_stream`; `same` says that expressions stay pending."""
     if same:
         return replace(inputs[0], flow=flow, element=element, steps=tuple(steps))
     return replace(Pending.columns_of(flow, element, steps), on_gpu=inputs[0].on_gpu)
@@ -121,7 +121,7 @@ def _mixed(node: SampleFrom | ChooseFrom, inputs: tuple[Flow, ...], picks: Pendi
 
 
 def on_one_device(inputs: Sequence[Pending], placer: Placer) -> list[Pending]:
-    """A column that is on a GPU in one of several inputs is put there in all."""
+    """Copy every column that is on a GPU in one of several inputs to the GPU in all."""
     columns = frozenset[int]().union(*(pending.on_gpu for pending in inputs))
     put = []
     for pending in inputs:
@@ -135,15 +135,15 @@ def on_one_device(inputs: Sequence[Pending], placer: Placer) -> list[Pending]:
 
 
 def _may_go(spec: TensorSpec) -> bool:
-    """Whether a column may hold arrays that `PutFlow` puts."""
+    """Whether a column may hold arrays, which `PutFlow` copies."""
     return type(spec) is not TensorSpec or (spec.shape != () and spec.dtype is not bytes)
 
 
 def _named(columns: frozenset[int], pending: Pending) -> str:
-    """Which of the leaves are meant; "" where it is all."""
+    """The names of the leaves in these columns; "" for all leaves."""
     structure = pending.element.structure
     names = [] if structure is None else structure.leaf_names()
-    leaves = zip(names, pending.values, strict=False)  # of elements that nobody knows yet there is one value
+    leaves = zip(names, pending.values, strict=False)  # elements of unknown type have one value
     meant = [name for name, value in leaves if isinstance(value, Input) and value.index in columns]
     return f"{', '.join(map(repr, meant))} " if len(meant) < len(names) else ""
 

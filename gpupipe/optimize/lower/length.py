@@ -1,4 +1,4 @@
-"""length: how many elements a chain has whose files must be counted."""
+"""length: the number of elements of a chain whose files must be counted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["length"]
 
 
 def length(root: Node, settings: Settings) -> int:
-    """How many elements a chain has, where the headers of its files tell; `UNKNOWN_CARDINALITY` where they do not.
+    """Count the elements of a chain by the headers of its files; `UNKNOWN_CARDINALITY` where those do not tell.
 
-    Sources of records are counted, and every node above computes its own number from theirs. Files are taken in the
-    order of epoch 0.
+    Sources of records are counted, and every node above computes its own cardinality from theirs. Files are read in
+    the order of epoch 0.
 
     Raises:
-        LengthError: a file could not be read to its end, and `lost_files` is "raise". Else it is said in the log.
+        LengthError: a file could not be read to its end, and `lost_files` is "raise"; otherwise this is logged.
     """
     done: dict[int, Node] = {}
     for node in walk(root, lambda node: node.cardinality != UNKNOWN_CARDINALITY or _countable(node)):
@@ -45,7 +45,7 @@ def _countable(node: Node) -> bool:
 
 
 def _counted(node: Node, settings: Settings) -> int:
-    """How many elements the datasets of the outer elements have together. For a context of its own."""
+    """Count the elements of all datasets of the outer elements. Call it in a context of its own: it sets limits."""
     run = Run(settings, counting=True)
     try:
         LIMITS.set(run.limits)

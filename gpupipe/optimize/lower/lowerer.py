@@ -1,6 +1,6 @@
-"""lowerer: a plan into flows and stages, inputs first, by deferral (see `pending`); a table says how each node is.
+"""lowerer: lowers a plan into flows and stages, inputs first, by deferral (see `pending`) and a table of functions.
 
-Nothing is read: where only the first element of a step tells its type, lowering stops there and says so.
+Nothing is read: where a type is known only from the first element of a step, lowering yields a request for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .stall import watched
 __all__ = ["Lowerer", "Lowering", "NeedsFirstElement", "Steps", "answered"]
 
 Lowering = Callable[..., Pending]
-"""Lowers a node: called with the `Lowerer`, the node and its lowered inputs (none if it is a cache that is full)."""
+"""Lowers a node: called with the `Lowerer`, the node and its lowered inputs (none for a full cache)."""
 
 Specs = tuple[TensorSpec, ...] | None
 
@@ -33,11 +33,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class NeedsFirstElement:
-    """A step whose first element is needed to go on: the specs of its leaves, None where there is no element.
+    """A step whose first element is needed to continue: the specs of its leaves, or None if it has no element.
 
     Attributes:
         node: the step.
-        flow: gives its elements; the pass that is looked at is kept there.
+        flow: yields its elements, and keeps the pass that was started to peek.
         order: all nodes of the plan, inputs first.
     """
 
@@ -47,18 +47,18 @@ class NeedsFirstElement:
 
 
 Steps = Generator[NeedsFirstElement, Specs, _T]
-"""Lowering, one needed element after the other."""
+"""A lowering in progress: yields requests for first elements, is sent their specs, and returns the result."""
 
 
 def answered(steps: Steps[_T], at: Context | None = None) -> _T:
-    """Lower to the end: look at every first element that is needed, in the context in which it will be asked for first.
+    """Run a lowering to its end: peek at each first element it needs, in the context that will need it first.
 
     Args:
         steps: the lowering.
         at: the context in which the chain will be opened; None where no first element is needed.
 
     Raises:
-        DataError: so many elements failed that there may never be a good one. It is the first of their errors.
+        DataError: so many elements failed that there may never be a good one; the first of their errors.
     """
     found: dict[int, Context] = {}
     try:
@@ -78,13 +78,15 @@ class Lowerer:
 
     Attributes:
         settings: of the run.
-        placer: computes what is pending.
-        lowerings: how each class of nodes is lowered.
-        above: what the plan is made for.
-        asks: first elements may be needed; otherwise what only they tell stays unknown.
-        known: types that a first element told earlier, by the number of the step.
-        numbers: of the steps, by id; those of a dataset that was made while running have none.
-        learned: the types that only first elements told, by the number of the step.
+        placer: computes pending expressions.
+        lowerings: the function that lowers each class of nodes.
+        above: the use of the plan's elements.
+        asks: first elements may be requested; otherwise types that depend on them stay unknown.
+        known: types learned from first elements earlier, by the number of the step.
+        numbers: of the steps, by id; steps of a dataset that was made at run time have none.
+        learned: types learned from first elements, by the number of the step.
+        done: the lowered nodes, by id.
+        marks: facts about the nodes that follow from those above them.
     """
 
     settings: Settings
@@ -112,38 +114,38 @@ class Lowerer:
         return self.done[id(root)]
 
     def run(self, root: Node) -> Pending:
-        """Lower a plan that needs no first element, or is not to be run."""
+        """Lower a plan that needs no first element, or will not run."""
         return answered(self.steps(root))
 
     def _reader(self, node: Node) -> Node:
-        """The step that is to blame if what is computed for a node has to be on the host."""
+        """The step that reads the values computed for a node: the reason if they have to be on the host."""
         passing = any(passes(node, source) for source in node.sources)
         return (reader(node, self.marks.users) or self.above.reads or node) if passing else node
 
     def _told(self, node: Node, pending: Pending, learns: Learns, order: list[Node]) -> Steps[Pending]:
-        """The chain with the type that its first element tells, and with that element kept."""
+        """The chain with the type that its first element has; that element is kept."""
         flow, number = PeekedFlow(pending.flow), self.numbers.get(id(node), -1)
         element = self.known.get(number)
         if element is None:
             element = first_type(node.element, learns, (yield NeedsFirstElement(node, flow, order)))
-        else:  # the flow knows the states of one that looked
+        else:  # a PeekedFlow even so: its snapshots are those of the earlier run
             learns.expect(element)
         if number >= 0 and element.known:
             self.learned[number] = element
         return Pending.columns_of(flow, element, pending.steps)
 
     def placed(self, node: Node, source: Pending) -> Pending:
-        """An input of a node with every leaf computed."""
+        """An input of a node, with every leaf computed."""
         return self.placer.place(source, label=node.name)
 
     def flat(self, node: Node, source: Pending) -> Pending:
-        """An input whose physical elements are its elements: batches are computed."""
+        """An input of a node whose physical elements are its elements: pending batches are computed."""
         if source.batch is None and not source.unstack:
             return source
         return self.placer.place(source, self.delivered(node), node.name)
 
     def delivered(self, node: Node) -> bool:
-        """Whether nobody looks at the elements of a node on their way to the user."""
+        """Whether no step reads the elements of a node on their way to the user."""
         return id(node) in self.marks.delivered
 
     def zipped(self, node: Node) -> bool:
@@ -151,18 +153,18 @@ class Lowerer:
         return id(node) in self.marks.zipped
 
     def references(self, node: Node) -> bool:
-        """Whether references are enough for what reads a node."""
+        """Whether references to records are enough for the readers of a node."""
         return id(node) in self.marks.references
 
     def computes_at_once(self, rule: str) -> bool:
-        """Whether maps are computed where they stand, because a rule is off.
+        """Whether maps are computed where they were written, because a rule is disabled.
 
         Never under "replace": there the replacement of a bad row is drawn under its key, which needs expressions.
         """
         return rule in self.settings.disabled_rules and self.settings.on_error != "replace"
 
     def inner(self, node: Node, inner: Node) -> Pending:
-        """Lower the traced plan of a function; what it computes is a part of this chain."""
+        """Lower the traced plan of a function; its computation is part of this chain."""
         above = Above(
             self.delivered(node),
             reader(node, self.marks.users) or self.above.reads,
@@ -177,7 +179,7 @@ class Lowerer:
         return pending
 
     def made(self, node: Node, plan: Node, at: Context) -> Pending:
-        """Lower a dataset that a function made while running. Its stages are its own: nobody explains them."""
+        """Lower a dataset that a function made at run time. It has stages of its own, which `explain()` cannot show."""
         ahead = getattr(node, "calls", 0) != 0
         above = Above(self.delivered(node), zipped=self.zipped(node), ahead=ahead, passing=True)
         first = any_order(plan, self.settings.deterministic)
@@ -192,8 +194,8 @@ class Lowerer:
 
 
 def first_type(declared: ElementType, learns: Learns, specs: Specs) -> ElementType:
-    """The type that a first element of these specs tells; what was declared stays, and it fills the gaps."""
-    if specs is None:  # there is no element: whatever stands above will never see one
+    """The type of elements after a first one of these specs: it fills the gaps of what was declared."""
+    if specs is None:  # there is no element: the steps above will never get one
         return UNKNOWN
     if declared.structure is None:
         element = ElementType(learns.structure(), specs)

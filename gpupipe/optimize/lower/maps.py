@@ -1,4 +1,4 @@
-"""maps: the lowering of functions, and of small steps that go through their input element by element."""
+"""maps: the lowering of functions, and of small steps that handle one element at a time."""
 
 from __future__ import annotations
 
@@ -54,16 +54,12 @@ __all__ = ["MAPS"]
 
 
 def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
-    """Expressions over what is pending, or a Python function."""
+    """Substitute a traced function into the pending expressions, or call a Python function."""
     traced = _trace_now(node, source) if node.pending and lowerer.asks else node.traced
     if traced is not None:
         return _traced_map(lowerer, node, source, traced)
     placed, settings = lowerer.placed(node, source), lowerer.settings
-    result = None
-    if node.result is not None and node.result.structure is not None:
-        result = (node.result.structure, node.result.specs)
-    site = f"map#{dict(node.source.random_calls).get('map', 0)}"
-    function = PythonFunction(node.fn, placed.element.structure or LEAF, "map", result, node.rng, site)
+    function = _python(node, placed, node.rng)
     calls = node.parallel(settings)
     deterministic = settings.deterministic if node.deterministic is None else node.deterministic
     flow: Flow = PythonMapFlow(placed.flow, function, calls, deterministic)
@@ -75,6 +71,15 @@ def map_(lowerer: Lowerer, node: Map, source: Pending) -> Pending:
         kind = f"processes, which {'end with the iterator' if home is None else 'wait for the next iterator'}"
     text = f"{node.describe()}{f' in {calls} {kind}' if calls else ''}"
     return Pending.learning(node, flow, (*placed.steps, text), Learns.of(function.learned, function.seen))
+
+
+def _python(node: Map | Scan, source: Pending, rng: bool = False) -> PythonFunction:
+    """The user's function, for elements of a type and with a random site of its own."""
+    result = None
+    if node.result is not None and node.result.structure is not None:
+        result = (node.result.structure, node.result.specs)
+    site = f"{node.name}#{dict(node.source.random_calls).get(node.name, 0)}"
+    return PythonFunction(node.fn, source.element.structure or LEAF, node.name, result, rng, site)
 
 
 def _traced_map(lowerer: Lowerer, node: Map, source: Pending, traced: Traced) -> Pending:
@@ -92,7 +97,7 @@ def _traced_map(lowerer: Lowerer, node: Map, source: Pending, traced: Traced) ->
 
 
 def _trace_now(node: Map, source: Pending) -> Traced | None:
-    """Trace a map whose input is known since its first element."""
+    """Trace a map whose input type is known now, from its first element."""
     element = source.element
     if not element.known or element.structure is None:
         return None
@@ -112,11 +117,11 @@ def _trace_now(node: Map, source: Pending) -> Traced | None:
 def question(
     lowerer: Lowerer, node: Filter | TakeWhile | RejectionResample, source: Pending, site: str = ""
 ) -> tuple[Pending, Question]:
-    """The question that a node asks of its elements, and the chain it asks, where other leaves stay pending."""
+    """The function that a node asks of its elements, and its input, whose leaves stay pending if possible."""
     traced, placed = node.traced, None
     if traced is not None and source.batch is None and not source.unstack:
         values = substitute(traced.outputs, source.values)
-        if any(map(is_image, topological(values))):  # it looks at pixels: they are computed first
+        if any(map(is_image, topological(values))):  # it reads pixels, which are computed first
             source = placed = lowerer.placed(node, source)
             values = substitute(traced.outputs, source.values)
         if not any(map(is_image, topological(values))):
@@ -127,7 +132,7 @@ def question(
 
 
 def filter_(lowerer: Lowerer, node: Filter, source: Pending) -> Pending:
-    """The elements for which the answer is true."""
+    """Keep the elements for which the predicate is true."""
     source, predicate = question(lowerer, node, source)
     if isinstance(predicate, HostProgram):
         flow: Flow = FilterFlow(source.flow, predicate, where(node))
@@ -136,13 +141,13 @@ def filter_(lowerer: Lowerer, node: Filter, source: Pending) -> Pending:
 
 
 def take_while(lowerer: Lowerer, node: TakeWhile, source: Pending) -> Pending:
-    """The elements before the first for which the answer is false."""
+    """Keep the elements before the first for which the predicate is false."""
     source, predicate = question(lowerer, node, source)
     return source.then(TakeWhileFlow(source.flow, predicate), node.describe())
 
 
 def rejection_resample(lowerer: Lowerer, node: RejectionResample, source: Pending) -> Pending:
-    """A column with the class in front of the others."""
+    """Resample by class; the class becomes a column before the others."""
     number = dict(node.source.random_calls).get("rejection_resample", 0)
     site = f"rejection_resample{f'#{number}' if node.seed is None else f'@{node.seed}'}"
     source, classes = question(lowerer, node, source, site)
@@ -155,10 +160,10 @@ def rejection_resample(lowerer: Lowerer, node: RejectionResample, source: Pendin
 
 
 def flat_map(lowerer: Lowerer, node: FlatMap, source: Pending) -> Pending:
-    """The elements of a traced plan, opened for each outer element, or of datasets that a function makes."""
+    """Open a traced plan for each outer element, or the dataset that a function makes of it."""
     source = lowerer.placed(node, source)
     if node.inner is None or (lowerer.asks and node.inner.element.structure is None):
-        # Only a first element tells what the inner datasets hold, and there is none without an outer one.
+        # The type is known only from an element of an inner dataset, which takes an outer element to make.
         dynamic = DynamicInner(node, source.element, lowerer.made)
         lowerer.placer.made = lowerer.placer.made or lowerer.delivered(node)
         flow = _opened(lowerer, node, source.flow, Inner(dynamic))
@@ -179,19 +184,15 @@ def _opened(lowerer: Lowerer, node: FlatMap, source: Flow, inner: Inner) -> Flow
 
 
 def scan(lowerer: Lowerer, node: Scan, source: Pending) -> Pending:
-    """A function of a state and each element."""
+    """Call a function of a running state and each element."""
     source = lowerer.placed(node, source)
-    result = None
-    if node.result is not None and node.result.structure is not None:
-        result = (node.result.structure, node.result.specs)
-    site = f"scan#{dict(node.source.random_calls).get('scan', 0)}"
-    function = PythonFunction(node.fn, source.element.structure or LEAF, "scan", result, site=site)
+    function = _python(node, source)
     flow = ScanFlow(source.flow, function, node.leaves, node.structure, node.line)
     return Pending.learning(node, flow, (*source.steps, node.describe()), Learns.of(function.learned, function.seen))
 
 
 def unique(lowerer: Lowerer, node: Unique, source: Pending) -> Pending:
-    """The first occurrence of each value."""
+    """Keep the first occurrence of each value."""
     source = lowerer.placed(node, source)
     structure = source.element.structure
     if structure is not None and structure.count != 1:
@@ -200,19 +201,19 @@ def unique(lowerer: Lowerer, node: Unique, source: Pending) -> Pending:
 
 
 def assert_cardinality(lowerer: Lowerer, node: AssertCardinality, source: Pending) -> Pending:
-    """The elements as they are, counted."""
+    """Count the elements."""
     if lowerer.settings.on_error == "skip" and source.batch is None and not source.unstack:
-        # What is computed later can fail later, and would be left out of those that were counted.
+        # An element that is computed later could fail later, and be left out after it was counted.
         source = lowerer.placed(node, source)
     return source.through(lambda flow: AssertCardinalityFlow(flow, node.count), node.describe())
 
 
 def pad_to_cardinality(lowerer: Lowerer, node: PadToCardinality, source: Pending) -> Pending:
-    """The elements, and others of zeros."""
+    """Add elements of zeros at the end."""
     source = lowerer.placed(node, source)
     element = source.element
     flow = PadToCardinalityFlow(source.flow, node.count, element.specs)
-    if unknown(element):  # no element is good: there is nothing to make zeros like
+    if unknown(element):  # no element is good: the shapes of the zeros are unknown
         return source.then(flow, node.describe())
     structure = element.structure
     assert structure is not None
@@ -225,10 +226,10 @@ def pad_to_cardinality(lowerer: Lowerer, node: PadToCardinality, source: Pending
 
 
 def ignore_errors(lowerer: Lowerer, node: IgnoreErrors, source: Pending) -> Pending:
-    """The elements that did not fail. Steps above may fail, too, and that counts: so what is pending is computed here.
+    """Leave out elements that fail. Errors of steps above must not be ignored: so pending values are computed here.
 
-    Not where nothing stands above that could join the same stage: then it stays one stage, whose results need not leave
-    the device.
+    Not where no step above could join the same stage: then they stay one stage, whose results need not leave the
+    device.
     """
     text = f"{node.describe()}{', each of them logged' if node.log else ''}"
     if source.batch is not None or source.unstack:
@@ -244,7 +245,7 @@ def ignore_errors(lowerer: Lowerer, node: IgnoreErrors, source: Pending) -> Pend
 
 
 def mapped_above(lowerer: Lowerer, node: Node) -> bool:
-    """Whether a map stands above a node before something computes what is pending: it would join the same stage."""
+    """Whether a map above a node would join the same stage: no step between them computes pending values."""
     users = lowerer.marks.users
     waiting = list(users.get(id(node), ()))
     while waiting:
@@ -257,7 +258,7 @@ def mapped_above(lowerer: Lowerer, node: Node) -> bool:
 
 
 def only_batched(lowerer: Lowerer, node: Node) -> bool:
-    """Whether a node's elements go into batches as they are, and what is pending is computed there."""
+    """Whether a node's elements go into batches unchanged, and pending values are computed there."""
     if "map_and_batch" in lowerer.settings.disabled_rules:
         return False
     users = lowerer.marks.users.get(id(node), [])

@@ -1,7 +1,8 @@
-"""order: the lowering of steps that give elements of their input as they are, or the first of them with a number."""
+"""order: the lowering of steps that pass elements of their input on unchanged, or with a number."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,24 +26,24 @@ from .stall import where
 __all__ = ["ORDER"]
 
 
-def take(lowerer: Lowerer, node: Take, source: Pending) -> Pending:
-    """The first elements."""
-    return source.through(lambda flow: TakeFlow(flow, node.count), node.describe())
+def over(make: Callable[[Any, Flow], Flow]) -> Lowering:
+    """The lowering of a step that reads no values, by a function of its node and the flow below it."""
+
+    def lower(lowerer: Lowerer, node: Node, source: Pending) -> Pending:
+        return source.through(lambda flow: make(node, flow), node.describe())
+
+    return lower
 
 
-def skip(lowerer: Lowerer, node: Skip, source: Pending) -> Pending:
+def skipped(node: Skip, flow: Flow) -> Flow:
     """All but the first elements; none of them for a negative count."""
-
-    def skipped(flow: Flow) -> Flow:
-        return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
-
-    return source.through(skipped, node.describe())
+    return TakeFlow(flow, 0) if node.count < 0 else skipping(flow, node.count, where(node))
 
 
-def shard(lowerer: Lowerer, node: Shard, source: Pending) -> Pending:
+def shard(node: Shard, flow: Flow) -> Flow:
     """Every n-th element."""
     indexed = node.even is not None and blocker(node.source) is None
-    return source.through(lambda flow: shards_of(flow, node.shards, node.index, node.even, indexed), node.describe())
+    return shards_of(flow, node.shards, node.index, node.even, indexed)
 
 
 def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
@@ -51,36 +52,30 @@ def select(lowerer: Lowerer, node: Select, source: Pending) -> Pending:
 
 
 def enumerate_(lowerer: Lowerer, node: Enumerate, source: Pending) -> Pending:
-    """A column of numbers in front of the others."""
+    """Add a column of numbers before the others."""
     source = lowerer.flat(node, source)
     flow = EnumerateFlow(source.flow, node.start)
     return source.with_first(flow, TensorSpec((), "int64"), node.describe(), node.infer(source.element))
 
 
-def repeat(lowerer: Lowerer, node: Repeat, source: Pending) -> Pending:
-    """Several passes."""
-    count = passes(node)
-    return source.through(lambda flow: RepeatFlow(flow, count, where(node)), node.describe())
-
-
 def passes(node: Repeat | ShuffleRepeat) -> int:
-    """How many passes a repeat makes: one over what is known to be empty, were it counted in billions."""
+    """How many passes a repeat makes: one over an input known to be empty, even if billions were asked for."""
     return 1 if node.source.cardinality == 0 and node.count > 1 else node.count
 
 
 def shuffle(lowerer: Lowerer, node: Shuffle | ShuffleRepeat, source: Pending) -> Pending:
-    """A buffer; over what can be had by index, one that holds indices."""
+    """Shuffle through a buffer, which holds indices where the input has a cheap index."""
     how: tuple[Any, ...] = (node.size, node.seed, node.reshuffle)
     if isinstance(node, ShuffleRepeat):
         how = (*how, passes(node), where(node))
     return source.through(
         lambda flow: (ShuffleByIndexFlow if has_cheap_index(flow) else ShuffleFlow)(flow, *how),
-        node.describe() + held(node, source),
+        node.describe() + buffer_text(node, source),
     )
 
 
-def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
-    """The contents of the buffer of a shuffle, for `explain()`."""
+def buffer_text(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
+    """The contents of a shuffle buffer, for `explain()`."""
     size, most = node.size, node.source.cardinality
     if size == WHOLE and most < 0:
         each = f" as references, about {REFERENCE} bytes each" if source.references else ""
@@ -92,12 +87,12 @@ def held(node: Shuffle | ShuffleRepeat, source: Pending) -> str:
     if source.references:
         return f" holding {count} references, about {number * REFERENCE:,} bytes"
     if has_cheap_index(source.flow):
-        return f" holding {count} places, about {number * INDEX_BYTES:,} bytes"
+        return f" holding {count} indices, about {number * INDEX_BYTES:,} bytes"
     return f" holding {count} elements"
 
 
 def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
-    """Elements made ahead; of batches whose rows are pending, finished batches that wait in their stage."""
+    """Make elements ahead; batches whose rows are pending wait in their stage instead."""
     if source.batch is not None and not source.above:
         ready = max(source.ready, AHEAD if node.size < 0 else node.size)
         return replace(source, ready=ready, steps=(*source.steps, node.describe()))
@@ -105,20 +100,15 @@ def prefetch(lowerer: Lowerer, node: Prefetch, source: Pending) -> Pending:
     return source.through(lambda flow: PrefetchFlow(flow, size) if size else flow, node.describe())
 
 
-def with_options(lowerer: Lowerer, node: WithOptions, source: Pending) -> Pending:
-    """Nothing: options are read before a chain is lowered."""
-    return source
-
-
 ORDER: dict[type[Node], Lowering] = {
-    Take: take,
-    Skip: skip,
-    Shard: shard,
+    Take: over(lambda node, flow: TakeFlow(flow, node.count)),
+    Skip: over(skipped),
+    Shard: over(shard),
     Select: select,
     Enumerate: enumerate_,
-    Repeat: repeat,
+    Repeat: over(lambda node, flow: RepeatFlow(flow, passes(node), where(node))),
     Shuffle: shuffle,
     ShuffleRepeat: shuffle,
     Prefetch: prefetch,
-    WithOptions: with_options,
+    WithOptions: lambda lowerer, node, source: source,  # options are read before a chain is lowered
 }

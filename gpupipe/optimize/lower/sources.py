@@ -1,4 +1,4 @@
-"""sources: the lowering of nodes without an input, and of those that read the file that an outer element names."""
+"""sources: the lowering of nodes without inputs, and of those that read the file that an outer element names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["SOURCES"]
 
 
 def plain(make: Callable[[Any], Flow]) -> Lowering:
-    """The lowering of a source whose flow its node alone decides."""
+    """The lowering of a source whose flow depends on its node alone."""
 
     def lower(lowerer: Lowerer, node: Node) -> Pending:
         return Pending.columns_of(make(node), node.element, (node.describe(),))
@@ -52,19 +52,19 @@ def plain(make: Callable[[Any], Flow]) -> Lowering:
 
 
 def param(lowerer: Lowerer, node: Param) -> Pending:
-    """The outer element, which is no step that a user wrote."""
+    """Give the outer element; not a step that a user wrote, so without a line for `explain()`."""
     return Pending.columns_of(ParamFlow(), node.element)
 
 
 def generator(lowerer: Lowerer, node: FromGenerator) -> Pending:
-    """The elements that a Python generator yields."""
+    """Call a Python generator."""
     structure = node.signature.structure
     flow = GeneratorFlow(node.generator, node.args, structure, node.signature.specs)
     return Pending.learning(node, flow, (node.describe(),), Learns.of(flow.learned, flow.seen))
 
 
 def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
-    """A Python function of numbers."""
+    """Call an object's `__getitem__` as a Python function of indices."""
     declared = node.signature
     result = None if declared.structure is None else (declared.structure, declared.specs)
     function = PythonFunction(_Item(node.items), LEAF, "from_indexable", result, site="from_indexable")
@@ -76,7 +76,7 @@ def from_indexable(lowerer: Lowerer, node: FromIndexable) -> Pending:
 
 @dataclass(frozen=True)
 class _Item:
-    """Asks an object for one of its items."""
+    """A function that returns an item of an object."""
 
     items: Any
 
@@ -85,7 +85,7 @@ class _Item:
 
 
 def records(lowerer: Lowerer, node: Records, source: Pending) -> Pending:
-    """The records of a TFRecord file, or references to them."""
+    """Read the records of a TFRecord file, or references to them."""
     held = lowerer.references(node) and not node.compression
     flow = RecordsFlow(source.flow, node.leaf, node.compression, held, lowerer.above.ahead, node.index)
     text = f"{node.describe()}{' as references (file, offset, length)' if held else ''}"
@@ -93,13 +93,13 @@ def records(lowerer: Lowerer, node: Records, source: Pending) -> Pending:
 
 
 def lines(lowerer: Lowerer, node: Lines, source: Pending) -> Pending:
-    """The lines of a text file."""
+    """Read the lines of a text file."""
     flow = LinesFlow(source.flow, node.leaf, node.compression, lowerer.above.ahead)
     return Pending.columns_of(flow, node.element, (node.describe(),))
 
 
 def fixed_records(lowerer: Lowerer, node: FixedRecords, source: Pending) -> Pending:
-    """The records of a file of records of one length."""
+    """Read a file of records of one length."""
     sizes = node.record, node.header, node.footer
     flow = FixedRecordsFlow(source.flow, node.leaf, *sizes, node.compression, lowerer.above.ahead)
     return Pending.columns_of(flow, node.element, (node.describe(),))

@@ -1,4 +1,4 @@
-"""stall: the watch over steps that may take elements forever and give none. See `flow.stall`."""
+"""stall: watches steps that may take elements forever and yield none; see `flow.stall`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..pending import Pending
 __all__ = ["watched", "where"]
 
 _SHOWN = 8
-"""Steps of a chain that are named; those in the middle of a longer one are counted."""
+"""How many steps of a chain are named; the others, in its middle, are counted."""
 
 
 def where(node: Node) -> Where:
-    """A step in words."""
+    """Describe a step and the chain below it, for a message."""
     names: list[str] = []
     at: Node | None = node
     while at is not None:
@@ -29,7 +29,7 @@ def where(node: Node) -> Where:
 
 
 def watched(node: Node, inputs: list[Pending], lower: Callable[..., Pending]) -> Pending:
-    """Lower a node, with a watch around it if it is one that may stall and does not watch itself."""
+    """Lower a node, with a watch around it if it may stall and does not check the clock itself."""
     if not node.facts.may_stall:
         return lower(*inputs)
     watch = Watch(where(node))
@@ -38,5 +38,5 @@ def watched(node: Node, inputs: list[Pending], lower: Callable[..., Pending]) ->
 
 
 def _around(pending: Pending, watch: Watch, given: bool) -> Pending:
-    """A chain with one side of the watch on top, which `explain()` does not show."""
+    """Put one side of the watch on top of a chain; `explain()` does not show it."""
     return replace(pending.through(lambda flow: StallWatch(flow, watch, given), ""), steps=pending.steps)

@@ -1,8 +1,7 @@
-"""windows: the lowering of windows, groups and buckets. They hold elements, so what is pending is computed before."""
+"""windows: the lowering of windows, groups and buckets. They hold elements, so pending values are computed first."""
 
 from __future__ import annotations
 
-from ...errors import PlanError
 from ...flow.batching.group_by import Buckets, GroupFlow, Groups
 from ...flow.batching.windows import Datasets, WindowFlow
 from ...flow.combine.flat_map import FlatMapFlow
@@ -23,27 +22,20 @@ __all__ = ["WINDOWS"]
 KEY_AND_GROUP = ElementType(Structure(tuple, (), (LEAF, LEAF), 2), (TensorSpec((), "int64"), TensorSpec(None, None)))
 
 
-def datasets_of(node: Window | GroupByWindow, element: ElementType) -> Datasets:
-    """The maker of datasets of gathered elements of this type."""
-    if node.make is None:
-        raise PlanError(f"{node.describe()} has nobody who makes its datasets")
-    return Datasets(element, node.make, node.fingerprint, node.line)
-
-
 def window(lowerer: Lowerer, node: Window, source: Pending) -> Pending:
-    """One dataset for each leaf."""
+    """Make one dataset for each leaf of a window."""
     source = lowerer.placed(node, source)
-    datasets, aligned = datasets_of(node, source.element), lowerer.zipped(node)
+    datasets, aligned = Datasets(source.element, node.make, node.fingerprint, node.line), lowerer.zipped(node)
     flow = WindowFlow(source.flow, node.size, node.shift, node.stride, node.drop, datasets, aligned)
     return source.then(flow, node.describe(), node.infer(source.element))
 
 
 def group_by_window(lowerer: Lowerer, node: GroupByWindow, source: Pending) -> Pending:
-    """Datasets that a function makes of groups."""
+    """Give the elements of datasets that a function makes of groups."""
     source = lowerer.placed(node, source)
     key = PythonFunction(node.key, source.element.structure or LEAF, node.name, site=node.name)
     size_fn = None if node.size_fn is None else PythonFunction(node.size_fn, LEAF, node.name)
-    groups = Groups(key, node.size, size_fn, datasets_of(node, source.element))
+    groups = Groups(key, node.size, size_fn, Datasets(source.element, node.make, node.fingerprint, node.line))
     reduced = DynamicInner(node, KEY_AND_GROUP, lowerer.made)
     lowerer.placer.made = lowerer.placer.made or lowerer.delivered(node)
     flow = FlatMapFlow(GroupFlow(source.flow, groups), Inner(reduced))
@@ -51,7 +43,7 @@ def group_by_window(lowerer: Lowerer, node: GroupByWindow, source: Pending) -> P
 
 
 def bucketed(lowerer: Lowerer, node: Bucketed, source: Pending) -> Pending:
-    """Batches of elements of about one length."""
+    """Batch elements of similar length."""
     source = lowerer.placed(node, source)
     element = source.element
     shapes, values, _ = padding(node, element)

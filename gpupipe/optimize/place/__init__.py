@@ -1,1 +1,1 @@
-"""place: what of a graph runs on the host, and what in a transform stage."""
+"""place: splits pending graphs into host work and transform stages."""

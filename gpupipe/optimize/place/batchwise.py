@@ -1,7 +1,7 @@
-"""batchwise: ops that need all rows of a batch, between those that take them one by one.
+"""batchwise: ops that need all rows of a batch, among ops that take rows one by one.
 
-An executor computes rows. What needs a whole batch is array code, run on what the executor gives, where it gives it.
-So a graph is cut behind such an op: its results are a batch again, whose rows the next stage takes apart.
+An executor computes rows. An op on a whole batch is array code that runs on the results of the executor, on the same
+device. So a graph is cut after such an op: its results are a batch again, whose rows the next stage takes apart.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Const, Identity, Item, Value, topological
 
-__all__ = ["array_calls", "behind", "executed"]
+__all__ = ["array_calls", "executed", "needed_by_later_rows"]
 
 
-def behind(values: Sequence[Value]) -> tuple[Value, ...]:
-    """What has to be there as a batch before ops on rows can go on behind one on batches; empty if none does.
+def needed_by_later_rows(values: Sequence[Value]) -> tuple[Value, ...]:
+    """List the values to compute as batches before ops on rows that follow an op on batches; empty if none follow.
 
-    Every value that such a later value reads, and every leaf that is not later itself.
+    These are all values that such later ops read, and all leaves that are not later themselves.
     """
     reads: set[Value] = set()  # depends on an op on batches
-    later: set[Value] = set()  # and is (or depends on) an op on rows behind it
+    later: set[Value] = set()  # and is (or depends on) an op on rows after it
     needed: dict[Value, None] = {}
     for value in topological(values):
         below = value.inputs
@@ -40,7 +40,7 @@ def behind(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def executed(values: Iterable[Value]) -> tuple[Value, ...]:
-    """The image values that an executor has to give: those to deliver, and those that array code reads."""
+    """List the image values that an executor has to output: those to deliver, and those that array code reads."""
     found: dict[Value, None] = {}
     for value in values:
         if is_batchwise(value):
@@ -52,5 +52,5 @@ def executed(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def array_calls(values: Sequence[Value]) -> tuple[Apply, ...]:
-    """The calls of ops on batches, inputs before users."""
+    """List the calls of ops on batches, inputs before users."""
     return tuple(value for value in topological(values) if isinstance(value, Apply) and is_batchwise(value))

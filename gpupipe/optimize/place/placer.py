@@ -1,10 +1,10 @@
-"""placer: compute what is pending: on the host if all of it is host work, else in a transform stage."""
+"""placer: computes pending values: on the host if they are host work only, else in a transform stage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from ...errors import GpupipeError, PlanError
@@ -16,13 +16,13 @@ from ...flow.run import Flow
 from ...flow.stage.flow import StageFlow
 from ...graph.host_values import is_batchwise, is_image
 from ...graph.values import Apply, Input, Item, Value, topological
-from ...options import DecoderOptions, Settings, parse_device
+from ...options import Settings, parse_device
 from ...plan.node import Node
 from ...transform.choose import Choice, make_executor, refuse_unsupported, resolve_device, threads_of
-from ...transform.program import Program
+from ...transform.program import Executor, Program
 from ..pending import AHEAD, Pending
 from ..rules.graph_rules import optimize_values
-from .batchwise import array_calls, behind, executed
+from .batchwise import array_calls, executed, needed_by_later_rows
 from .split_host import (
     Prepared,
     columns_read,
@@ -40,7 +40,7 @@ from .to_host import DELIVERY, ON_ROWS, PY_FUNCTION, SIZES
 __all__ = ["MICRO_BATCH", "Placer"]
 
 MICRO_BATCH = 32
-"""Rows of a group where no batch ends the stage."""
+"""Rows per group where no batch ends the stage."""
 
 
 @dataclass
@@ -49,12 +49,12 @@ class Placer:
 
     Attributes:
         settings: of the run.
-        dry: nothing will run: an executor that this machine does not have is described, not refused.
+        dry: nothing will run: an executor that this machine lacks is described, not refused.
         notes: one per transform stage, in the order in which they were placed.
         fired: how often each rule fired.
-        at: the step that reads what is placed, for notes.
-        troubles: why stages cannot run here, each with the line of its first op; where nothing will run.
-        made: whether datasets that a function makes while running give delivered elements.
+        at: the step that reads the placed values, for notes.
+        troubles: reasons why stages cannot run here, each with the line of its first op; only if `dry`.
+        made: whether elements of datasets that a function makes at run time are delivered.
     """
 
     settings: Settings
@@ -68,7 +68,7 @@ class Placer:
     _trouble: str = ""
 
     def choice(self) -> Choice:
-        """The executor of this chain, decided when the first image needs one."""
+        """The executor of this chain, chosen when the first image needs one."""
         if self._choice is None:
             try:
                 self._choice = resolve_device(self.settings)
@@ -80,26 +80,26 @@ class Placer:
         return self._choice
 
     def has_gpu(self) -> bool:
-        """Whether images are computed on a GPU. A chain without any runs where there is none."""
+        """Whether images are computed on a GPU. A chain without images also runs on a machine without its executor."""
         try:
             return self.choice().device_id is not None
         except GpupipeError:
-            return False  # an image that needs the executor says why
+            return False  # an image that needs the executor raises the error
 
     def hand_over(self) -> Callable[[Any], Any]:
-        """What puts host leaves beside the images of a batch that is delivered on a GPU."""
+        """The function that copies host leaves to the GPU on which a batch is delivered."""
         from ...transform.array import to_device
 
         device_id = self.choice().device_id
         assert device_id is not None
-        return _ToDevice(to_device, device_id)
+        return partial(to_device, device_id=device_id)
 
     def place(self, pending: Pending, deliver: bool = False, label: str = "map") -> Pending:
         """Compute every leaf, so that the chain's columns are its leaves.
 
         Args:
             pending: the chain.
-            deliver: whether the results go to the user, who gets batches where the images are; else host arrays.
+            deliver: whether the results go to the user, who gets batches on the images' device; else host arrays.
             label: the node that needs the values.
         """
         if self.settings.bad_records is not None:
@@ -108,7 +108,7 @@ class Placer:
             return pending
         values, fired = optimize_values(pending.values, self.settings.disabled_rules)
         self.count(fired)
-        pending = self._cut(self._behind_batchwise(replace(pending, values=values)))
+        pending = self._cut(self._cut_after_batchwise(replace(pending, values=values)))
         if pending.batch is None and not pending.unstack and not any(map(is_image, topological(pending.values))):
             return self._on_host(pending)
         return self._stage(pending, deliver, label)
@@ -119,7 +119,7 @@ class Placer:
             self.fired[name] = self.fired.get(name, 0) + count
 
     def fetched(self, pending: Pending, needed: Sequence[Value]) -> Flow:
-        """The flow with the payloads of every reference that `needed` reads, fetched ahead."""
+        """The flow of a chain with the payloads of all references that `needed` reads, fetched ahead."""
         columns = {value.index for value in topological(needed) if isinstance(value, Input)} & pending.references
         return FetchFlow(pending.flow, tuple(sorted(columns))) if columns else pending.flow
 
@@ -132,7 +132,7 @@ class Placer:
         return replace(Pending.columns_of(flow, pending.element, steps), on_gpu=_stay(pending))
 
     def _cut(self, pending: Pending) -> Pending:
-        """Make columns of image values that host work needs (`py_function` on an image), in a stage of their own."""
+        """Compute image values that host work needs (`py_function` on an image) as columns, in a stage of their own."""
         while True:
             host = needed_on_host(pending.values)
             needed = host or needed_for_size(pending.values)
@@ -144,8 +144,8 @@ class Placer:
             reader = (PY_FUNCTION, _reads(pending.values, host)) if host else (SIZES, _line(needed[0]))
             staged = self._stage(inner, False, "py_function", len(kept), reader)
             moved: dict[Value, Value] = {value: Input(i, value.spec) for i, value in enumerate(needed)}
-            places = {i: len(needed) + n for n, i in enumerate(kept)}
-            values = replaced(pending.values, moved, places)
+            columns = {i: len(needed) + n for n, i in enumerate(kept)}
+            values = replaced(pending.values, moved, columns)
             pending = replace(
                 pending,
                 flow=staged.flow,
@@ -156,10 +156,10 @@ class Placer:
                 on_gpu=staged.on_gpu,
             )
 
-    def _behind_batchwise(self, pending: Pending) -> Pending:
-        """Make columns of what ops on batches give to ops on rows behind them: those take a batch apart again."""
+    def _cut_after_batchwise(self, pending: Pending) -> Pending:
+        """Compute ops on batches as columns where ops on rows follow, which take the batch apart again."""
         while True:
-            needed = behind(pending.values)
+            needed = needed_by_later_rows(pending.values)
             if not needed:
                 return pending
             inner = replace(pending, values=needed, element=loose(needed))
@@ -176,7 +176,7 @@ class Placer:
             )
 
     def _refused(self, choice: Choice, program: Program) -> str:
-        """Refuse a program that the executor cannot run; where nothing will run, note and answer what is wrong."""
+        """Refuse a program that the executor cannot run; if `dry`, note the reason and return it as text."""
         text, trouble = "", self._trouble
         try:
             refuse_unsupported(choice, program)
@@ -192,15 +192,15 @@ class Placer:
     def _stage(
         self, pending: Pending, deliver: bool, label: str, kept: int = 0, reader: tuple[str, str] | None = None
     ) -> Pending:
-        """A transform stage: host work in front of it, the graph in it, the nodes above it on top.
+        """A transform stage: host work before it, the graph in it, the nodes above it on top.
 
-        `reader` is what needs the results on the host, and its line, if that is no step of the chain.
+        `reader` says what needs the results on the host, and its line, if that is not a step of the chain.
         """
         prepared = prepare(pending.values)
-        # Images that are computed but not delivered need no output; those delivered need one each.
+        # Images that are computed but not delivered need no output; delivered ones need one each.
         program = Program(images) if (images := executed(prepared.values)) else None
         how = "unstack" if pending.unstack else "rows" if pending.batch is None else "batch"
-        flow, host = self._in_front(pending, prepared)
+        flow, host = self._host_before(pending, prepared)
         choice = self.choice() if program else None
         size, drop = pending.batch or (MICRO_BATCH, False)
         make, steps = None, pending.steps
@@ -239,43 +239,31 @@ class Placer:
             return Pending(stage, len(prepared.values), prepared.values, pending.element, on_gpu=there, steps=steps)
         return replace(Pending.columns_of(stage, pending.element, steps), on_gpu=there)
 
-    def _in_front(self, pending: Pending, prepared: Prepared) -> tuple[Flow, HostProgram]:
-        """The flow of what a stage takes, and its host work; that is done before it unless rows are taken apart."""
+    def _host_before(self, pending: Pending, prepared: Prepared) -> tuple[Flow, HostProgram]:
+        """The flow into a stage, and its host work, which the flow does unless the stage takes rows apart first."""
         flow = self.fetched(pending, prepared.host_values)
         host = HostProgram(prepared.columns, self.settings.max_pixels)
         if pending.unstack or passes(prepared.columns, pending.columns):
             return flow, host
         return HostFlow(flow, host), host
 
-    def _maker(self, choice: Choice, note: StageNote) -> tuple[_Maker, StageNote]:
-        """What makes the executors of a stage, and its note with how many threads they have, if that was counted."""
+    def _maker(self, choice: Choice, note: StageNote) -> tuple[Callable[[Program, int], Executor], StageNote]:
+        """The maker of a stage's executors, and the stage's note with their number of threads, if that was counted."""
         threads, counted = threads_of(choice, self.settings)
         if counted:
             note = replace(note, size=f"{note.size}; {threads} thread{'s' * (threads > 1)} ({counted})")
-        return _Maker(choice, threads, self.settings.decoding, self.settings.verify > 0), note
+        decoding, verifies = self.settings.decoding, self.settings.verify > 0
+        return lambda program, size: make_executor(choice, program, size, threads, decoding, verifies), note
 
     def _copied(self, note: StageNote, deliver: bool, reader: tuple[str, str] | None) -> StageNote:
-        """The note of a stage whose results are read on the host: by what, and where."""
+        """The note of a stage whose results are read on the host, with their reader and its line."""
         node = self.at
         of_node = ("", "") if node is None else (DELIVERY if deliver else node.name, node.line)
         return note.copied_to_host(*(reader or of_node), None if reader else node)
 
 
-@dataclass(frozen=True)
-class _Maker:
-    """Makes executors of one kind."""
-
-    choice: Choice
-    threads: int
-    decoding: DecoderOptions
-    verifies: bool
-
-    def __call__(self, program: Program, size: int) -> Any:
-        return make_executor(self.choice, program, size, self.threads, self.decoding, self.verifies)
-
-
 def wished(settings: Settings, why: str) -> Choice:
-    """What the options ask for, on whatever machine has it."""
+    """The executor that the options ask for, whether or not this machine has it."""
     kind, number = parse_device(settings.device)
     if kind == "gpu":
         return Choice("dali-gpu", number or 0, why)
@@ -283,7 +271,7 @@ def wished(settings: Settings, why: str) -> Choice:
 
 
 def _reads(values: Sequence[Value], needed: Sequence[Value]) -> str:
-    """The line of the first call that reads one of some values and is none of them."""
+    """The line of the first call that reads one of the `needed` values and is not one of them."""
     calls = (v for v in topological(values) if isinstance(v, Apply) and v not in needed and not is_batchwise(v))
     return next((call.line for call in calls if any(x in needed for x in call.x)), "")
 
@@ -294,15 +282,6 @@ def _line(value: Value) -> str:
 
 
 def _stay(pending: Pending) -> frozenset[int]:
-    """The leaves that are columns on a GPU, and are passed on."""
+    """The leaves that are columns on a GPU, passed on unchanged."""
     leaves = enumerate(pending.values)
     return frozenset(i for i, value in leaves if isinstance(value, Input) and value.index in pending.on_gpu)
-
-
-@dataclass(frozen=True)
-class _ToDevice:
-    put: Any
-    device_id: int
-
-    def __call__(self, array: Any) -> Any:
-        return self.put(array, self.device_id)

@@ -1,4 +1,4 @@
-"""split_host: the host part of a graph moved in front of the stage that runs the rest."""
+"""split_host: moves the host part of a graph before the stage that runs the rest."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Prepared:
-    """A pending graph with its host part moved in front of the stage.
+    """A pending graph with its host part moved before the stage.
 
     Attributes:
         values: the leaves, over the new columns.
-        columns: what the host computes for each element.
-        headers: for each (bytes, oriented) the column of image sizes.
-        host_values: what the host reads, over the old columns.
+        columns: the values that the host computes for each element, over the old columns.
+        headers: for each (bytes, oriented), the column of image sizes.
+        host_values: those of `columns` that are neither identities nor header checks.
     """
 
     values: tuple[Value, ...]
@@ -43,7 +43,7 @@ class Prepared:
 
 
 def prepare(values: tuple[Value, ...]) -> Prepared:
-    """Move host work in front of the stage: one column for each host value that the graph, a draw or a leaf reads."""
+    """Move host work before the stage: one column for each host value that the graph, a draw or a leaf reads."""
     order = topological(values)
     late = _drawn(order)
     used: dict[Value, None] = {}
@@ -79,7 +79,7 @@ def prepare(values: tuple[Value, ...]) -> Prepared:
 
 
 def _drawn(order: Sequence[Value]) -> set[Value]:
-    """Host values that depend on a draw or on an image: computed when the batch is there."""
+    """Find host values that depend on a draw or an image: they are computed once the batch is complete."""
     late: set[Value] = set()
 
     def drawn(value: Value) -> bool:
@@ -96,18 +96,25 @@ def _drawn(order: Sequence[Value]) -> set[Value]:
 def replaced(
     values: Sequence[Value],
     moved: dict[Value, Value],
-    places: dict[int, int],
+    columns: dict[int, int],
     identities: dict[int, int] | None = None,
 ) -> tuple[Value, ...]:
-    """Replace values by columns, top-down: what is below a replaced value disappears."""
+    """Replace values by columns; values that only a replaced one read disappear.
+
+    Args:
+        values: the leaves of a graph.
+        moved: the column of each replaced value.
+        columns: the new index of each old column that is kept.
+        identities: the same for identities; None uses `columns`.
+    """
     done: dict[Value, Value] = {}
     for value in topological(values):
         if value in moved:
             done[value] = moved[value]
-        elif isinstance(value, Input) and value.index in places:
-            done[value] = Input(places[value.index], value.spec)
+        elif isinstance(value, Input) and value.index in columns:
+            done[value] = Input(columns[value.index], value.spec)
         elif isinstance(value, Identity) and value.index >= 0:
-            table = places if identities is None else identities
+            table = columns if identities is None else identities
             done[value] = Identity(table.get(value.index, value.index))
         else:
             inputs = value.inputs
@@ -122,7 +129,7 @@ def passes(columns: Sequence[Value | HeaderCheck], count: int) -> bool:
 
 
 def needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:
-    """Image values that host ops read, lowest first: those below which there is no such op."""
+    """Find image values that host ops read, the lowest first: only those that depend on no other such op."""
     order = topological(values)
     tainted: set[Value] = set()  # depends on a host op that read an image
     needed: dict[Value, None] = {}
@@ -139,9 +146,9 @@ def needed_on_host(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def needed_for_size(values: Sequence[Value]) -> tuple[Value, ...]:
-    """The lowest image whose size only its pixels tell, if geometry above it is computed from that size."""
+    """Find the lowest image of a size known only once it is computed, if geometry above it depends on that size."""
     order = topological(values)
-    asked: set[Value] = set()  # whose size a draw asks for, directly or through what lies between
+    asked: set[Value] = set()  # its size is needed by a draw, directly or through the ops between
     for value in reversed(order):
         if isinstance(value, Draw):
             asked.update(value.x)
@@ -151,7 +158,7 @@ def needed_for_size(values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def _unsized(value: Value) -> bool:
-    """Whether a value is made by a user's DALI operators, which do not say how large their results are."""
+    """Whether a value comes from a user's DALI operators, which do not declare the size of their results."""
     made = value.value if isinstance(value, Item) else value
     if not isinstance(made, Apply) or not isinstance(made.op, DaliFunction) or made.op.same_size:
         return False
@@ -159,13 +166,13 @@ def _unsized(value: Value) -> bool:
 
 
 def columns_read(values: Sequence[Value]) -> set[int]:
-    """The columns that some values read, identities included."""
+    """The columns that values read, identities included."""
     read = {value.index for value in topological(values) if isinstance(value, Input)}
     return read | {value.index for value in topological(values) if isinstance(value, Identity) and value.index >= 0}
 
 
 def input_of(values: Sequence[Value], index: int) -> Value:
-    """Column `index` as some values read it."""
+    """Column `index` as the values read it."""
     for value in topological(values):
         if isinstance(value, Input) and value.index == index:
             return value
@@ -173,6 +180,6 @@ def input_of(values: Sequence[Value], index: int) -> Value:
 
 
 def loose(values: Sequence[Value]) -> ElementType:
-    """The type of an element that holds these values side by side."""
+    """The type of an element that is a tuple of these values."""
     structure = Structure(tuple, (), tuple(Structure() for _ in values), len(values))
     return ElementType(structure, tuple(value.spec for value in values))

@@ -1,4 +1,4 @@
-"""stage_report: what `explain()` says of a transform stage."""
+"""stage_report: the description of a transform stage in `explain()`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...plan.node import Node
 from ...transform import array
 from ...transform.choose import Choice
 from ...transform.program import Program
+from ..pending import size_of
 from .batchwise import array_calls
 from .to_host import ToHost
 
@@ -25,16 +26,16 @@ class StageNote:
 
     Attributes:
         where: the executor.
-        why: why this one.
-        size: what a group is.
+        why: the reason for choosing it.
+        size: the groups that it computes.
         reads: host values that enter.
-        ops: what runs, in order.
-        gives: what leaves.
-        buffers: what finished groups hold.
-        gpu: ordinal of the GPU that results are on.
-        to_host: what of them is copied there.
-        decodes: whether DALI decodes images in it, which `Options.verify` is about.
-        each: what a group of results is made of, for `to_host`, and its bytes; None where sizes are unknown.
+        ops: the operations, in order.
+        gives: the specs of the results.
+        buffers: the memory of finished groups.
+        gpu: ordinal of the GPU that results are on; None for the host.
+        to_host: the results copied to the host, if any are.
+        decodes: whether DALI decodes images in it, which `Options.verify` checks.
+        each: for `to_host`, the unit of results ("batch", "element" or "row") and its bytes; None if unknown.
     """
 
     where: str
@@ -50,7 +51,7 @@ class StageNote:
     decodes: bool = False
 
     def copied_to_host(self, reader: str, line: str, node: Node | None = None) -> StageNote:
-        """The same where something reads the results on the host, see `ToHost`."""
+        """The note of a stage whose results are read on the host; see `ToHost`."""
         assert self.gpu is not None
         return replace(self, to_host=ToHost(self.gpu, reader, line, node, *self.each))
 
@@ -65,9 +66,9 @@ class StageNote:
         leaves: Sequence[Value] = (),
         stays: bool = True,
     ) -> StageNote:
-        """Describe a program, the groups it runs on, and the array code that makes its leaves of the results.
+        """Describe a program, the groups it runs on, and the array code that makes the leaves from its results.
 
-        `stays` says whether the results are where they were computed when array code gets them.
+        `stays` says whether array code gets the results on the device that computed them.
         """
         groups = {
             "batch": f"batches of {size}",
@@ -75,8 +76,7 @@ class StageNote:
             "unstack": "the rows of each batch",
         }
         given = tuple(dict.fromkeys(filter(is_image, leaves))) or program.outputs
-        sizes = [_bytes(value) for value in given]
-        row = None if None in sizes else sum(n or 0 for n in sizes)
+        row = size_of([value.spec for value in given])
         held = "unknown sizes" if row is None else f"{size * row * ready:,} bytes in {ready} finished batches"
         each = {"batch": ("batch", row and row * size), "rows": ("element", row), "unstack": ("row", row)}[how]
         return cls(
@@ -97,7 +97,7 @@ class StageNote:
 
 
 def _library(choice: Choice, stays: bool) -> str:
-    """What runs array code where this executor's results are."""
+    """The library that runs array code on the device of the executor's results."""
     if choice.device_id is None or not stays:
         return "NumPy"
     if array.has_cupy():
@@ -106,13 +106,13 @@ def _library(choice: Choice, stays: bool) -> str:
 
 
 def _call(apply: Apply) -> str:
-    """An op with its parameters and what it gives."""
+    """An op with its parameters and the specs of its results."""
     only = "" if apply.op.supports("reference") or apply.op.rows == "batch" else ", on DALI only"
     return f"{apply.op.name}{_parameters(apply)} -> {' and '.join(map(str, apply.specs))}{only}"
 
 
 def _parameters(apply: Apply) -> str:
-    """The static parameters of an op, those that differ from their defaults."""
+    """The static parameters of an op that differ from their defaults."""
     shown = []
     for f in fields(apply.op):
         if not f.repr:
@@ -138,13 +138,3 @@ def _text(value: Value) -> str:
             return f"constant {value.spec}"
         case _:
             return str(value.spec)
-
-
-def _bytes(value: Value) -> int | None:
-    shape = value.spec.shape
-    if shape is None or None in shape:
-        return None
-    size = value.spec.dtype.itemsize
-    for n in shape:
-        size *= n or 0
-    return int(size)

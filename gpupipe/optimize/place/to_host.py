@@ -1,4 +1,4 @@
-"""to_host: results of a GPU that a step reads on the host, in words for `explain()`, and as findings of a chain."""
+"""to_host: results on a GPU that a step reads on the host, as text for `explain()` and as findings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PY_FUNCTION = "ops.py_function"
 SIZES = "the sizes of what ops.dali_function gives"
 
 
-ON_ROWS = "an op on rows behind one on batches"
-"""What reads results on the host beside the steps of a chain, by their names."""
+ON_ROWS = "an op on rows after one on batches"
+"""The readers of results on the host that are not steps of the chain."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class ToHost:
 
     Attributes:
         gpu: ordinal of the GPU.
-        reader: what reads them there: the name of a step, or one of those above.
-        line: ``file:line`` of it.
-        node: that step; None where it is none.
-        each: "batch", "row" (of a batch that was there before) or "element".
-        size: bytes of each of these; None where nobody knows.
+        reader: the name of the step that reads them there, or one of the readers above.
+        line: ``file:line`` of the reader.
+        node: the step; None where the reader is not one.
+        each: "batch", "row" (of an input batch) or "element".
+        size: bytes of each of these; None if unknown.
     """
 
     gpu: int
@@ -51,7 +51,7 @@ class ToHost:
 
     @property
     def copied(self) -> str:
-        """How much is copied."""
+        """The amount that is copied, in words."""
         return f"all of each {self.each}" if self.size is None else f"{self.size:,} bytes of each {self.each}"
 
 
@@ -59,7 +59,7 @@ _PARTS = {
     DELIVERY: "end the chain with batch(...)",
     PY_FUNCTION: "write it with ops, or with ops.dali_function",
     SIZES: "give it a spec with height and width, or same_size=True",
-    ON_ROWS: "call the op on batches (mixup, cutmix) behind all others",
+    ON_ROWS: "call the op on batches (mixup, cutmix) after all others",
 }
 
 
@@ -70,10 +70,10 @@ _QUESTIONS = (Filter, TakeWhile, RejectionResample, Scan, Unique)
 
 
 def advice(copies: Sequence[ToHost], stays: bool) -> Iterator[tuple[ToHost, str]]:
-    """What to write so that results stay on the GPU, once for each step and reader, where to copy them is a slip.
+    """Say how to keep results on the GPU, once for each step and reader that copies them needlessly.
 
     Args:
-        copies: what the stages of a chain copy to the host.
+        copies: the results that stages of a chain copy to the host.
         stays: whether another stage delivers on the GPU.
     """
     for copy in {(copy.line, copy.reader): copy for copy in copies}.values():
@@ -88,9 +88,9 @@ def _instead(copy: ToHost) -> str:
     if copy.reader in _PARTS:
         return _PARTS[copy.reader]
     if isinstance(node, Cache):
-        return "put the cache in front of the map that makes the images: what is encoded is smaller, too"
+        return "put the cache before the map that makes the images: encoded images are smaller, too"
     if isinstance(node, Map) and node.traced is not None and any(isinstance(below, _BATCHES) for below in walk(node)):
-        return "put batch behind the map, so that both are computed at once"
+        return "put batch after the map, so that both are computed at once"
     if isinstance(node, Map) and node.traced is not None:
         return "take 'deferral' out of Options(disabled_rules=...)"
     if isinstance(node, Batch) and not node.source.element.batched:
@@ -102,7 +102,7 @@ def _instead(copy: ToHost) -> str:
     if isinstance(node, _BATCHES):
         return "make batches once, with batch, of the size that is wanted"
     if isinstance(node, _QUESTIONS):
-        return "put it in front of the map that makes the images, and let it look at what is there by then"
+        return "put it before the map that makes the images, and let it read the values that exist by then"
     if isinstance(node, FlatMap):
-        return "let its function make datasets of what was read, and compute images behind it"
-    return "put it in front of the map that makes the images"
+        return "let its function make datasets of undecoded data, and compute images after it"
+    return "put it before the map that makes the images"

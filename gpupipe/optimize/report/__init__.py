@@ -1,1 +1,1 @@
-"""report: what is said of a chain before and while it runs: explain, check, memory."""
+"""report: reports on a chain: explain, check and memory."""

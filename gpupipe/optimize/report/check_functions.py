@@ -1,4 +1,4 @@
-"""check_functions: slips in functions that run as ordinary Python. Checks of a chain; see `checks`."""
+"""check_functions: checks for mistakes in functions that run as ordinary Python; see `checks`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["random_in_python", "serial_python_map"]
 
 
 def serial_python_map(node: Node, above: tuple[Node, ...]) -> str | None:
-    """A Python function of images that runs on one thread, or calls ops without being traced."""
+    """Find a Python function of images that runs on one thread, or calls ops without being traced."""
     if not isinstance(node, Map) or node.traced is not None or node.pending or node.workers == "process":
         return None
     name = name_of(node.fn)
@@ -41,7 +41,7 @@ def serial_python_map(node: Node, above: tuple[Node, ...]) -> str | None:
 
 
 def _op_called(fn: Callable[..., Any]) -> str | None:
-    """An op of gpupipe that a function's code names."""
+    """The name of a gpupipe op in a function's code, if there is one."""
     for one in reached(fn):
         module = getattr(one.value, "__module__", None)
         if callable(one.value) and isinstance(module, str) and module.startswith("gpupipe.ops."):
@@ -50,24 +50,24 @@ def _op_called(fn: Callable[..., Any]) -> str | None:
 
 
 def random_in_python(node: Node, above: tuple[Node, ...]) -> str | None:
-    """A Python function that draws numbers which no seed of the chain reaches."""
+    """Find a Python function whose random numbers no seed of the chain determines."""
     for fn, who in _python_functions(node):
         source = random_source(fn)
         if source is not None:
             instead = (
-                "write map(fn, rng=True), which hands fn a generator as its last argument"
+                "write map(fn, rng=True), which passes fn a generator as its last argument"
                 if isinstance(node, Map) and who == "map"
-                else "draw them in a map(fn, rng=True) before it, which hands fn a generator, and pass them on"
+                else "draw them in a map(fn, rng=True) before it, which passes fn a generator, and pass them on"
             )
             return (
                 f"{who} draws from {source} in {name_of(fn)}: no seed of the chain reaches it, so runs differ, and so "
-                f"does what goes on behind a state; {instead}"
+                f"do elements after load_state_dict; {instead}"
             )
     return None
 
 
 def _python_functions(node: Node) -> Iterator[tuple[Callable[..., Any], str]]:
-    """The functions that a step runs as ordinary Python, and what runs them."""
+    """The functions that a step runs as ordinary Python, each with the name of what calls it."""
     if isinstance(node, Scan) or (isinstance(node, (Map, Filter)) and node.traced is None):
         if not (isinstance(node, Map) and node.pending):
             yield node.fn, node.name

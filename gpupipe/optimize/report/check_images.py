@@ -1,4 +1,4 @@
-"""check_images: slips with what images hold and how their axes lie. Checks of a chain; see `checks`."""
+"""check_images: checks for mistakes with the range and the axes of images; see `checks`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEEP = {
     "random_flip_left_right", "random_flip_up_down", "rot90", "slice", "transpose", "rgb_to_grayscale",
     "grayscale_to_rgb",
 }  # fmt: skip
-"""Ops that give values of the range they get; with bicubic or lanczos a little beyond it."""
+"""Ops that keep the range of values; with bicubic or lanczos slightly exceeded."""
 
 
 _ANY_AXES = {
@@ -36,11 +36,11 @@ _ANY_AXES = {
     "per_image_standardization",
     "random_brightness",
 }
-"""Ops of images to which it is all the same where the channels are."""
+"""Ops on images for which the position of the channel axis does not matter."""
 
 
 def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | None:
-    """A mean and a deviation for values of 0..1 on values of 0..255, or the other way round."""
+    """Find a mean and standard deviation for 0..1 on values of 0..255, or the other way round."""
     for value in _applications(node):
         op = value.op
         if not isinstance(op, Normalize):
@@ -49,10 +49,10 @@ def normalize_of_another_range(node: Node, above: tuple[Node, ...]) -> str | Non
         mean, std = np.atleast_1d(op.mean).astype(float), np.atleast_1d(op.std).astype(float)
         if largest == 255 and abs(mean).max() <= 1 and std.max() <= 1 and not ((mean == 0).all() and (std == 1).all()):
             wrong, right, factor = "0..255", "0..1", 255.0
-            instead = "or make the values 0..1 before, with ops.convert_image_dtype(x, 'float32')"
+            instead = "or scale the values to 0..1 first, with ops.convert_image_dtype(x, 'float32')"
         elif largest == 1 and mean.min() > 1 and std.min() > 1:
             wrong, right, factor = "0..1", "0..255", 1 / 255
-            instead = "or leave the values 0..255"
+            instead = "or keep the values at 0..255"
         else:
             continue
         return (
@@ -72,13 +72,13 @@ def _shown(numbers: Iterable[float]) -> str:
 
 
 def _largest(value: Value, source: Node) -> int | None:
-    """The end of the range that an image's values come from, 255 or 1; None where it is not certain.
+    """The upper end of an image's range of values, 255 or 1; None where it is not certain.
 
     Args:
         value: in the graph of a map.
         source: the input of that map.
     """
-    scale = 1.0  # of what was met so far
+    scale = 1.0  # the product of the factors so far
     while value.spec.dtype != np.uint8:
         if isinstance(value, Input):
             below = _leaf(source, value.index)
@@ -104,7 +104,7 @@ def _largest(value: Value, source: Node) -> int | None:
 
 
 def _factor(op: Arithmetic) -> float | None:
-    """What an image is multiplied by; None for anything else."""
+    """The number that an image is multiplied by; None for any other arithmetic."""
     number = op.right if op.right is not None else op.left
     if not isinstance(number, (int, float, np.number)) or not number:
         return None
@@ -114,14 +114,14 @@ def _factor(op: Arithmetic) -> float | None:
 
 
 def _leaf(source: Node, index: int) -> tuple[Value, Node] | None:
-    """A leaf of a step's elements as a value in the graph of the map that made it, and the input of that."""
+    """A leaf of a step's elements as a value in the graph of the map that made it, and that map's input."""
     while source.same_leaves or isinstance(source, Batch):
         source = source.sources[0]
     return (source.outputs[index], source.sources[0]) if source.outputs else None
 
 
 def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
-    """An array {CHW} that an op takes for an image {HWC}."""
+    """Find an array {CHW} that an op takes for an image {HWC}."""
     for value in _applications(node):
         op = value.op
         if op.domain != "image" or op.rows == "batch" or op.decodes or op.foreign or op.name in _ANY_AXES:
@@ -146,7 +146,7 @@ def channels_first(node: Node, above: tuple[Node, ...]) -> str | None:
 
 
 def image_like(spec: TensorSpec) -> bool:
-    """Whether a leaf is an image, as far as its spec tells."""
+    """Whether a leaf looks like an image, by its spec."""
     if type(spec) is not TensorSpec or spec.dtype is None or spec.dtype is bytes or spec.shape is None:
         return False
     return spec.layout is not None or (

@@ -1,8 +1,6 @@
-"""check_shuffles: buffers that hold a whole dataset, and what that costs. Checks of a chain; see `checks`."""
+"""check_shuffles: checks for shuffle buffers that are too large or too small; see `checks`."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from ...flow.memory import REFERENCE
 from ...flow.order.shuffle_by_index import INDEX_BYTES
@@ -11,70 +9,54 @@ from ...plan.index import blocker
 from ...plan.node import Node
 from ...plan.order import WHOLE, Shuffle
 from ...plan.sources import Files, Range, Records, Slices
-from ...spec import TensorSpec
-from .memory import size_of
+from ..pending import size_of
 
 __all__ = ["shuffle_holds_all", "small_shuffle"]
 
 MANY = 1_000
-"""Elements that a buffer may hold without a word: the shuffle of a small dataset is no slip."""
+"""Elements that a buffer may hold without a finding: the shuffle of a small dataset is not a mistake."""
 
 
 MUCH = 1 << 24
-"""Bytes, the same."""
+"""Bytes that a buffer may hold without a finding."""
 
 
 def shuffle_holds_all(node: Node, above: tuple[Node, ...]) -> str | None:
-    """A buffer that holds every element: an index does without, where there is one, and else it has its price."""
+    """Find a buffer that holds every element, which an index makes needless, and which otherwise costs memory."""
     if not isinstance(node, Shuffle) or isinstance(node.source, Files):
         return None
     count, whole = node.cardinality, node.size == WHOLE
     if not whole and not 0 <= count <= node.size:
         return None
-    made = _what_is_held(node.source)
-    each = None if made is None else REFERENCE if made.references else size_of(made.specs) if made.specs else None
+    each = _bytes_held(node.source)
     indexed = blocker(node.source) is None
     if not whole and (not indexed or (count < MANY and (each or 0) * count < MUCH)):
         return None
     what = "every element" if count < 0 else f"all {count:,} elements"
-    cost = "" if made is None else " as many bytes as they have," if each is None else f" {each:,} bytes each,"
-    if each is not None and count >= 0:
+    cost = "" if each == 0 else " at their full size," if each is None else f" {each:,} bytes each,"
+    if each and count >= 0:
         cost = f" {each * count:,} bytes,"
-    text = f"{node.name} holds {what} in memory,{cost} and reads them all before the first one leaves"
+    text = f"{node.name} holds {what} in memory,{cost} and reads them all before it yields the first one"
     if isinstance(node.source, (Slices, Range)):  # see flow/order/shuffle_by_index.py
-        text = f"{node.name} holds the places of {what}, {INDEX_BYTES * count:,} bytes"
+        text = f"{node.name} holds the indices of {what}, {INDEX_BYTES * count:,} bytes"
     if indexed:
         return f"{text}; shuffle(gp.ALL) gives a uniform order too, and holds nothing"
-    return f"{text}; where that is too much give it a number of elements, or shuffle(gp.ALL) what has an index"
+    return f"{text}; if that is too much, give it a number of elements, or use shuffle(gp.ALL) where there is an index"
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a buffer holds of each element.
-
-    Attributes:
-        specs: of its leaves.
-        references: to records, instead of them.
-    """
-
-    specs: tuple[TensorSpec, ...]
-    references: bool = False
-
-
-def _what_is_held(node: Node) -> _Held | None:
-    """What a buffer behind this step holds of each element; None where that is in memory anyway."""
-    while True:
-        if node.facts.in_memory:
-            return None
+def _bytes_held(node: Node) -> int | None:
+    """Bytes that a buffer after this step holds of each element: 0 if it is in memory anyway, None if unknown."""
+    while not node.facts.in_memory:
         if isinstance(node.made, Records) and not node.made.compression:
-            return _Held((), references=True)
+            return REFERENCE
         if node.payload == "reads" or not (node.same_leaves or node.outputs):
-            return _Held(node.element.specs)
-        node = node.sources[0]  # what is traced is computed after the shuffle
+            return size_of(node.element.specs) if node.element.specs else None
+        node = node.sources[0]  # traced maps are computed after the shuffle
+    return 0
 
 
 def small_shuffle(node: Node, above: tuple[Node, ...]) -> str | None:
-    """A buffer of one element changes nothing; one that is smaller than a batch hardly leaves it."""
+    """Find a buffer of one element, which changes nothing, or one smaller than a batch, which hardly does."""
     if not isinstance(node, Shuffle) or 0 <= node.cardinality <= node.size:
         return None
     if node.size == 1:
@@ -83,6 +65,6 @@ def small_shuffle(node: Node, above: tuple[Node, ...]) -> str | None:
     if batch is not None and node.size < batch.size:
         return (
             f"shuffle({node.size}) has a smaller buffer than the {batch.name}({batch.size}) at {batch.line}: an "
-            f"element comes at most {node.size - 1} places early, less than one batch; give it thousands, or gp.ALL"
+            f"element comes at most {node.size - 1} positions early, less than one batch; give it thousands, or gp.ALL"
         )
     return None

@@ -1,7 +1,7 @@
-"""check_zips: inputs of a zip that draw apart, so that the parts of a pair do not belong together.
+"""check_zips: checks for inputs of a zip that draw independently, so that the parts of a pair do not match.
 
-Nothing is said of inputs that are known to have nothing to do with each other: of other sizes, one of them numbers that
-are counted or drawn, or the same dataset twice, which is how partners are drawn for mixup or contrastive views.
+There are no findings for inputs that are known to be unrelated: they differ in size, one of them is numbers that are
+counted or drawn, or they are the same dataset, as when partners are drawn for mixup or contrastive views.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class _Random:
     """A step of an input that draws.
 
     Attributes:
-        node: where the user wrote it.
-        text: what was written.
-        source: what it draws for.
-        terms: equal for steps that draw alike in two inputs; None where nothing does.
+        node: the step.
+        text: the step in words.
+        source: the elements that it draws for.
+        terms: equal for steps that draw the same in two inputs; None where no other step does.
     """
 
     node: Node
@@ -49,12 +49,12 @@ class _Random:
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What draws in one input of a zip, the first step first.
+    """The steps that draw in one input of a zip, the first step first.
 
     Attributes:
         node: its last step.
-        base: the source that it begins with.
-        orders: steps that decide which element comes when.
+        base: its source.
+        orders: steps that decide the order of elements, or choose among them.
         draws: maps that draw for each element.
     """
 
@@ -65,7 +65,7 @@ class _Input:
 
 
 def zip_of_shuffles(node: Node, above: tuple[Node, ...]) -> str | None:
-    """Inputs in orders that are drawn apart: the first of one does not belong to the first of the other."""
+    """Find inputs whose orders are drawn independently, so that the elements of a pair do not match."""
     if not isinstance(node, Zip):
         return None
     for one, other in _pairs(node):
@@ -74,8 +74,8 @@ def zip_of_shuffles(node: Node, above: tuple[Node, ...]) -> str | None:
             continue
         if one.node == other.node and _alike(a, b) and not one.draws and not any(map(_is_python, walk(one.node))):
             return (
-                f"two inputs are one dataset in one order ({a[-1]}): every element is paired with itself; give the "
-                "inputs different seeds, or none"
+                f"two inputs are the same dataset in the same order ({a[-1]}): every element is paired with itself; "
+                "give the inputs different seeds, or none"
             )
         if bool(a) != bool(b):
             (shuffled, still) = (one, other) if a else (other, one)
@@ -96,7 +96,7 @@ def zip_of_shuffles(node: Node, above: tuple[Node, ...]) -> str | None:
 
 
 def zip_of_random_ops(node: Node, above: tuple[Node, ...]) -> str | None:
-    """Inputs with random ops of their own: an image and its mask get different windows, whatever the seeds are."""
+    """Find inputs with random ops of their own: an image and its mask get different windows, whatever the seeds."""
     if not isinstance(node, Zip):
         return None
     for one, other in _pairs(node):
@@ -108,26 +108,27 @@ def zip_of_random_ops(node: Node, above: tuple[Node, ...]) -> str | None:
             continue
         seeds = ", although their seeds are equal" if named else ""
         return (
-            f"two inputs have random ops of their own ({a[0]}, and {b[0]}), which draw apart{seeds}: if the parts of a "
-            "pair belong together, zip first, then map one call over both, such as ops.random_crop((image, mask), size)"
+            f"two inputs have random ops of their own ({a[0]}, and {b[0]}), which draw independently{seeds}: if the "
+            "parts of a pair belong together, zip first, then map one call over both, such as "
+            "ops.random_crop((image, mask), size)"
         )
     return None
 
 
 def _pairs(node: Zip) -> Iterator[tuple[_Input, _Input]]:
-    """Every two inputs that hold data."""
+    """Every two inputs whose elements may belong together."""
     return combinations([one for one in _inputs(node) if _holds_data(one)], 2)
 
 
 def _holds_data(one: _Input) -> bool:
-    """Whether the elements may belong to those of another: numbers do only if images are made of them."""
+    """Whether elements may belong to those of another input: numbers do only if a traced map with a draw reads them."""
     if isinstance(one.base, Range):
         return any(step.node.outputs for step in one.draws)
     return isinstance(one.base, _DATA)
 
 
 def _inputs(root: Zip) -> list[_Input]:
-    """What draws in each input, without recursion: a zip inside one counts by its first input."""
+    """The steps that draw in each input, without recursion: a zip inside an input counts by its first input."""
     done: dict[int, _Input] = {}
     for node in walk(root):
         below = [done[id(source)] for source in node.sources]
@@ -143,7 +144,7 @@ def _inputs(root: Zip) -> list[_Input]:
 
 
 def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
-    """What a step does to the order of elements, or to which of them there are."""
+    """The draws of a step that decide the order of elements, or choose among them."""
     match node:
         case Shuffle(source=source, size=size, seed=seed, reshuffle=reshuffle):
             whole = 0 <= node.cardinality <= size
@@ -164,19 +165,19 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
 
 
 def _random(node: Node, source: Node, seed: int | None, anew: bool, *terms: Any) -> _Random:
-    """A step that draws an order; one that draws it once and for all does so alike in all inputs."""
+    """A step that draws an order; without a seed, two inputs draw the same only if the order never changes."""
     listed = isinstance(source, Files) and source.line == node.line  # shuffled by `list_files` itself
     text = f"list_files(seed={seed})" if listed else node.describe()
     return _Random(node, text, source, (*terms, seed, anew) if seed is not None or not anew else None)
 
 
 def _names(base: Node) -> Any:
-    """What identifies the elements of a source."""
+    """A value that identifies the elements of a source."""
     return getattr(base, "names", None) or type(base).__name__
 
 
 def _draws_of(node: Node) -> Iterator[_Random]:
-    """The random ops of a map, and of those in datasets that are made of elements."""
+    """The random ops of a map, and of maps in datasets that are made of elements."""
     match node:
         case Map(source=source, traced=None, rng=True):
             yield _Random(node, node.describe(), source, None)
@@ -194,7 +195,7 @@ def _draws_of(node: Node) -> Iterator[_Random]:
 
 
 def _is_python(node: Node) -> bool:
-    """Whether a step is an ordinary function, which may draw for itself."""
+    """Whether a step is an ordinary function, which may draw numbers of its own."""
     return isinstance(node, Map) and node.traced is None
 
 
@@ -203,7 +204,7 @@ def _alike(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> bool:
 
 
 def _first_apart(a: tuple[_Random, ...], b: tuple[_Random, ...]) -> tuple[_Random, _Random]:
-    """The first two steps that do not draw alike; the last ones where one input has more of them."""
+    """The first two steps that draw differently; the last two where one input has more steps."""
     for x, y in zip(a, b, strict=False):
         if x.terms is None or x.terms != y.terms:
             return x, y
@@ -219,5 +220,5 @@ def _sizes_differ(a: Node, b: Node) -> bool:
 
 
 def _size(one: _Input) -> int:
-    """How many elements an input has in one pass."""
+    """The number of elements that an input has in one pass."""
     return one.base.cardinality if one.node.cardinality < 0 else one.node.cardinality

@@ -1,8 +1,8 @@
-"""checks: what is certainly a slip in a chain that means something all the same. Pure functions of the plan.
+"""checks: finds mistakes in chains that are valid all the same. Pure functions of the plan.
 
-Nothing here raises, warns or logs: a finding may be what its author wants, and a chain runs many times.
-`Dataset.check()` gives the findings and `explain()` shows them. A check speaks only of what is certain from the plan;
-where a step hides what is below it (several inputs, a function that makes datasets while running) it is silent.
+Checks do not raise, warn or log: a finding may be what the author wants, and a chain runs many times.
+`Dataset.check()` gives the findings and `explain()` shows them. A check reports only what is certain from the plan;
+where a step hides what is below it (several inputs, a function that makes datasets at run time), it reports nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["CHECKS", "Finding", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One slip.
+    """A mistake that a check found.
 
     Attributes:
         rule: the name of the check, e.g. ``"repeat_before_shuffle"``.
         line: ``file:line`` of the step to change.
-        text: what happens, and what to write instead.
+        text: the consequence, and what to write instead.
     """
 
     rule: str
@@ -55,16 +55,16 @@ Check = Callable[[Node, Above], str | None]
 
 
 def check(root: Node, settings: Settings) -> tuple[Finding, ...]:
-    """The findings of a chain, inputs first, in the order of `CHECKS` for one step; then those of where it runs."""
+    """The findings of a chain, inputs first, for each step in the order of `CHECKS`; then those of the device."""
     return (*_of_the_plan(root), *_of_the_device(root, settings))
 
 
 def _of_the_device(root: Node, settings: Settings) -> Iterator[Finding]:
-    """What cannot run on this machine, and where results of a GPU are copied to the host."""
+    """Find stages that cannot run on this machine, and results on a GPU that are copied to the host."""
     try:
         lowered = lower_dry(root, settings)
     except GpupipeError:
-        return  # a mistake in the chain: whoever runs or explains it is told
+        return  # running or explaining the chain raises it
     for trouble, line in lowered.placer.troubles.items():
         yield Finding("cannot_run", line or root.line, f"the chain cannot run here: {trouble}")
     notes = [note for note in lowered.placer.notes if note.gpu is not None]
@@ -88,7 +88,7 @@ def _of_the_plan(root: Node) -> tuple[Finding, ...]:
 
 
 def _above(node: Node, users: dict[int, list[Node]]) -> Iterator[Node]:
-    """The steps behind a node, as long as there is one each."""
+    """The steps after a node, the nearest first, as long as each has one user."""
     while len(found := users.get(id(node), [])) == 1:
         node = found[0]
         yield node
@@ -104,47 +104,47 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def repeat_before_shuffle(node: Node, above: Above) -> str | None:
-    """A shuffle behind a repeat mixes passes: an element may come twice before another one comes once."""
+    """Find a shuffle after a repeat, which mixes passes."""
     if not node.shuffles:
         return None
     for below in _below(node):
         if isinstance(below, Repeat) and below.count not in (0, 1):
             return (
-                f"{node.name} stands behind the repeat at {below.line}: it mixes passes, so that an element may come "
-                "twice before another one comes once; write shuffle first, then repeat"
+                f"{node.name} comes after the repeat at {below.line}: it mixes passes, so an element may come twice "
+                "before another one comes once; write shuffle first, then repeat"
             )
     return None
 
 
 def cache_after_shuffle(node: Node, above: Above) -> str | None:
-    """A cache keeps the order of its first pass."""
+    """Find a cache after a shuffle: it keeps the order of its first pass."""
     if not isinstance(node, Cache) or any(step.shuffles for step in above):
         return None
     for below in _below(node):
         if below.shuffles and below.draws:
             return (
-                f"cache stands behind the {below.name} at {below.line}: it keeps one order, and every epoch has it; "
-                "shuffle behind the cache"
+                f"cache comes after the {below.name} at {below.line}: it keeps one order for every epoch; "
+                "shuffle after the cache"
             )
     return None
 
 
 def random_before_cache(node: Node, above: Above) -> str | None:
-    """A cache keeps what random ops drew in its first pass."""
+    """Find a cache after random ops: it keeps the results of its first pass."""
     if not isinstance(node, Cache):
         return None
     for below in _below(node):
         drawn = [value for value in topological(below.outputs) if isinstance(value, Draw) and value.site]
         if drawn:
             return (
-                f"cache stands behind the map at {below.line}, which calls {drawn[0].op.name}: its random results "
-                "are kept, and every epoch has them; put random ops behind the cache"
+                f"cache comes after the map at {below.line}, which calls {drawn[0].op.name}: it keeps the random "
+                "results for every epoch; put random ops after the cache"
             )
     return None
 
 
 def batch_before_shuffle(node: Node, above: Above) -> str | None:
-    """A shuffle behind a batch moves whole batches."""
+    """Find a shuffle after a batch, which moves whole batches."""
     if not node.shuffles:
         return None
     for below in _below(node):
@@ -152,23 +152,23 @@ def batch_before_shuffle(node: Node, above: Above) -> str | None:
             return None
         if isinstance(below, (Batch, PaddedBatch)):
             return (
-                f"{node.name} stands behind the {below.name} at {below.line}: it moves whole batches, and the same "
+                f"{node.name} comes after the {below.name} at {below.line}: it moves whole batches, and the same "
                 "elements stay together; shuffle before the batch"
             )
     return None
 
 
 def split_of_a_shuffle(node: Node, above: Above) -> str | None:
-    """A part behind a shuffle that changes gives other elements in every epoch."""
+    """Find a part taken after a shuffle whose order changes: it has different elements in every epoch."""
     if not _takes_a_part(node):
         return None
     for below in _below(node):
         if isinstance(below, (Repeat, Cache)):
-            return None  # the first n of an endless stream are no split; a cache keeps one order
+            return None  # the first n of an endless stream are not a split; a cache keeps one order
         if below.shuffles and below.draws:
             return (
-                f"{node.describe()} stands behind the {below.name} at {below.line}, which changes its order: every "
-                "epoch has other elements here, so a split made this way leaks; use split([...], seed=...), or shuffle "
+                f"{node.describe()} comes after the {below.name} at {below.line}, which changes its order: every epoch "
+                "has different elements here, so a split made this way leaks; use split([...], seed=...), or shuffle "
                 "with reshuffle_each_iteration=False"
             )
     return None
@@ -184,19 +184,19 @@ def _takes_a_part(node: Node) -> bool:
 
 
 def no_prefetch(node: Node, above: Above) -> str | None:
-    """A chain with a transform stage, and nothing made ahead behind it."""
+    """Find a chain that computes images and has no prefetch after them."""
     if not any(map(is_image, topological(node.outputs))) or any(isinstance(step, Prefetch) for step in above):
         return None
     if any(step.outputs or isinstance(step, Cache) or len(step.sources) > 1 for step in above):
-        return None  # a later map says it; behind a cache images are only read
+        return None  # a later map has the finding; after a cache images are only read
     return (
-        "the chain computes images and has no prefetch behind it: end it with prefetch(gp.AUTOTUNE), so that the next "
-        "batch is ready when it is asked for"
+        "the chain computes images and has no prefetch after them: end it with prefetch(gp.AUTOTUNE), so that the next "
+        "batch is ready when it is needed"
     )
 
 
 def uneven_shards(node: Node, above: Above) -> str | None:
-    """Shards whose sizes differ by one element may differ by one batch."""
+    """Find shards that make different numbers of batches: their sizes may differ by one element."""
     if (
         not isinstance(node, Shard)
         or node.even is not None
@@ -214,7 +214,7 @@ def uneven_shards(node: Node, above: Above) -> str | None:
 
 
 def _count(node: Node, above: Above) -> int:
-    """How many elements the steps above would have over this node."""
+    """The number of elements that the steps above would yield on top of this node."""
     for step in above:
         if len(step.sources) != 1:
             return UNKNOWN_CARDINALITY
@@ -239,4 +239,4 @@ CHECKS: tuple[Check, ...] = (
     uneven_shards,
     no_prefetch,
 )
-"""Every check, in the order in which they are asked."""
+"""Every check, in the order in which they run."""

@@ -1,4 +1,4 @@
-"""explain: what a chain is and how it will run, as text. Reads no data."""
+"""explain: a chain as written and as it will run, as text. Reads no data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from ...spec import describe
 from ..lower.compile import Lowered, lower_dry
 from ..place.stage_report import StageNote
 from .checks import check
-from .resume_costs import resuming
 
 __all__ = ["Explanation", "explain"]
 
 
 class Explanation(str):
-    """Text that a REPL or a notebook shows as it is."""
+    """Text that a REPL or a notebook shows without quotes."""
 
     __slots__ = ()
 
@@ -24,7 +23,7 @@ class Explanation(str):
 
 
 def explain(root: Node, settings: Settings) -> Explanation:
-    """Describe a plan: as written, and as it will run."""
+    """Describe a plan as written and as it will run."""
     lowered = lower_dry(root, settings)
     lines = ["plan as written (last step first)"]
     lines += [f"  {'  ' * depth}{text}" for depth, text in _tree(root)]
@@ -58,17 +57,28 @@ def explain(root: Node, settings: Settings) -> Explanation:
         lines.append(f"  bad records are appended to {settings.error_manifest}")
     if settings.max_bad is not None:
         lines.append(f"  max_bad={settings.max_bad}: more of them end the iterator")
-    again = resuming(root, settings)
+    again = _resume_costs(root, settings)
     if again:
-        lines += ["", "behind a state (load_state_dict)", *(f"  {text}" for text in again)]
+        lines += ["", "after load_state_dict", *(f"  {text}" for text in again)]
     findings = check(root, settings)
     if findings:
         lines += ["", "worth a look", *(f"  {finding}" for finding in findings)]
     return Explanation("\n".join(lines))
 
 
+def _resume_costs(root: Node, settings: Settings) -> list[str]:
+    """One line for each step of a chain that repeats work after `load_state_dict`."""
+    found: dict[str, None] = {}
+    for node in walk(root):
+        for part in (node, *walk(node.made)) if node.made is not None else (node,):
+            text = part.resume_cost(settings)
+            if text:
+                found[f"{part.describe()} {text}"] = None
+    return list(found)
+
+
 def _open_ended(root: Node) -> bool:
-    """Whether functions make datasets while running, or wait for a first element: nobody knows what those compute."""
+    """Whether functions make datasets at run time or wait for a first element, so that their ops are not known yet."""
     return any(node.makes_datasets or getattr(node, "pending", False) for node in walk(root))
 
 

@@ -1,8 +1,8 @@
-"""function_facts: what a user's function reaches, found out from its code without calling it.
+"""function_facts: the objects that a user's function refers to, found from its code without calling it.
 
 Names are followed as far as they are certain: globals, closures, imports inside the function, attributes of modules and
-of the object that a method belongs to, functions of the user's own. Libraries are not looked into: what they draw is
-their business. All of it is bounded, and what is not certain is not found.
+of the object that a method belongs to, functions of the user's own. The code of libraries is not examined. The search
+is bounded, and finds only what is certain.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _LIBRARIES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Something that a function's code names.
+    """An object that a function's code names.
 
     Attributes:
-        name: as it is written there, e.g. ``"np.random.rand"``.
-        value: what that is now.
-        owner: the module that it was taken from by its name; else None.
-        called_bare: whether it is called at once, without arguments.
+        name: as written there, e.g. ``"np.random.rand"``.
+        value: the object that the name refers to now.
+        owner: the module whose attribute it is; else None.
+        called_bare: whether it is called there without arguments.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Reached:
 
 
 def reached(fn: Any) -> Iterator[Reached]:
-    """Everything that a callable and the user's own functions below it name."""
+    """List the objects that a callable names, and those that the user's own functions it reaches name."""
     waiting: list[tuple[Any, Any]] = [(fn, None)]
     seen: set[int] = set()
     left = _MOST_INSTRUCTIONS
@@ -77,11 +77,11 @@ def reached(fn: Any) -> Iterator[Reached]:
                 waiting.append((found.value, None))
             left -= len(given.__code__.co_code) // 2
         elif not isinstance(given, (type, types.ModuleType, types.BuiltinFunctionType)):
-            yield Reached(type(given).__name__, given)  # an object that is called, or handed to what is
+            yield Reached(type(given).__name__, given)  # a callable object, or an argument of a partial
             call = inspect.getattr_static(type(given), "__call__", None)
             if isinstance(call, types.FunctionType):
                 waiting.append((call, given))
-            parts = getattr(given, "__dict__", {}).get("transforms", ())  # as those of a Compose
+            parts = getattr(given, "__dict__", {}).get("transforms", ())  # a Compose has them
             waiting += [(part, None) for part in parts] if isinstance(parts, (list, tuple)) else []
 
 
@@ -113,16 +113,16 @@ _NO_STEP: tuple[str, Any] = ("", None)
 
 
 def _named(fn: types.FunctionType, owner: Any) -> Iterator[Reached]:
-    """What one function names, its inner functions included.
+    """List the objects that one function names, its inner functions included.
 
     Args:
         fn: the function.
-        owner: the object it is a method of, which its first argument is then.
+        owner: the object whose method it is, so its first argument; else None.
     """
     names: dict[str, Any] = dict(vars(builtins))
     names.update(fn.__globals__)
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        if cell != types.CellType():  # else it is bound later
+        if cell != types.CellType():  # an empty cell is bound later
             names[name] = cell.cell_contents
     codes = [fn.__code__]
     while codes:
@@ -148,7 +148,7 @@ def _named_in(code: types.CodeType, known: dict[str, Any]) -> Iterator[Reached]:
         if op in _START:
             name, value, owner = str(argument), known.get(argument, _NOTHING), None
         elif op == "IMPORT_NAME":
-            name = argument if before[1] is not None else argument.partition(".")[0]  # what stands before: `from` names
+            name = argument if before[1] is not None else argument.partition(".")[0]  # before it: the names of a `from`
             value, owner = sys.modules.get(name, _NOTHING), None
         elif op == "LOAD_ATTR":
             owner = value if isinstance(value, types.ModuleType) else None
@@ -160,7 +160,7 @@ def _named_in(code: types.CodeType, known: dict[str, Any]) -> Iterator[Reached]:
 
 
 def _simple(code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """The instructions of some code, each as its name and argument; two in one as two, a method as an attribute."""
+    """The instructions of some code as (name, argument); double ones become two, method loads attribute loads."""
     for step in dis.get_instructions(code):
         if step.opname in _SKIPPED:
             continue
@@ -172,12 +172,12 @@ def _simple(code: types.CodeType) -> Iterator[tuple[str, Any]]:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute of a module or of an object's own fields; a class may answer anything else, by running code."""
+    """An attribute of a module, an object's own field or a plain method; looking up any other could run code."""
     if isinstance(value, types.ModuleType):
         found = vars(value).get(name, _NOTHING)
         return sys.modules.get(f"{value.__name__}.{name}", _NOTHING) if found is _NOTHING else found
     if isinstance(value, _GENERATORS):
-        return value  # whatever it is asked for
+        return value  # all of its methods count as the generator
     fields: Any = getattr(value, "__dict__", None) if value is not _NOTHING else None
     if isinstance(fields, dict) and name in fields:
         return fields[name]
@@ -218,9 +218,9 @@ _RANDOM_TRANSFORMS = (
 
 
 def random_source(fn: Callable[..., Any]) -> str | None:
-    """What a function draws random numbers from that no pipeline seeds, by its name in the code; None if nothing.
+    """The source of unseeded random numbers in a function, by its name in the code; None if there is none.
 
-    A function that seeds a generator itself, perhaps by the element, is believed.
+    A function that seeds a generator itself, perhaps by the element, has no such source.
     """
     found: str | None = None
     for one in reached(fn):
@@ -255,7 +255,7 @@ _IMAGE_LIBRARIES = ("PIL", "cv2", "torchvision", "skimage", "imageio", "albument
 
 
 def image_library(fn: Callable[..., Any]) -> str | None:
-    """The library of images that a function works with, e.g. ``"PIL"``; None if none is reached."""
+    """The image library that a function uses, e.g. ``"PIL"``; None if it uses none."""
     for one in reached(fn):
         value = one.value
         named = one.owner if one.owner is not None else value

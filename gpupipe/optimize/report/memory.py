@@ -1,8 +1,7 @@
-"""memory: what the buffers of a chain may hold, and what they hold while it runs."""
+"""memory: the sizes of a chain's buffers, at most and while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +15,13 @@ from ...graph.values import Input, topological
 from ...options import Settings
 from ...plan.batches import Batch
 from ...plan.node import Node, walk
-from ...spec import TensorSpec
 from ..lower.compile import LOWERINGS, without_trailing
 from ..lower.lowerer import Lowerer
-from ..pending import AHEAD, Pending
+from ..pending import AHEAD, Pending, size_of
 from ..place.placer import Placer
 from ..rules.plan_rules import disabled_rules, rewrite
 
-__all__ = ["MemoryReport", "StepMemory", "memory_report", "size_of"]
+__all__ = ["MemoryReport", "StepMemory", "memory_report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,11 @@ class StepMemory:
     """The memory of one step.
 
     Attributes:
-        step: what holds it, e.g. ``"shuffle(1000)"``.
-        line: ``file:line`` where the user wrote it; empty for what belongs to no line.
+        step: the step in words, e.g. ``"shuffle(1000)"``.
+        line: ``file:line`` where the user wrote it; empty for memory that belongs to no line.
         elements: held now.
         bytes: held now.
-        most_elements: at most; None where nobody knows before the data are read.
+        most_elements: at most; None where it is not known before the data is read.
         most_bytes: at most, payloads alone; None where sizes are unknown.
     """
 
@@ -49,11 +47,11 @@ class StepMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """What the buffers of a chain hold now, and may hold. Bytes are those of payloads, not of Python objects.
+    """The sizes of a chain's buffers, now and at most. Bytes are those of payloads, not of Python objects.
 
     Attributes:
         steps: one row for each step that holds elements, inputs first.
-        running: whether an iterator was asked; a dataset holds nothing but filled caches and indexes.
+        running: whether it is of an iterator; a dataset holds nothing but full caches and indexes.
     """
 
     steps: tuple[StepMemory, ...]
@@ -61,12 +59,12 @@ class MemoryReport:
 
     @property
     def bytes(self) -> int:
-        """Held now, all together."""
+        """Bytes held now, in total."""
         return sum(step.bytes for step in self.steps)
 
     @property
     def most_bytes(self) -> int | None:
-        """At most, all together; None where one of them is unknown."""
+        """Bytes held at most, in total; None if a step's are unknown."""
         known = [step.most_bytes for step in self.steps]
         return None if None in known else sum(size or 0 for size in known)
 
@@ -76,7 +74,7 @@ class MemoryReport:
             rows.append(
                 (s.step, f"{s.elements:,}", f"{s.bytes:,}", _number(s.most_elements), _number(s.most_bytes), s.line)
             )
-        rows.append(("together", "", f"{self.bytes:,}", "", _number(self.most_bytes), ""))
+        rows.append(("total", "", f"{self.bytes:,}", "", _number(self.most_bytes), ""))
         widths = [max(len(row[i]) for row in rows) for i in range(6)]
         lines = []
         for row in rows:
@@ -90,22 +88,22 @@ def _number(value: int | None) -> str:
 
 
 def memory_report(root: Node, settings: Settings, run: Run | None = None) -> MemoryReport:
-    """The memory of a chain; of its running buffers too, where a run is given. Reads no data."""
+    """Report the memory of a chain; with a run, that of its running buffers too. Reads no data."""
     steps = _planned(root, settings)
     for label, (elements, size) in ({} if run is None else run.buffer_usage()).items():
-        place = next((i for i, step in enumerate(steps) if step.step == label), None)
-        if place is None:  # of a dataset that was made while running
+        row = next((i for i, step in enumerate(steps) if step.step == label), None)
+        if row is None:  # of a dataset that was made at run time
             steps.append(StepMemory(label, "", elements, size))
         else:
-            found = steps[place]
-            steps[place] = replace(found, elements=found.elements + elements, bytes=found.bytes + size)
+            found = steps[row]
+            steps[row] = replace(found, elements=found.elements + elements, bytes=found.bytes + size)
     if INDEXES.nbytes:
         steps.append(StepMemory("indexes of record files (of this process)", "", 0, INDEXES.nbytes, 0, INDEXES.limit))
     return MemoryReport(tuple(steps), run is not None)
 
 
 def _planned(root: Node, settings: Settings) -> list[StepMemory]:
-    """What every buffer of a chain may hold, and what its filled caches hold."""
+    """The most that every buffer of a chain may hold, and the content of its full caches."""
     root, _ = rewrite(root, disabled_rules(settings))
     lowerer = Lowerer(settings, Placer(settings, dry=True), LOWERINGS)
     root, trailing, line = without_trailing(root)
@@ -123,12 +121,12 @@ def _planned(root: Node, settings: Settings) -> list[StepMemory]:
 
 
 def _read(node: Node, lowerer: Lowerer) -> bool:
-    """Whether a node has inputs that are needed: a filled cache does without."""
+    """Whether a node has inputs and needs them: a full cache does not."""
     return bool(node.sources) and id(node.sources[0]) in lowerer.done
 
 
 def _cached(node: Any) -> StepMemory:
-    """A cache in memory, and what full passes left in it."""
+    """A cache in memory, with the elements of its full passes."""
     held = [bytes_of_all(filled.elements) for filled in list(node.store.filled.values())]
     count = node.source.cardinality
     most = _buffer("cache()", node.line, None if count < 0 else count, size_of(node.element.specs))
@@ -139,8 +137,8 @@ def _step(node: Node, source: Pending, lowerer: Lowerer, settings: Settings, tra
     buffer = node.buffer(settings)
     pending = lowerer.done[id(node)]
     if buffer is not None and (pending.flow, pending.above) != (source.flow, source.above):  # else its stage holds them
-        places = node.payload == "holds" and has_cheap_index(source.flow)
-        each = INDEX_BYTES if places else _physical(source) if buffer.sized else None
+        indices = node.payload == "holds" and has_cheap_index(source.flow)
+        each = INDEX_BYTES if indices else _physical(source) if buffer.sized else None
         return _buffer(buffer.step, node.line, buffer.elements, each)
     if not isinstance(node, Batch) or not any(map(is_image, topological(pending.values))):
         return None
@@ -156,24 +154,10 @@ def _buffer(step: str, line: str, most: int | None, each: int | None) -> StepMem
 
 
 def _physical(source: Pending) -> int | None:
-    """Bytes of one element as it flows, before what is deferred is computed; None where nobody knows."""
+    """Bytes of one element as it flows, before deferred values are computed; None if unknown."""
     if source.references:
         return REFERENCE
     if source.batch is not None or source.unstack:
         return size_of(source.element.specs)
     inputs = {value.index: value.spec for value in topological(source.values) if isinstance(value, Input)}
     return size_of(tuple(inputs.values())) if len(inputs) == source.columns else None
-
-
-def size_of(specs: Sequence[TensorSpec]) -> int | None:
-    """Bytes of an element of these specs; None where nobody knows."""
-    total = 0
-    for spec in specs:
-        dtype: Any = spec.dtype
-        if spec.shape is None or None in spec.shape or dtype is None or dtype is bytes:
-            return None
-        size = int(dtype.itemsize)
-        for n in spec.shape:
-            size *= n or 0
-        total += size
-    return total

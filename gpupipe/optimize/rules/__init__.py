@@ -1,1 +1,1 @@
-"""rules: rewrites of plans and graphs. Each says the same as before, for less."""
+"""rules: rewrites of plans and graphs into cheaper ones of equal meaning."""

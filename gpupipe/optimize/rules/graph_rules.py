@@ -1,7 +1,8 @@
-"""graph_rules: rewrites of the values inside one stage. Each says the same with fewer or larger operators.
+"""graph_rules: rewrites of the values inside one stage into equal ones with fewer or larger operators.
 
-A rule is a function of one value, whose inputs are already rewritten, that answers the value to use instead. None of
-them renumbers a draw: sites were given when the function was traced.
+A rule is a function of one value, whose inputs are already rewritten, that returns the value to use instead; a rule
+that has to know the users of a value is a function of a graph. No rule renumbers a draw: sites were assigned when the
+function was traced.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...graph.values import Apply, Item, Value, rewrite_values, topological
 from ...io import ParseSingleExample
@@ -22,15 +24,13 @@ from ...ops.transpose import Transpose
 
 __all__ = ["GRAPH_RULES", "optimize_values"]
 
-Rule = Callable[[Value], Value]
-
 
 def decompose(value: Value) -> Value:
     """random_resized_crop(x) => resize(crop(x, window)): a composite op as its parts."""
     made, result = (value.value, value.index) if isinstance(value, Item) else (value, 0)
     if not isinstance(made, Apply) or isinstance(made.op, CropMirrorNormalize | DecodeCrop):
         return value
-    # An op on several images at once (image and mask) has a row of parts, and a result, for each of them.
+    # An op on several images at once (image and mask) has a row of parts and a result for each image.
     several = isinstance(made.op, Composite) and made.op.images > 1
     if several and not isinstance(value, Item):
         return value
@@ -64,7 +64,7 @@ def merge_adjacent(value: Value) -> Value:
 def fuse_crop_mirror_normalize(value: Value) -> Value:
     """transpose(normalize(flip(crop(x)))) => crop_mirror_normalize(x): one pass over the pixels.
 
-    A cropped, flipped or normalised image that something else uses too is computed twice then, which costs less than
+    A cropped, flipped or normalised image that is also used elsewhere is then computed twice, which costs less than
     another pass over the whole image.
     """
     if not isinstance(value, Apply):
@@ -87,9 +87,11 @@ def fuse_crop_mirror_normalize(value: Value) -> Value:
     return value
 
 
-def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
-    def fuse_decode_crop(value: Value) -> Value:
-        """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
+def fuse_decode_crop(values: Sequence[Value]) -> tuple[Value, ...]:
+    """crop(decode(data), window) => decode_crop(data, window), if nothing else uses the decoded image."""
+    consumers = _consumers(values)
+
+    def rule(value: Value) -> Value:
         if not isinstance(value, Apply) or not isinstance(value.op, Crop) or value.op.pad:
             return value
         decode = value.x[0]
@@ -98,7 +100,7 @@ def _fuse_decode_crop(consumers: Counter[Value]) -> Rule:
         fused = DecodeCrop.of(decode.op, value.op)
         return value if fused is None else Apply(fused, decode.x, value.params, value.line)
 
-    return fuse_decode_crop
+    return rewrite_values(values, rule)
 
 
 def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
@@ -121,22 +123,25 @@ def prune_features(values: Sequence[Value]) -> tuple[Value, ...]:
         if len(names) == len(parse.op.features):
             return value
         pruned = Apply(parse.op.select(names), parse.x, (), parse.line)
-        if len(names) == 1:  # a lone result is the value itself
+        if len(names) == 1:  # an op with one result is its value
             return pruned
         return Item(pruned, names.index(parse.op.features[value.index][0]))
 
     return rewrite_values(values, rule)
 
 
-GRAPH_RULES: tuple[str, ...] = (
-    "prune_features",
-    "decompose",
-    "drop_identities",
-    "merge_adjacent",
-    "fuse_decode_crop",
-    "fuse_crop_mirror_normalize",
-)
-"""Names of the rules, in the order in which they run; `Options.disabled_rules` leaves some out."""
+_PASSES: dict[str, Callable[[Sequence[Value]], tuple[Value, ...]]] = {
+    "prune_features": prune_features,
+    "decompose": partial(rewrite_values, rule=decompose),
+    "drop_identities": partial(rewrite_values, rule=drop_identities),
+    "merge_adjacent": partial(rewrite_values, rule=merge_adjacent),
+    "fuse_decode_crop": fuse_decode_crop,
+    "fuse_crop_mirror_normalize": partial(rewrite_values, rule=fuse_crop_mirror_normalize),
+}
+"""The rules, each over a whole graph, in the order in which they run."""
+
+GRAPH_RULES = tuple(_PASSES)
+"""The names of the rules, which `Options.disabled_rules` can list."""
 
 
 def optimize_values(
@@ -145,26 +150,15 @@ def optimize_values(
     """Rewrite a graph until nothing changes.
 
     Returns:
-        The new values, and how often each rule did something.
+        The new values, and how often each rule changed them.
     """
     fired: Counter[str] = Counter()
     now = tuple(values)
-    local: dict[str, Rule] = {
-        "decompose": decompose,
-        "drop_identities": drop_identities,
-        "merge_adjacent": merge_adjacent,
-        "fuse_crop_mirror_normalize": fuse_crop_mirror_normalize,
-    }
-    for name in GRAPH_RULES:
+    for name, rewritten in _PASSES.items():
         if name in disabled:
             continue
         for _ in range(len(topological(now)) + 1):
-            if name == "prune_features":
-                new = prune_features(now)
-            elif name == "fuse_decode_crop":
-                new = rewrite_values(now, _fuse_decode_crop(_consumers(now)))
-            else:
-                new = rewrite_values(now, local[name])
+            new = rewritten(now)
             if new == now:
                 break
             fired[name] += 1
@@ -173,7 +167,7 @@ def optimize_values(
 
 
 def _consumers(values: Sequence[Value]) -> Counter[Value]:
-    """How many values (or outputs) use each value as an input; sizes that a draw asks for do not count."""
+    """Count the values (or outputs) that use each value as an input; sizes that a draw reads do not count."""
     users: Counter[Value] = Counter(values)
     for value in topological(values):
         if isinstance(value, Apply):

@@ -1,7 +1,7 @@
 """plan_rules: rewrites of plans. Each docstring is the equation: the left side becomes the right side.
 
-They hold with holes (which keep their places until a batch), with `repeat` (numbers of nodes are kept) and with
-random ops (draws depend on identity only).
+They hold with holes (which keep their positions until a batch), with `repeat` (the branch numbers of nodes are kept)
+and with random ops (draws depend on identity only).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PLAN_RULES", "ShuffleRepeat", "disabled_rules", "rewrite"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShuffleRepeat(Step):
-    """shuffle and repeat in one: the buffer of the next pass fills while the last one drains."""
+    """A shuffle and a repeat in one: the buffer fills with the next pass while it drains the last one."""
 
     facts = Facts(name="shuffle_and_repeat", payload="holds", as_they_are=True)
 
@@ -99,14 +99,14 @@ PLAN_RULES: tuple[Callable[[Node], Node | None], ...] = (
     sink_selects,
     choose_rows,
 )
-"""Every rule of this file, in the order in which they are tried."""
+"""The rules of plans, in the order in which they are tried."""
 
 
 _MOST_ROUNDS = 100
 
 
 def disabled_rules(settings: Settings) -> tuple[str, ...]:
-    """The names of the rules that may not fire: those that are switched off, and those that errors forbid."""
+    """The names of the rules that may not fire: those that the options disable, and those that `on_error` rules out."""
     return (*settings.disabled_rules, *(("choose_rows",) if settings.on_error == "replace" else ()))
 
 
@@ -117,7 +117,7 @@ def rewrite(root: Node, disabled: Collection[str] = ()) -> tuple[Node, dict[str,
         The new plan, and how often each rule fired.
 
     Raises:
-        GpupipeError: the rules do not come to an end, or one changed the type of the elements.
+        GpupipeError: the rules do not converge, or one changed the type of the elements.
     """
     rules = [rule for rule in PLAN_RULES if rule.__name__ not in disabled]
     fired: dict[str, int] = {}
@@ -143,4 +143,4 @@ def rewrite(root: Node, disabled: Collection[str] = ()) -> tuple[Node, dict[str,
         root = done[id(root)]
         if not changed:
             return root, fired
-    raise GpupipeError(f"the rules {sorted(fired)} do not come to an end on this plan; please report it")
+    raise GpupipeError(f"the rules {sorted(fired)} do not converge on this plan; please report it")

@@ -1,4 +1,4 @@
-"""select_rules: a choice of places moves below steps that cost something: they run over what was chosen."""
+"""select_rules: a choice by index moves below steps that cost something, which then run on chosen elements only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["choose_rows", "sink_selects"]
 
 
 def sink_selects(node: Node) -> Node | None:
-    """map(f)[places] => [places].map(f), and so for prefetch and with_options."""
+    """map(f)[indices] => [indices].map(f), and likewise for prefetch and with_options."""
     match node:
         case Select(source=Step() as step) if step.facts.keeps_rows and not isinstance(step, Batch | PaddedBatch):
             return replace(step, source=replace(node, source=step.source))
@@ -21,9 +21,9 @@ def sink_selects(node: Node) -> Node | None:
 
 
 def choose_rows(node: Node) -> Node | None:
-    """batch(n)[places] => [rows].batch(n), where no batch but the last can be short.
+    """batch(n)[indices] => [rows].batch(n), where no batch but the last can be short.
 
-    Not under ``on_error="replace"``: a batch that is made by itself takes a bad row's stand-in from its own rows.
+    Not under ``on_error="replace"``: a batch made by itself takes the replacement of a bad row from its own rows.
     """
     match node:
         case Select(source=Batch() | PaddedBatch() as batch, order=order):
