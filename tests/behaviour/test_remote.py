@@ -292,7 +292,7 @@ def test_a_file_that_shrinks_between_two_reads_is_an_error(files: Any) -> None:
     storage.size("memory://d/x")
     files.pipe_file("/d/x", b"01")
 
-    with pytest.raises(RecordError, match="the file ends 3 bytes before"):
+    with pytest.raises(RecordError, match="the file ends 3 bytes too early"):
         storage.read("memory://d/x", 1, 4)
 
 

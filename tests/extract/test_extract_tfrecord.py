@@ -336,7 +336,7 @@ def test_a_reference_checks_the_payload_unless_told_not_to(tmp_path: Path) -> No
 def test_a_reference_beyond_its_file_names_the_record(tmp_path: Path) -> None:
     path = write(tmp_path / "x", [b"hello"])
 
-    with pytest.raises(RecordError, match=r"x at offset 0: read: 11 bytes are needed, the file ends 2 bytes before"):
+    with pytest.raises(RecordError, match=r"x at offset 0: read: 11 bytes are needed, the file ends 2 bytes too early"):
         Reference(path, 0, 11).read()
 
 

@@ -1,8 +1,8 @@
 """remote: files named by a URL (``s3://``, ``gs://``, ``https://``, ``memory://``, ...), reached through fsspec.
 
-Nothing is kept open: every read is one request for a range of bytes, from whatever thread asks. A request takes
-milliseconds, so reading ahead in many threads pays here, and following references one by one does not. One that fails
-for a moment is made again, see `retry`; an answer that is too short is asked for once more.
+Nothing is kept open: every read is one request for a range of bytes, in the calling thread. A request takes
+milliseconds, so reading ahead in many threads pays off here, and following references one by one does not. Transient
+failures are retried, see `retry`; a request whose answer is too short is made a second time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RemoteStorage:
     """Files of one fsspec file system. Every method may be called from several threads at once.
 
     Args:
-        url: of any file in it.
+        url: of any file in the file system.
 
     Raises:
         MissingDependencyError: fsspec, or the package it needs for this scheme, is not installed.
@@ -53,7 +53,7 @@ class RemoteStorage:
         self._url_to_fs = url_to_fs
         try:
             self._files, _ = url_to_fs(url)
-        except ImportError as error:  # fsspec's text names the package of the scheme, e.g. s3fs
+        except ImportError as error:  # the text names the package of the scheme, e.g. s3fs
             raise MissingDependencyError(f"{url!r} needs a package that is not installed: {error}") from error
         except ValueError as error:
             raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
@@ -62,18 +62,18 @@ class RemoteStorage:
         renew_lock(self)
 
     def size(self, name: str) -> tuple[int, str]:
-        """Ask for the size in bytes and a tag of size, and of what the storage says about versions and times.
+        """Ask for the size in bytes, and for a tag made of the size, versions and times that the storage reports.
 
         Raises:
-            MissingFileError, DirectoryError: the URL is no file.
-            RecordError: the storage does not answer, or does not know the size.
+            MissingFileError, DirectoryError: the URL is not a file.
+            RecordError: the storage does not answer, or does not report the size.
         """
         info = asked(_translated, name, None, self._info, self._path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
         if not isinstance(size, int) or size < 0:
-            raise RecordError("its size is needed, and the server does not tell it", file=name, stage="read")
+            raise RecordError("its size is needed, and the server does not report it", file=name, stage="read")
         tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
         with self._lock:
             self._known[name] = size, tag
@@ -85,12 +85,12 @@ class RemoteStorage:
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
         """Read exactly `n` bytes from `offset`, with one request.
 
-        The tag is compared with that of the last look at the file: asking the server before each range would double
-        the requests.
+        The tag is compared with the one `size` last returned: asking the server before each range would double the
+        number of requests.
 
         Raises:
-            RecordError: the file ends before, was replaced, or the storage does not answer.
-            MissingFileError, DirectoryError: the URL is no file.
+            RecordError: the file is too short, was replaced, or the storage does not answer.
+            MissingFileError, DirectoryError: the URL is not a file.
         """
         if n <= 0:
             return b""
@@ -108,7 +108,7 @@ class RemoteStorage:
         if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
             raise _short(name, offset, n, max(known[0] - offset, 0))
         path = self._path(name)
-        for _ in range(2):  # a connection that breaks may look like the end of the file
+        for _ in range(2):  # a broken connection may look like the end of the file
             data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
             if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
                 data = data[offset : offset + n]
@@ -121,7 +121,7 @@ class RemoteStorage:
         out[:] = self.read(name, offset, len(out), tag)
 
     def _info(self, path: str) -> Any:
-        self._files.invalidate_cache(path)  # asking begins a new look at the file
+        self._files.invalidate_cache(path)
         return self._files.info(path)
 
     def _range(self, path: str, offset: int, n: int) -> Any:
@@ -135,7 +135,7 @@ class RemoteStorage:
 
 
 class _Remote:
-    """The folders of a file system, as paths without scheme."""
+    """Folders of an fsspec file system, as paths without the scheme."""
 
     def __init__(self, scheme: str, rest: str, url: str) -> None:
         from fsspec.core import url_to_fs
@@ -155,7 +155,7 @@ class _Remote:
         return [(name, folder, False) for name, folder in named if name]
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file: what a busy server says to `exists` of fsspec is no."""
+        """Whether there is such a file. fsspec's own `exists` answers False if the server is busy."""
         try:
             asked(_translated, path, None, self._files.info, self._path(path))
         except DataError as error:
@@ -165,7 +165,7 @@ class _Remote:
         return True
 
     def is_folder(self, path: str) -> bool:
-        return True  # one that is none has no entries: asking would cost a request for each part of the path
+        return True  # a file has no entries either way: asking would cost a request for each part of the path
 
     def _path(self, path: str) -> str:
         scheme, rest = self._around
@@ -185,7 +185,7 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     """
     remote_storage(pattern)
     parts = _PARTS.fullmatch(pattern)
-    assert parts is not None  # it is a URL: whoever calls has looked
+    assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
     folders = _Remote(scheme, rest, pattern)
     try:
@@ -207,7 +207,7 @@ _STORAGES: dict[tuple[str, str], RemoteStorage] = {}
 
 
 def remote_storage(url: str) -> RemoteStorage:
-    """The storage of a URL, one for each scheme and host: a client keeps its connections.
+    """Return the storage of a URL, one for each scheme and host, so that connections are reused.
 
     Raises:
         MissingDependencyError, PlanError: as `RemoteStorage`.
@@ -226,12 +226,12 @@ def remote_storage(url: str) -> RemoteStorage:
 
 
 def _short(name: str, offset: int, n: int, got: int) -> RecordError:
-    reason = f"{n} bytes are needed, the file ends {n - got} bytes before"
+    reason = f"{n} bytes are needed, the file ends {n - got} bytes too early"
     return RecordError(reason, file=name, offset=offset, stage="read")
 
 
 def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
-    """Make one error of what file systems raise: each what its client library does."""
+    """Translate an exception of a file system, which raises whatever its client library does."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None and passes(cause):
         error = cause
