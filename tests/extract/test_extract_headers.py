@@ -208,7 +208,7 @@ def test_an_image_cut_inside_its_header_is_an_error(kind: str, orientation: bool
         (b"", "got no bytes"),
         (b"<html>no image</html>", "not an image: starts with 3c 68 74 6d 6c 3e 6e 6f"),
         (b"\xff", "not an image: starts with ff"),
-        (b"\xff\xd8", "cut inside its header"),
+        (b"\xff\xd8", "truncated inside its header"),
         (b"\xff\xd8\x00\x00\x00\x00\x00", "a marker is expected at byte 2, found 00"),
         (b"\xff\xd8\xff\xda\x00\x08" + bytes(20), "marker ff da at byte 2 before the size is known"),
         (b"\xff\xd8\xff\xd9\x00\x08" + bytes(20), "marker ff d9"),
