@@ -1,4 +1,4 @@
-"""demo: run the README chain on every executor of this machine, compare cost and pixels, save a contact sheet."""
+"""demo: run the README's chain on every executor of this machine, compare cost and pixels, save a contact sheet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpupipe.options import cpu_count
 __all__ = ["run_demo"]
 
 BATCH = 32
-KEPT_BATCHES = 2  # how many first batches are compared pixel by pixel
+KEPT_BATCHES = 2  # how many of the first batches are compared pixel by pixel
 ON_SHEET = 48
 
 Batches: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -48,13 +48,13 @@ def run_demo(
         out: the contact sheet to write, a PNG.
         images: how many images to draw, or to use of `data` at most; >= 2.
         size: pixels per side after the crop, >= 8.
-        executors: keys of `EXECUTORS` to run; none means all.
+        executors: keys of the `EXECUTORS` to run; empty runs all.
 
     Returns:
         0, or 1 if an executor failed or the executors disagree.
 
     Raises:
-        PlanError: an argument is wrong; nothing has been measured then.
+        PlanError: an argument is wrong; nothing has been measured.
         GpupipeError: no executor could be measured.
     """
     from gpupipe import ops
@@ -104,7 +104,7 @@ def _draw(folder: Path, images: int, progress: Progress) -> Source:
 def _measure(
     source: Source, folder: Path, images: int, size: int, keys: Sequence[str], progress: Progress
 ) -> tuple[list[Row], dict[str, Batches]]:
-    """Run the executors one after the other; answer their rows, and the first batches of those that ran."""
+    """Run the executors one after another; return their rows, and the first batches of those that ran."""
     rows: list[Row] = []
     kept: dict[str, Batches] = {}
 
@@ -155,7 +155,7 @@ def _heading(source: Source, rows: Sequence[Row], size: int) -> str:
 
 
 def _verdict(rows: Sequence[Row], kept: Mapping[str, Batches], reference: str) -> int:
-    """Say whether the executors delivered the same elements with the same crops and flips."""
+    """Print whether the executors delivered the same elements with the same crops and flips; return the exit status."""
     labels = [batches["labels"] for batches in kept.values()]
     same = all(np.array_equal(labels[0], other) for other in labels[1:])
     same &= all(row.difference.same_crops for row in rows if row.difference is not None)

@@ -1,7 +1,7 @@
-"""shapes: what stands in the foreground of a drawn photograph: balls, houses, trees, towers, and their shadows.
+"""shapes: the foreground of a drawn photograph: balls, houses, trees, towers, and their shadows.
 
-A shape is a function of (y, x), in units of the shape's height from the middle of its foot, y downwards; it is above 0
-inside.
+A shape is a function of (y, x) that is above 0 inside; the unit is the shape's height, the origin the middle of its
+foot, and y points down.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Span: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place for a shape.
+    """A position for a shape.
 
     Attributes:
-        image: float32[H,W,3]{HWC}, painted over.
+        image: float32[H,W,3]{HWC}, painted in place.
         foot: row of the shape's foot, pixels.
         centre: its middle column, pixels.
         size: its height, pixels.
@@ -43,7 +43,7 @@ class Spot:
         self._blend(rows, columns, inside, colour, opacity=1, slope=0.7 * self.light)
 
     def paint_shadow(self) -> None:
-        """Paint the ellipse that lies at the shape's foot, away from the light."""
+        """Paint an ellipse at the shape's foot, away from the light."""
         away = -0.5 * self.light
         self._blend(
             (-0.1, 0.1),
@@ -63,7 +63,7 @@ class Spot:
         opacity: float,
         slope: float,
     ) -> None:
-        """Work on the bounding box alone; the edge of a shape is about a pixel wide."""
+        """Blend a colour into the bounding box; the edge of a shape is about a pixel wide."""
         height, width, _ = self.image.shape
         top, bottom = (min(max(int(self.foot + row * self.size), 0), height) for row in rows)
         left, right = (min(max(int(self.centre + column * self.size), 0), width) for column in columns)
@@ -118,7 +118,7 @@ def _tower(spot: Spot, rng: np.random.Generator) -> None:
     spot.paint(*box, lambda y, x: np.minimum(_column(y, x, 1.3, 0.2, 0.07), 2 * np.sin(12 * y)), _colour(rng))  # bands
 
 
-#: What can stand in the foreground: name and painter. The index is the class label of a photograph.
+#: The shapes of the foreground: name and painter. The index is the class label of a photograph.
 KINDS: tuple[tuple[str, Callable[[Spot, np.random.Generator], None]], ...] = (
     ("ball", _ball),
     ("house", _house),
@@ -133,7 +133,7 @@ def _rectangle(y: Field, x: Field, rows: Span, columns: Span) -> Field:
 
 
 def _column(y: Field, x: Field, height: float, foot: float, taper: float) -> Field:
-    """Be inside an upright column `height` high and 2 * `foot` wide, narrower at the top."""
+    """Inside of an upright column `height` high and 2 * `foot` wide, narrower at the top."""
     inside: Field = np.minimum(foot + taper * y - np.abs(x), np.minimum(y + height, -y))
     return np.multiply(inside, 6)
 
