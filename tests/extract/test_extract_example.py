@@ -253,7 +253,7 @@ def test_garbage_is_a_parse_error_with_a_short_prefix(payload: bytes) -> None:
 def test_a_damaged_feature_is_named(feature: bytes) -> None:
     dtype = "float32" if feature[0] == 0x12 else "int64"
     for description in (FixedLenFeature((), dtype), VarLenFeature(dtype)):
-        with pytest.raises(ParseError, match=r"feature 'x' is damaged: .*begins with"):
+        with pytest.raises(ParseError, match=r"feature 'x' is damaged: .*starts with"):
             one(example(feature), description)
 
 

@@ -25,7 +25,7 @@ from crc32c import crc32c
 from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.extract.records.walk import Good, walk_headers
-from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
 from gpupipe.extract.storage.retry import asked
@@ -125,27 +125,26 @@ def version_of(path: str) -> Version | None:
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def offset_after(path: str, tag: str, where: str, offset: int) -> int | None:
+def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
     """Find the offset of the record after the one at `offset`, or the end of the file.
 
     Args:
-        path: a local file.
-        tag: its version, as `LocalStorage` reports it.
+        file: a local file.
         where: where its index may be, see `record_index`.
         offset: of a record's header.
 
     Returns:
         None if there is no index of this version of the file, or no record starts there.
     """
-    parts = tag.split("-")
+    parts = file.tag.split("-")
     version = Version(*map(int, parts)) if len(parts) == 3 else None
-    index = find_index(path, version, where)
-    if version is None or index is None or not index.lasting:
+    index = find_index(file.path, version, where)
+    if index is None or not index.lasting:
         return None
     found = index.find(offset)
     if found == len(index) or index.extent(found)[0] != offset:
         return None
-    return index.extent(found + 1)[0] if found + 1 < len(index) else version.size
+    return index.extent(found + 1)[0] if found + 1 < len(index) else file.size
 
 
 def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 
-from gpupipe.errors import DataError, RecordError
+from gpupipe.errors import RecordError
 from gpupipe.extract.records.compression import Compression
 from gpupipe.extract.records.framing import sniff
-from gpupipe.extract.storage.files import Storage, read_up_to
+from gpupipe.extract.storage.files import OpenFile
 
 __all__ = ["Inflater", "longest_record"]
 
@@ -39,20 +39,17 @@ class Inflater:
     """Decompresses one file from start to end.
 
     Args:
-        path: the file.
+        file: the compressed file.
         compression: "GZIP" (concatenated members are one stream) or "ZLIB".
-        storage: the storage of the file.
 
     Raises:
-        DataError: from every method; the file is missing, cannot be read, or is damaged.
+        DataError: from `read`; the file cannot be read, or is damaged.
     """
 
-    def __init__(self, path: str, compression: Compression, storage: Storage) -> None:
-        self.size, self._tag = storage.size(path)
-        self.limit = self.size * MOST + 1024
-        self._path = path
+    def __init__(self, file: OpenFile, compression: Compression) -> None:
+        self.limit = file.size * MOST + 1024
+        self._file = file
         self._name = compression
-        self._storage = storage
         self._at = 0
         self._asked_again = -1  # end of the last range that was read twice
         self._rest = b""
@@ -88,28 +85,24 @@ class Inflater:
             if data:
                 return data
             if ended and not self._stream.eof:
-                if not self.size:
+                if not self._file.size:
                     return b""  # an empty file has no records, compressed or not
                 raise self._error(f"the {self._name} stream ends without its last bytes; the file is truncated")
 
     def _more(self) -> None:
         """Read the next compressed bytes, none at the end of the file."""
-        self._rest = self._chunk(self._at, min(_CHUNK, self.size - self._at))
+        self._rest = self._file.read_up_to(self._at, min(_CHUNK, self._left()))
         self._at += len(self._rest)
 
-    def _chunk(self, offset: int, n: int) -> bytes:
-        try:
-            return read_up_to(self._storage, self._path, offset, n, self._tag)
-        except DataError as error:
-            error.hiding()
-            raise
+    def _left(self) -> int:
+        return self._file.size - self._at
 
     def _sent_wrong(self) -> bool:
         """Read the current bytes again if they came over a network; whether they differ now."""
-        if self._storage.random_reads or self._asked_again == self._at:
+        if self._file.storage.random_reads or self._asked_again == self._at:
             return False
         self._asked_again = self._at
-        fresh = self._chunk(self._at - len(self._rest), len(self._rest))
+        fresh = self._file.read_up_to(self._at - len(self._rest), len(self._rest))
         changed, self._rest = fresh != self._rest, fresh
         return changed
 
@@ -130,28 +123,28 @@ class Inflater:
         """Continue after the end of a stream; False at the end of the file."""
         if self._name == "GZIP":  # zero padding, as of tape blocks, is skipped by gzip and Python, too
             self._rest = self._rest.lstrip(b"\0")
-            while not self._rest and self._at < self.size:
+            while not self._rest and self._left():
                 self._more()
                 self._rest = self._rest.lstrip(b"\0")
-        if not self._rest and self._at >= self.size:
+        if not self._rest and not self._left():
             return False
         if self._name == "ZLIB":
-            left = len(self._rest) + self.size - self._at
+            left = len(self._rest) + self._left()
             raise self._error(f"{left} bytes follow the end of the ZLIB stream")
         self._members += 1
         self._stream = zlib.decompressobj(_WINDOW[self._name])
         return True
 
     def _damaged(self, error: zlib.error) -> RecordError:
-        head = self._chunk(0, min(8, self.size))
+        head = self._file.read_up_to(0, min(8, self._file.size))
         known = sniff(head)
         if "incorrect header check" in str(error) and not self._members:
             looks = f"it looks like {known}" if known else "is it not compressed?"
             return self._error(f"{self._name} data is needed, the file does not start like it; {looks}")
         if "incorrect header check" in str(error):
-            left = len(self._rest) + self.size - self._at
+            left = len(self._rest) + self._left()
             return self._error(f"{left} bytes that are not {self._name} data follow the end of the stream")
         return self._error(f"the {self._name} data is damaged: {error}")
 
     def _error(self, reason: str) -> RecordError:
-        return RecordError(reason, file=self._path, stage="read")
+        return RecordError(reason, file=self._file.path, stage="read")

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from gpupipe.errors import DataError
 from gpupipe.extract.records.compression import Compression, checked_compression
 from gpupipe.extract.records.inflate import Inflater
-from gpupipe.extract.storage.files import Storage, read_up_to, storage_of
+from gpupipe.extract.storage.files import OpenFile, Storage, storage_of
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
 
@@ -86,6 +86,10 @@ class BlockReader(ABC):
         Raises:
             DataError: it is missing, or not a file.
         """
+
+    def opened(self) -> OpenFile:
+        """Open the file as it is, without decompressing it."""
+        return OpenFile(self.files, self.path)
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -161,22 +165,15 @@ class ByteSource:
     """
 
     def __init__(self, reader: BlockReader) -> None:
-        self._path = reader.path
-        self._storage = reader.files
+        self._file = reader.opened()
+        self._inflater = Inflater(self._file, reader.codec) if reader.codec else None
+        self.size = None if reader.codec else self._file.size
         self._at = 0
-        self._inflater: Inflater | None = None
-        self.size: int | None = None
-        self._end, self._tag = 0, ""
-        if reader.codec:
-            self._inflater = Inflater(reader.path, reader.codec, reader.files)
-        else:
-            self._end, self._tag = self._storage.size(reader.path)
-            self.size = self._end
 
     def skip(self, n: int) -> None:
         """Skip the next `n` bytes, or those that are left; in a compressed file they are decompressed."""
         if self._inflater is None:
-            self._at = min(self._at + n, self._end)
+            self._at = min(self._at + n, self._file.size)
             return
         while n > 0:
             data = self._inflater.read(min(n, BLOCK))
@@ -188,18 +185,14 @@ class ByteSource:
         """Read at most `n` bytes (> 0), none at the end."""
         if self._inflater is not None:
             return self._inflater.read(n)
-        try:
-            data = read_up_to(self._storage, self._path, self._at, min(n, self._end - self._at), self._tag)
-        except DataError as error:
-            error.hiding()
-            raise
+        data = self._file.read_up_to(self._at, min(n, self._file.size - self._at))
         self._at += len(data)
         return data
 
     def seek(self, offset: int) -> None:
         """Continue at an offset of an uncompressed file."""
-        self._at = min(offset, self._end)
+        self._at = min(offset, self._file.size)
 
     def read_at(self, offset: int, n: int) -> bytes:
         """Read `n` bytes of an uncompressed file on their own: a failure hides nothing else."""
-        return self._storage.read(self._path, offset, n, self._tag)
+        return self._file.read(offset, n)

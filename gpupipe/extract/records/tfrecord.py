@@ -79,14 +79,13 @@ class _Plain:
 
     def __init__(self, reader: RecordReader) -> None:
         self._reader = reader
-        self._path = reader.path
-        self._storage = reader.files
+        self._file = reader.opened()
+        self._size = self._file.size
         self._network = not reader.files.random_reads
         self._sent_again = -1  # offset of the last damaged header that was read twice
         self._alone = 0  # records before this offset are read one by one
         self._blocks = reader.ring
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
-        self._size, self._tag = self._storage.size(reader.path)
         self._at = reader.start
         self._want = HEADER  # bytes that the record at `_at` is known to need
 
@@ -112,7 +111,7 @@ class _Plain:
         """Read some records one by one, since their block as a whole cannot be read."""
         while self._at < self._alone and len(out) < _FEW:
             at = self._at
-            head = memoryview(self._read(at, min(HEADER, self._size - at)))
+            head = memoryview(self._file.read(at, min(HEADER, self._size - at)))
             _, want = self._framer.cut(head, at, self._size, out)
             if want == 0:
                 self._seek(out, at + HEADER)
@@ -121,7 +120,7 @@ class _Plain:
                 self._at = self._size
             else:
                 try:
-                    data = self._read(at, want)
+                    data = self._file.read(at, want)
                 except DataError as error:
                     error.offset = at
                     out.append((at, error.kept()))
@@ -133,7 +132,7 @@ class _Plain:
     def _offset_after(self, offset: int) -> int | None:
         """Return the offset of the record after the one at `offset`; None if no index knows it."""
         self._framer.index += 1
-        return None if self._network else offset_after(self._path, self._tag, self._reader.index, offset)
+        return None if self._network else offset_after(self._file, self._reader.index, offset)
 
     def _fill(self, out: list[Item]) -> None:
         """Read one block, and the rest of its last record if there is room."""
@@ -149,12 +148,12 @@ class _Plain:
             have = min(max(capacity - (capacity >> 2), self._want), room)
         whole = memoryview(buffer)
         view = whole.toreadonly()
-        self._storage.readinto(self._path, base, whole[:have], self._tag)
+        self._file.readinto(base, whole[:have])
         at, want = self._cut(view[:have], base, 0, out, whole)
         self._at = base + at  # if the next read fails, it is the error of this record
         end = min(at + want + HEADER, room)  # with the next header, so that the length of the next record is known
         if want > 0 and have < end and at + want <= room:
-            self._storage.readinto(self._path, base + have, whole[have:end], self._tag)
+            self._file.readinto(base + have, whole[have:end])
             at, want = self._cut(view[:end], base, at, out, whole)
         self._at, self._want = base + at, max(want, HEADER)
         if want == 0:
@@ -196,14 +195,14 @@ class _Plain:
             start, stop = offset - base, (out[i + 1][0] - base if i + 1 < len(out) else end)
             fresh: list[Item] = []
             if self._reread(offset, whole[start:stop]):
-                Framer(self._path, check_crc=True, first=None).cut(view[start:stop], offset, self._size, fresh)
+                Framer(self._file.path, check_crc=True, first=None).cut(view[start:stop], offset, self._size, fresh)
             if fresh and type(fresh[0][1]) is memoryview:
                 out[i] = fresh[0]
 
     def _reread(self, offset: int, part: memoryview) -> bool:
         """Read a part of a block again; whether that succeeds. If not, the part is unchanged."""
         try:
-            self._storage.readinto(self._path, offset, part, self._tag)
+            self._file.readinto(offset, part)
         except DataError:
             return False
         return True
@@ -211,20 +210,17 @@ class _Plain:
     def _seek(self, out: list[Item], seen: int) -> None:
         """Move to the next good header after the damaged one at `_at`; the bytes before `seen` have been searched."""
         start = self._at
-        head = self._read(start, HEADER)
+        head = self._file.read(start, HEADER)
         found, unread = None, 0
         if start or not sniff(head):  # a file of another format is not searched
-            found, unread = seek_header(self._read, start, max(seen - HEADER + 1, start + 1), self._size)
+            found, unread = seek_header(self._file.read, start, max(seen - HEADER + 1, start + 1), self._size)
         out.append((start, self._framer.damaged(start, head, None if found is None else found - start, unread)))
         self._at = self._size if found is None else found
 
     def _truncated(self) -> RecordError:
         left = self._size - self._at
-        want = HEADER if left < HEADER else int.from_bytes(self._read(self._at, 8), "little") + OVERHEAD
+        want = HEADER if left < HEADER else int.from_bytes(self._file.read(self._at, 8), "little") + OVERHEAD
         return self._framer.truncated(self._at, left, want)
-
-    def _read(self, offset: int, n: int) -> bytes:
-        return self._storage.read(self._path, offset, n, self._tag)
 
 
 class _Compressed:
@@ -233,9 +229,10 @@ class _Compressed:
     def __init__(self, reader: RecordReader) -> None:
         self._path = reader.path
         self._framer = Framer(reader.path, check_crc=reader.check_crc, first=reader.first)
-        self._inflater = Inflater(reader.path, reader.codec, reader.files)
+        file = reader.opened()
+        self._inflater = Inflater(file, reader.codec)
         self._limit = self._inflater.limit  # of the stream: an upper bound until its end is seen
-        self._longest = longest_record(self._inflater.size)
+        self._longest = longest_record(file.size)
         self._piece = reader.ring.size
         self._start = reader.start
         self._base = 0  # offset of `_data` in the stream

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -15,7 +14,7 @@ from crc32c import crc32c
 from gpupipe.errors import DataError
 from gpupipe.extract.records.crc import mask
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
-from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
 
 __all__ = ["Bad", "Good", "walk_headers"]
 
@@ -69,8 +68,8 @@ def walk_headers(
     """
     at, size = start, -1
     try:
-        size, tag = storage.size(path)
-        read = partial(_read, storage, path, tag)
+        file = OpenFile(storage, path)
+        size, read = file.size, file.read
         alone = 0  # headers before this offset are read one by one
         framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
         length = 0
@@ -132,7 +131,3 @@ def _whole_records(data: bytes, base: int, limit: int) -> tuple[list[int], int, 
         offsets.append(base + position)
         position = end
     return offsets, position, length, ""
-
-
-def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:
-    return storage.read(path, offset, n, tag)

@@ -22,7 +22,7 @@ from gpupipe.extract.storage.patterns import is_url
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
 
-__all__ = ["LOCAL", "LocalStorage", "Storage", "read_up_to", "storage_of"]
+__all__ = ["LOCAL", "LocalStorage", "OpenFile", "Storage", "storage_of"]
 
 _REMEMBERED = 65_536  # tags kept of files whose descriptor is closed; bounded, since a folder may hold 10 M images
 
@@ -297,30 +297,54 @@ LOCAL = LocalStorage()
 _PAGE = 4096
 
 
-def read_up_to(storage: Storage, name: str, offset: int, n: int, tag: str | None) -> bytes:
-    """Read `n` bytes from `offset`, or those before the first disk page that cannot be read.
+class OpenFile:
+    """One version of a file: a read fails once the file has been replaced.
 
-    So what is lost after that page does not depend on where reading started.
+    Attributes:
+        path: its name in the storage.
+        storage: the storage.
+        size: in bytes.
 
     Raises:
-        DataError: not even the first byte can be read.
+        DataError: the file is missing, or cannot be read.
     """
-    try:
-        return storage.read(name, offset, n, tag)
-    except DataError as error:
-        if not error.passing or not storage.random_reads or n <= _PAGE - offset % _PAGE:
-            raise
-    pieces: list[bytes] = []
-    end = offset + n
-    while offset < end:
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.path, self.storage = path, storage
+        self.size, self.tag = storage.size(path)
+
+    def read(self, offset: int, n: int) -> bytes:
+        """Read exactly `n` bytes from `offset`."""
+        return self.storage.read(self.path, offset, n, self.tag)
+
+    def readinto(self, offset: int, out: memoryview) -> None:
+        """Fill all of `out` from `offset`."""
+        self.storage.readinto(self.path, offset, out, self.tag)
+
+    def read_up_to(self, offset: int, n: int) -> bytes:
+        """Read `n` bytes from `offset`, or those before the first disk page that cannot be read.
+
+        So what is lost after that page does not depend on where reading started.
+
+        Raises:
+            DataError: not even the first byte can be read; the error is `lost`.
+        """
+        pieces: list[bytes] = []
+        end = offset + n
         try:
-            pieces.append(storage.read(name, offset, min(_PAGE - offset % _PAGE, end - offset), tag))
-        except DataError:
+            try:
+                return self.read(offset, n)
+            except DataError as error:
+                if not error.passing or not self.storage.random_reads or n <= _PAGE - offset % _PAGE:
+                    raise
+            while offset < end:
+                pieces.append(self.read(offset, min(_PAGE - offset % _PAGE, end - offset)))
+                offset += len(pieces[-1])
+        except DataError as error:
             if not pieces:
+                error.hiding()
                 raise
-            break
-        offset += len(pieces[-1])
-    return b"".join(pieces)
+        return b"".join(pieces)
 
 
 def storage_of(name: str) -> Storage:
