@@ -77,14 +77,15 @@ def run_alone(job: Job, folder: Path, progress: Callable[[dict[str, Any]], None]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
         )
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith(MARK.encode()):
                     answer = json.loads(line[len(MARK) :])
                     progress(answer)
             process.wait()
         finally:
+            process.stdout.close()
             _end(process)
     if "figures" in answer:
         return Figures(**answer["figures"])
@@ -96,8 +97,6 @@ def run_alone(job: Job, folder: Path, progress: Callable[[dict[str, Any]], None]
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill the process and its children, if it is still running."""
-    if process.stdout is not None:
-        process.stdout.close()
     if process.poll() is not None:
         return
     if sys.platform == "win32":

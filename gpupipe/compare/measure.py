@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +119,8 @@ def measure(job: Job) -> Figures:
     wall: list[float] = []
     while len(wall) < MIN_PASSES or (sum(wall) < ENOUGH_SECONDS and len(wall) < MAX_PASSES):
         clock, used = time.perf_counter(), _cpu_seconds()
-        _run_through(iter(dataset))
+        last = deque(dataset, maxlen=1)
+        _on_host(last[0][0][:1])  # on a GPU: wait until the last batch is computed
         cpu.append(_cpu_seconds() - used)
         wall.append(time.perf_counter() - clock)
         _say({"passes": len(wall)})
@@ -132,12 +132,6 @@ def measure(job: Job) -> Figures:
         first_batch_s=first_batch_s,
         peak_bytes=_peak_bytes(),
     )
-
-
-def _run_through(batches: Iterator[Any]) -> None:
-    last = deque(batches, maxlen=1)
-    if last:
-        _on_host(last[0][0][:1])  # on a GPU: wait until the last batch is computed
 
 
 def _on_host(x: Any) -> npt.NDArray[Any]:

@@ -45,8 +45,7 @@ def table(rows: Sequence[Row], reference: str) -> str:
     widths = [max(map(len, column)) for column in zip(*measured, strict=True)]
     widths[0] = max(len(HEAD[0]), *(len(row.executor.title) for row in rows))
     width = sum(widths) + 2 * (len(widths) - 1)
-    group = f"difference to {reference} (0..255)" if len(measured) > 2 else ""
-    lines = [group.rjust(width)] if group else []
+    lines = [f"difference to {reference} (0..255)".rjust(width)] if len(measured) > 2 else []
     lines += [_line(HEAD, widths), "-" * width]
     for row in rows:
         if row.figures is None:

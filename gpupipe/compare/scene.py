@@ -44,7 +44,7 @@ def photograph(rng: np.random.Generator, height: int, width: int, kind: int | No
         rng: the only source of randomness; an equally seeded generator gives the same pixels.
         height: pixels, 16..1024.
         width: pixels, 16..1024.
-        kind: which of `KINDS` stands in the foreground; None lets `rng` choose.
+        kind: which of `KINDS` is in the foreground; None lets `rng` choose.
 
     Returns:
         uint8[height, width, 3]{HWC}, RGB.

@@ -38,14 +38,10 @@ class Spot:
     size: float
     light: int
 
-    def paint(self, rows: Span, columns: Span, inside: Callable[[Field, Field], Field], colour: Colour) -> None:
-        """Paint a shape, brighter towards the light; `rows` and `columns` bound it, in units of its height."""
-        self._blend(rows, columns, inside, colour, opacity=1, slope=0.7 * self.light)
-
     def paint_shadow(self) -> None:
         """Paint an ellipse at the shape's foot, away from the light."""
         away = -0.5 * self.light
-        self._blend(
+        self.paint(
             (-0.1, 0.1),
             (-1.1, 1.1),
             lambda y, x: 1 - np.square(y / 0.09) - np.square((x - away) / 0.6),
@@ -54,16 +50,25 @@ class Spot:
             slope=0,
         )
 
-    def _blend(
+    def paint(
         self,
         rows: Span,
         columns: Span,
         inside: Callable[[Field, Field], Field],
         colour: Colour,
-        opacity: float,
-        slope: float,
+        opacity: float = 1,
+        slope: float = 0.7,
     ) -> None:
-        """Blend a colour into the bounding box; the edge of a shape is about a pixel wide."""
+        """Paint a shape, brighter towards the light; its edge is about a pixel wide.
+
+        Args:
+            rows: its bounds, in units of its height.
+            columns: its bounds, in units of its height.
+            inside: a function of (y, x) that is above 0 inside the shape.
+            colour: RGB, 0..255.
+            opacity: 0..1.
+            slope: how much brightness grows towards the light, per unit.
+        """
         height, width, _ = self.image.shape
         top, bottom = (min(max(int(self.foot + row * self.size), 0), height) for row in rows)
         left, right = (min(max(int(self.centre + column * self.size), 0), width) for column in columns)
@@ -72,7 +77,7 @@ class Spot:
         y = ((np.arange(top, bottom) - self.foot) / self.size).astype(np.float32)[:, None]
         x = ((np.arange(left, right) - self.centre) / self.size).astype(np.float32)[None]
         cover = (np.clip(inside(y, x) * (0.5 * self.size), 0, 1) * opacity)[:, :, None]
-        shade = (1 + slope * x - 0.15 * (y + 0.5))[:, :, None]
+        shade = (1 + slope * self.light * x - 0.15 * (y + 0.5))[:, :, None]
         box = self.image[top:bottom, left:right]
         box += cover * (np.array(colour, np.float32) * shade - box)
 
