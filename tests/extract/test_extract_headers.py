@@ -216,7 +216,7 @@ def test_an_image_cut_inside_its_header_is_an_error(kind: str, orientation: bool
         (b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x00\x00\x08\x03" + bytes(20), "its header says 8x0"),
         (b"\xff\xd8\xff\xc0\x00\x09\x08\x00\x08\x00\x08\x03" + bytes(20), "3 channels"),
         (b"RIFF\x10\0\0\0WAVEfmt " + bytes(20), "a WEBP that Pillow reads is needed"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\0\0\0\0\x01\x08\x02\0\0\0", "this png is 0x1"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\0\0\0\0\x01\x08\x02\0\0\0", "this PNG is 0x1"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\1\0\0\0\x01\x08\x07\0\0\0", "valid IHDR"),
         (b"II*\0\x08\0\0\0\0\0", "TIFF"),
         (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(20), "a BMP that Pillow reads|damaged BMP: Unsupported BMP header"),

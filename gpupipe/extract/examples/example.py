@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,18 +85,6 @@ class ExampleParser:
         self._steps: dict[int, int] = {}
         self._decoders: list[_Decode] = [_decoder(name, feature) for name, feature in features.items()]
         self._missing = [_missing(name, feature) for name, feature in features.items()]
-
-    def select(self, names: Iterable[str]) -> ExampleParser:
-        """Make a parser of some of the features, in the order of `names`.
-
-        Raises:
-            PlanError: a name is not among the features.
-        """
-        try:
-            return ExampleParser({name: self.features[name] for name in names})
-        except KeyError as error:
-            known = ", ".join(self.features)
-            raise PlanError(f"feature {error.args[0]!r} is not among those parsed: {known}") from error
 
     def parse(self, payload: bytes | bytearray | memoryview) -> tuple[Any, ...]:
         """Parse one record.
