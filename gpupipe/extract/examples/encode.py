@@ -49,9 +49,7 @@ def _feature(name: str, value: Any) -> bytes:
     values = _flat(name, value)
     first = values[0] if values else None
     if isinstance(value, np.ndarray) and not values:
-        first = value.dtype.type()
-        if value.dtype == object:
-            first = b""
+        first = b"" if value.dtype == object else value.dtype.type()
     if first is None:
         raise PlanError(
             f"feature {name!r}: an empty list has no type; give np.array([], 'int64'), an empty array of the right type"

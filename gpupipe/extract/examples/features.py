@@ -65,7 +65,16 @@ class FixedLenFeature:
 
 
 @dataclass(frozen=True, slots=True)
-class VarLenFeature:
+class _AnyNumber:
+    dtype: DType
+
+    __repr__ = fields_in_brief
+
+    def __init__(self, dtype: Any) -> None:
+        _set(self, "dtype", _checked_dtype(type(self).__name__, dtype))
+
+
+class VarLenFeature(_AnyNumber):
     """Any number of values; none if the feature is missing.
 
     Args:
@@ -74,12 +83,7 @@ class VarLenFeature:
     Shapes: ``dtype[n]``. tf.io gives a sparse tensor, this a plain one.
     """
 
-    dtype: DType
-
-    __repr__ = fields_in_brief
-
-    def __init__(self, dtype: Any) -> None:
-        _set(self, "dtype", _checked_dtype("VarLenFeature", dtype))
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,7 @@ class FixedLenSequenceFeature:
         _set(self, "default_value", default)
 
 
-@dataclass(frozen=True, slots=True)
-class RaggedFeature:
+class RaggedFeature(_AnyNumber):
     """Any number of values; none if the feature is missing. Batches of it are ragged.
 
     Args:
@@ -132,12 +135,7 @@ class RaggedFeature:
     Shapes: ``dtype[n]``
     """
 
-    dtype: DType
-
-    __repr__ = fields_in_brief
-
-    def __init__(self, dtype: Any) -> None:
-        _set(self, "dtype", _checked_dtype("RaggedFeature", dtype))
+    __slots__ = ()
 
 
 Feature = FixedLenFeature | VarLenFeature | FixedLenSequenceFeature | RaggedFeature
