@@ -6,7 +6,6 @@ Every length is compared with what the file can hold before it is used.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import numpy as np
 from crc32c import crc32c
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.records.crc import HELD, mask
+from gpupipe.extract.records.crc import HELD, footer_at, header_at, mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,12 +45,6 @@ A file of a terabyte may be nothing but a hole. After so much damage the rest of
 
 
 _FEW = 24  # candidates that are checked one by one: NumPy takes 20 us however few there are
-
-
-_header = struct.Struct("<QI").unpack_from
-
-
-_footer = struct.Struct("<I").unpack_from
 
 
 _MAGIC = (
@@ -112,7 +105,7 @@ class Framer:
         first = len(out)
         want = HEADER
         while have - at >= HEADER:
-            length, stored = _header(view, at)
+            length, stored = header_at(view, at)
             if mask(crc32c(view[at : at + 8])) != stored:
                 want = 0
                 break
@@ -124,8 +117,8 @@ class Framer:
             if stop > have:
                 break
             payload = view[at + HEADER : stop - FOOTER]
-            if check and mask(crc32c(payload, 0, length > HELD)) != _footer(view, stop - FOOTER)[0]:
-                out.append((base + at, self._wrong_payload(base + at, self.index + len(out) - first)))
+            if check and mask(crc32c(payload, 0, length > HELD)) != footer_at(view, stop - FOOTER)[0]:
+                out.append((base + at, self._wrong_payload(base + at, len(out) - first)))
             else:
                 out.append((base + at, payload))
             at = stop
@@ -150,28 +143,25 @@ class Framer:
             if unread != 0:
                 rest = "what follows is" if unread is None else f"the last {unread} bytes are"
                 where = f"no record starts within {SEARCHED} bytes, {rest} left unread"
-            reason = (
-                f"{self._number(self.index)}the length of a record and its CRC do not match; {where}"
-                f"{' (is this a TFRecord file?)' if offset == 0 else ''}"
-            )
+            hint = " (is this a TFRecord file?)" if offset == 0 else ""
+            reason = f"{self._number()}the length of a record and its CRC do not match; {where}{hint}"
         self.index += 1
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
-    def truncated(self, offset: int, have: int, want: int, most: str = "") -> RecordError:
+    def truncated(self, offset: int, have: int, head: bytes, most: str = "") -> RecordError:
         """Make the error for a record that exceeds the stream.
 
         Args:
             offset: of its header.
             have: bytes from there to the end.
-            want: bytes it needs.
+            head: the bytes of its header, or those that are left.
             most: "at most " if `have` is only a bound.
         """
-        what = (
-            "the file ends inside the header of a record, which" if have < HEADER else "its length exceeds the file, it"
-        )
-        reason = (
-            f"{self._number(self.index)}{what} needs {want} bytes, {most}{have} are left, {want - have} are missing"
-        )
+        if have < HEADER:
+            what, want = "the file ends inside the header of a record, which", HEADER
+        else:
+            what, want = "its length exceeds the file, it", OVERHEAD + header_at(head)[0]
+        reason = f"{self._number()}{what} needs {want} bytes, {most}{have} are left, {want - have} are missing"
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
     def too_long(self, offset: int, length: int, most: int) -> RecordError:
@@ -182,17 +172,16 @@ class Framer:
             length: bytes of its payload.
             most: bytes that a payload may have.
         """
-        number = self._number(self.index)
-        reason = f"{number}a record of this compressed file may have {most} bytes, its header says {length}"
+        reason = f"{self._number()}a record of this compressed file may have {most} bytes, its header says {length}"
         self.index += 1
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
-    def _wrong_payload(self, offset: int, index: int) -> RecordError:
-        reason = f"{self._number(index)}the CRC of the payload does not match: the record is damaged"
+    def _wrong_payload(self, offset: int, ahead: int) -> RecordError:
+        reason = f"{self._number(ahead)}the CRC of the payload does not match: the record is damaged"
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
-    def _number(self, index: int) -> str:
-        return f"record {index}: " if self.counted else ""
+    def _number(self, ahead: int = 0) -> str:
+        return f"record {self.index + ahead}: " if self.counted else ""
 
 
 def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int | None:
@@ -211,7 +200,7 @@ def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int 
     while len(view) - start >= HEADER:
         for candidate in _candidates(view[start : start + step]):
             at = start + candidate
-            if base + at + OVERHEAD + _header(view, at)[0] <= limit:
+            if base + at + OVERHEAD + header_at(view, at)[0] <= limit:
                 return at
         start += step - HEADER + 1
         step = min(2 * step, _FAR)
@@ -250,7 +239,7 @@ def _candidates(view: memoryview) -> list[int]:
     # A length below 2**40 ends with three zero bytes: in random data that leaves one offset in 16 million.
     found = np.flatnonzero((data[5 : n + 5] | data[6 : n + 6] | data[7 : n + 7]) == 0)
     if len(found) <= _FEW:
-        return [k for k in found.tolist() if mask(crc32c(view[k : k + 8])) == _footer(view, k + 8)[0]]
+        return [k for k in found.tolist() if mask(crc32c(view[k : k + 8])) == footer_at(view, k + 8)[0]]
     crc = np.full(len(found), _CRC_OF_ZEROS, np.uint32)
     stored = np.zeros(len(found), np.uint32)
     for k in range(8):

@@ -5,7 +5,6 @@ A shuffle buffer of 10,000 records of 110 KB is 1.1 GB; of references it is 2 MB
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.crc import footer_at, header_at, masked_crc32c
 from gpupipe.extract.records.framing import FOOTER, HEADER, OVERHEAD
 from gpupipe.extract.records.index import (
     INDEXES,
@@ -31,12 +30,6 @@ from gpupipe.extract.storage.blocks import Blocks
 from gpupipe.extract.storage.files import LOCAL, LocalStorage
 
 __all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
-
-_header = struct.Struct("<QI").unpack_from
-
-
-_footer = struct.Struct("<I").unpack_from
-
 
 _blocks = Blocks(1 << 20)
 
@@ -79,7 +72,7 @@ class Reference(NamedTuple):
         except DataError as error:
             error.offset = self.offset
             raise
-        if masked_crc32c(payload) != _footer(footer)[0]:
+        if masked_crc32c(payload) != footer_at(footer)[0]:
             raise _damaged(self, storage)
         return payload
 
@@ -92,7 +85,7 @@ def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Refer
         MissingFileError: the file is gone.
     """
     head = storage.read(path, offset, HEADER)
-    length, stored = _header(head)
+    length, stored = header_at(head)
     if masked_crc32c(head[:8]) != stored:
         reason = "no record starts here: the CRC of its length does not match"
         raise RecordError(reason, file=path, offset=offset, stage="read")
@@ -128,7 +121,7 @@ def read_many(
                 at, end = 0, size
             readinto(reference.path, reference.offset + HEADER, block[at:end])
             payload = block[at : at + length].toreadonly()
-            if check_crc and masked_crc32c(payload) != _footer(block, at + length)[0]:
+            if check_crc and masked_crc32c(payload) != footer_at(block, at + length)[0]:
                 raise _damaged(reference, storage)
             out.append(payload)
         except DataError as error:
@@ -144,7 +137,7 @@ def _damaged(reference: Reference, storage: LocalStorage) -> RecordError:
     path, offset = reference.path, reference.offset
     reason = "the CRC of the payload does not match: the record is damaged"
     head = storage.read(path, offset, HEADER)
-    length, stored = _header(head)
+    length, stored = header_at(head)
     if length != reference.length or masked_crc32c(head[:8]) != stored:
         INDEXES.distrust(path)
         reason = (

@@ -219,8 +219,8 @@ class _Plain:
 
     def _truncated(self) -> RecordError:
         left = self._size - self._at
-        want = HEADER if left < HEADER else int.from_bytes(self._file.read(self._at, 8), "little") + OVERHEAD
-        return self._framer.truncated(self._at, left, want)
+        head = self._file.read(self._at, HEADER) if left >= HEADER else b""
+        return self._framer.truncated(self._at, left, head)
 
 
 class _Compressed:
@@ -275,14 +275,12 @@ class _Compressed:
     def _finish(self, out: list[Item]) -> None:
         """End after the last good record, with an error if anything is left."""
         self._done = True
-        have = len(self._data)
         if self._error is not None:
             self._error.offset = self._base  # in the stream, not in the compressed file
             out.append((self._base, self._error))
-        elif have:
-            want = HEADER if have < HEADER else int.from_bytes(self._data[:8], "little") + OVERHEAD
+        elif self._data:
             most = "" if self._ended else "at most "
-            out.append((self._base, self._framer.truncated(self._base, self._limit - self._base, want, most)))
+            out.append((self._base, self._framer.truncated(self._base, self._limit - self._base, self._data, most)))
 
     def _grow(self, n: int) -> None:
         """Decompress until there are `n` bytes or the stream ends: memory use follows the data, never a length."""

@@ -5,14 +5,13 @@ The CRC of every length is verified, and damage is reported where a sequential r
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from gpupipe.errors import DataError
-from gpupipe.extract.records.crc import mask
+from gpupipe.extract.records.crc import header_at, mask
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
 from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
 
@@ -23,9 +22,6 @@ SMALL = 8192
 
 
 BLOCK = 64 << 10
-
-
-_header = struct.Struct("<QI").unpack_from
 
 
 class Good(NamedTuple):
@@ -83,7 +79,7 @@ def walk_headers(
                 alone = at + BLOCK
                 continue
             if len(data) < HEADER:
-                yield Bad(at, framer.truncated(at, len(data), HEADER))
+                yield Bad(at, framer.truncated(at, len(data), data))
                 return
             offsets, position, length, wrong = _whole_records(data, base, size - base)
             at = base + position
@@ -98,7 +94,7 @@ def walk_headers(
                 yield Bad(at, framer.damaged(at, head, None if found is None else found - at, unread))
                 at, length = size if found is None else found, 0
             elif wrong == "beyond":
-                yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
+                yield Bad(at, framer.truncated(at, size - at, data[position:]))
                 return
     except DataError as error:
         if size >= 0:  # the offset of the record, not of the range that was read
@@ -122,7 +118,7 @@ def _whole_records(data: bytes, base: int, limit: int) -> tuple[list[int], int, 
     position = length = 0
     last = len(data) - HEADER
     while position <= last:
-        length, stored = _header(data, position)
+        length, stored = header_at(data, position)
         if mask(crc32c(data[position : position + 8])) != stored:
             return offsets, position, length, "damaged"
         end = position + OVERHEAD + length
