@@ -19,9 +19,9 @@ import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage import remote, retry
-from gpupipe.extract.storage.files import LOCAL, storage_of
+from gpupipe.extract.storage.files import LOCAL
 from gpupipe.extract.storage.patterns import expand, is_url
-from gpupipe.extract.storage.remote import RemoteStorage
+from gpupipe.extract.storage.remote import RemoteStorage, storage_of
 from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
 

@@ -7,6 +7,7 @@ import os
 import threading
 import tracemalloc
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def test_payloads_stay_valid_while_the_file_is_read_on(tmp_path: Path) -> None:
 
 def test_closing_ends_the_iteration(tmp_path: Path) -> None:
     path = write(tmp_path / "many", [bytes(600_000)] * 20)
-    with ThreadPoolExecutor(1) as pool, RecordReader(path, readers=pool) as reader:
+    with ThreadPoolExecutor(1) as pool, closing(RecordReader(path, readers=pool)) as reader:
         items = iter(reader)
         next(items)
         reader.close()

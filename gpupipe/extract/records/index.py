@@ -25,7 +25,7 @@ from crc32c import crc32c
 from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.extract.records.walk import Good, walk_headers
-from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
 from gpupipe.extract.storage.retry import asked
@@ -72,17 +72,16 @@ class RecordIndex:
         saved: the paths it was saved at, or could not be.
     """
 
-    __slots__ = ("_offsets", "_view", "faults", "lasting", "saved")
+    __slots__ = ("_offsets", "faults", "lasting", "saved")
 
     def __init__(self, offsets: array[int], faults: dict[int, DataError] | None = None, lasting: bool = True) -> None:
         self._offsets = offsets
-        self._view = memoryview(offsets)
         self.faults = faults or {}
         self.lasting = lasting
         self.saved: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._view) - 1
+        return len(self._offsets) - 1
 
     @property
     def offsets(self) -> NDArray[np.uint64]:
@@ -95,13 +94,13 @@ class RecordIndex:
 
     @property
     def failure(self) -> DataError | None:
-        """Why the file could not be read to its end, None if it could; records after that point are not counted."""
+        """The reason the file could not be read to its end, if so; records after that point are not counted."""
         return None if self.lasting else self.faults[max(self.faults)]
 
     def extent(self, i: int) -> tuple[int, int]:
         """Return the offset of record `i`'s header and the bytes of its payload; meaningless for a damaged record."""
-        start = self._view[i]
-        return start, self._view[i + 1] - start - OVERHEAD
+        start = self._offsets[i]
+        return start, self._offsets[i + 1] - start - OVERHEAD
 
     def find(self, offset: int) -> int:
         """Return the index of the first record at `offset` or after it."""
@@ -119,7 +118,7 @@ class Version(NamedTuple):
 def version_of(path: str) -> Version | None:
     """Return the current version of a file; None if the file is missing or cannot be examined."""
     try:
-        status = asked(_unknown, path, None, os.stat, path)
+        status = asked(translated, path, None, os.stat, path)
     except DataError:
         return None
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
@@ -145,10 +144,6 @@ def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
     if found == len(index) or index.extent(found)[0] != offset:
         return None
     return index.extent(found + 1)[0] if found + 1 < len(index) else file.size
-
-
-def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:
-    return DataError(str(error))
 
 
 class Indexes:

@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.compression import Compression, checked_compression
 from gpupipe.extract.records.inflate import Inflater
-from gpupipe.extract.storage.files import OpenFile, Storage, storage_of
+from gpupipe.extract.storage.files import OpenFile, Storage
+from gpupipe.extract.storage.remote import storage_of
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
 
@@ -25,9 +26,6 @@ Item = tuple[int, "memoryview | bytes | DataError"]
 
 BLOCK = 256 << 10
 """Default number of bytes that are read at once."""
-
-
-_Reader = TypeVar("_Reader", bound="BlockReader")
 
 
 class Pool(Protocol):
@@ -94,12 +92,6 @@ class BlockReader(ABC):
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
             yield from block
-
-    def __enter__(self: _Reader) -> _Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def ready(self) -> bool:
         """Whether the next block can be had without waiting for a thread of the pool."""

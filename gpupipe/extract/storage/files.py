@@ -18,17 +18,16 @@ from typing import Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.patterns import is_url
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
 
-__all__ = ["LOCAL", "LocalStorage", "OpenFile", "Storage", "storage_of"]
+__all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "changed", "short", "translated"]
 
-_REMEMBERED = 65_536  # tags kept of files whose descriptor is closed; bounded, since a folder may hold 10 M images
+REMEMBERED = 65_536  # tags kept of files whose descriptor is closed; bounded, since a folder may hold 10 M images
 
 
 class Storage(Protocol):
-    """Where files live. Every method may be called from several threads at once."""
+    """A place for files. Every method may be called from several threads at once."""
 
     @property
     def random_reads(self) -> bool:
@@ -94,7 +93,7 @@ class LocalStorage:
             MissingFileError, DirectoryError: the path is not a file.
             RecordError: it cannot be read, or is not a regular file.
         """
-        status = asked(_translated, name, None, os.stat, name)
+        status = asked(translated, name, None, os.stat, name)
         _check_regular(status, name)
         tag = _tag(status)
         with self._lock:
@@ -116,13 +115,13 @@ class LocalStorage:
             return b""
         found = self._descriptor(name, tag)
         if offset + n > found.size:  # before allocating: a wrong length must not cost its bytes
-            raise _short(name, offset, n, max(found.size - offset, 0))
+            raise short(name, offset, n, max(found.size - offset, 0))
         try:
             data = bounded(name, _read, found, n, offset)
         except Exception as error:
-            data = again(error, _translated, name, offset, self._reread, name, tag, n, offset)
+            data = again(error, translated, name, offset, self._reread, name, tag, n, offset)
         if len(data) < n:
-            raise _short(name, offset, n, len(data))
+            raise short(name, offset, n, len(data))
         return data
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
@@ -139,12 +138,12 @@ class LocalStorage:
             while done < n:
                 got = _pread_into(found.fd, out[done:] if done else out, offset + done)
                 if not got:
-                    raise _short(name, offset, n, done)
+                    raise short(name, offset, n, done)
                 done += got
         except OSError as error:
-            data = again(error, _translated, name, offset, self._reread, name, tag, n, offset)
+            data = again(error, translated, name, offset, self._reread, name, tag, n, offset)
             if len(data) < n:
-                raise _short(name, offset, n, len(data)) from None
+                raise short(name, offset, n, len(data)) from None
             out[:] = data
 
     def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
@@ -169,7 +168,7 @@ class LocalStorage:
         """
         found = self._descriptor(name)
         if offset + n > found.size:
-            raise _short(name, offset, n, max(found.size - offset, 0))
+            raise short(name, offset, n, max(found.size - offset, 0))
 
     def close(self) -> None:
         """Drop every descriptor; those in use are closed by their last user."""
@@ -184,23 +183,18 @@ class LocalStorage:
         if found is None:
             found = self._opened(name)
         if tag is not None and tag != found.tag:
-            raise RecordError(
-                "the file must stay as it is while it is read, and its size or modification time differs; "
-                "write new files beside the old ones",
-                file=name,
-                stage="read",
-            )
+            raise changed(name)
         return found
 
     def _opened(self, name: str) -> _Descriptor:
-        fresh = asked(_translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
+        fresh = asked(translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
         with self._lock:
             expected = self._tags.pop(name, fresh.tag)
             found = self._open.setdefault(name, fresh)
             while len(self._open) > self._limit:
                 old, dropped = self._open.popitem(last=False)
                 self._tags[old] = dropped.tag
-                if len(self._tags) > _REMEMBERED:
+                if len(self._tags) > REMEMBERED:
                     self._tags.popitem(last=False)
         if expected != fresh.tag:
             raise RecordError(
@@ -250,12 +244,24 @@ def _tag(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
-def _short(name: str, offset: int, n: int, got: int) -> RecordError:
+def changed(name: str) -> RecordError:
+    """Make the error for a file whose tag is not the expected one."""
+    return RecordError(
+        "the file must stay as it is while it is read, and its size, modification time or version differs; "
+        "write new files beside the old ones",
+        file=name,
+        stage="read",
+    )
+
+
+def short(name: str, offset: int, n: int, got: int) -> RecordError:
+    """Make the error for a file of which only `got` of `n` bytes can be read."""
     reason = f"{n} bytes are needed, the file ends {n - got} bytes too early"
     return RecordError(reason, file=name, offset=offset, stage="read")
 
 
-def _translated(error: Exception, name: str, offset: int | None = None) -> DataError:
+def translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
+    """Make the DataError for an exception of the system."""
     if isinstance(error, ValueError):  # a NUL, or a character that file names cannot encode
         return MissingFileError(f"no file can have this name ({error})", file=ascii(name)[1:-1], stage="read")
     if isinstance(error, FileNotFoundError):
@@ -345,16 +351,3 @@ class OpenFile:
                 error.hiding()
                 raise
         return b"".join(pieces)
-
-
-def storage_of(name: str) -> Storage:
-    """Return the storage a file is in: this machine's, or the one that the scheme of its URL names.
-
-    Raises:
-        MissingDependencyError: the name is a URL, and fsspec or its package for this scheme is not installed.
-    """
-    if not is_url(name):
-        return LOCAL
-    from .remote import remote_storage
-
-    return remote_storage(name)

@@ -8,13 +8,16 @@ from typing import Protocol
 
 from gpupipe.errors import PlanError
 
-__all__ = ["INDEX_SUFFIX", "Folders", "matching"]
+__all__ = ["INDEX_SUFFIX", "Folders", "is_url", "matching"]
 
 INDEX_SUFFIX = ".gpindex"
 """Suffix of saved record indexes (see `records/index`). No wildcard matches them: they are not data."""
 
 
 _WILD = re.compile(r"[*?\[{]")
+
+
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 _MOST_ALTERNATIVES = 10_000
@@ -34,6 +37,11 @@ class Folders(Protocol):
     def is_folder(self, path: str) -> bool:
         """Whether there is a folder of this name."""
         ...
+
+
+def is_url(text: str) -> bool:
+    """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``) and is opened by fsspec."""
+    return _URL.match(text) is not None
 
 
 def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> list[tuple[str, str]]:

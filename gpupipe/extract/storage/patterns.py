@@ -12,12 +12,10 @@ import re
 from collections.abc import Sequence
 
 from gpupipe.errors import PlanTypeError
-from gpupipe.extract.storage.glob import matching
+from gpupipe.extract.storage.glob import is_url, matching
+from gpupipe.extract.storage.remote import expand_url
 
 __all__ = ["expand", "is_url", "may_be_paths", "stable_names"]
-
-_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
-
 
 _LONGEST = 4096  # bytes of a path
 
@@ -45,8 +43,6 @@ def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
     except TypeError as error:
         raise PlanTypeError(f"a file pattern is a string or a path, got {type(pattern).__name__}") from error
     if is_url(text):
-        from .remote import expand_url
-
         return expand_url(text)
     if os.sep != "/":
         text = text.replace(os.sep, "/")
@@ -55,11 +51,6 @@ def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
     if os.path.lexists(text):
         return [(text, os.path.basename(text.rstrip("/")) or text)]
     return matching(text, _Local(), os.fsencode)
-
-
-def is_url(text: str) -> bool:
-    """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``) and is opened by fsspec."""
-    return _URL.match(text) is not None
 
 
 _NO_FOLDER = FileNotFoundError, NotADirectoryError, PermissionError

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.glob import matching
+from gpupipe.extract.storage.glob import is_url, matching
 from gpupipe.extract.storage.retry import asked, passes
 
-__all__ = ["RemoteStorage", "expand_url", "remote_storage"]
+__all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
 
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
@@ -26,14 +27,14 @@ _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 _STAMPS = "ETag etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
 
 
-_REMEMBERED = 65_536
-
-
 class RemoteStorage:
     """Files of one fsspec file system. Every method may be called from several threads at once.
 
     Args:
         url: of any file in the file system.
+
+    Attributes:
+        files: the file system.
 
     Raises:
         MissingDependencyError: fsspec, or the package it needs for this scheme, is not installed.
@@ -52,7 +53,7 @@ class RemoteStorage:
             ) from error
         self._url_to_fs = url_to_fs
         try:
-            self._files, _ = url_to_fs(url)
+            self.files, _ = url_to_fs(url)
         except ImportError as error:  # the text names the package of the scheme, e.g. s3fs
             raise MissingDependencyError(f"{url!r} needs a package that is not installed: {error}") from error
         except ValueError as error:
@@ -68,7 +69,7 @@ class RemoteStorage:
             MissingFileError, DirectoryError: the URL is not a file.
             RecordError: the storage does not answer, or does not report the size.
         """
-        info = asked(_translated, name, None, self._info, self._path(name))
+        info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
@@ -78,7 +79,7 @@ class RemoteStorage:
         with self._lock:
             self._known[name] = size, tag
             self._known.move_to_end(name)
-            if len(self._known) > _REMEMBERED:
+            if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
         return size, tag
 
@@ -99,35 +100,31 @@ class RemoteStorage:
         if known is None:
             known = self.size(name)
         if tag is not None and tag != known[1]:
-            raise RecordError(
-                "the file must stay as it is while it is read, and its size or version differs; "
-                "write new files beside the old ones",
-                file=name,
-                stage="read",
-            )
+            raise changed(name)
         if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
-            raise _short(name, offset, n, max(known[0] - offset, 0))
-        path = self._path(name)
+            raise short(name, offset, n, max(known[0] - offset, 0))
+        path = self.path(name)
         for _ in range(2):  # a broken connection may look like the end of the file
             data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
             if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
                 data = data[offset : offset + n]
             if len(data) == n:
                 return data
-        raise _short(name, offset, n, len(data))
+        raise short(name, offset, n, len(data))
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`, with the same errors."""
         out[:] = self.read(name, offset, len(out), tag)
 
     def _info(self, path: str) -> Any:
-        self._files.invalidate_cache(path)
-        return self._files.info(path)
+        self.files.invalidate_cache(path)
+        return self.files.info(path)
 
     def _range(self, path: str, offset: int, n: int) -> Any:
-        return self._files.cat_file(path, start=offset, end=offset + n)
+        return self.files.cat_file(path, start=offset, end=offset + n)
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """Return the name of a file in `files`: its URL without the scheme."""
         try:
             return str(self._url_to_fs(name)[1])
         except (ImportError, ValueError) as error:
@@ -137,12 +134,9 @@ class RemoteStorage:
 class _Remote:
     """Folders of an fsspec file system, as paths without the scheme."""
 
-    def __init__(self, scheme: str, rest: str, url: str) -> None:
-        from fsspec.core import url_to_fs
-
-        self._files = url_to_fs(url)[0]
+    def __init__(self, storage: RemoteStorage, scheme: str, rest: str) -> None:
+        self._files, self._path_of = storage.files, storage.path
         self._around = scheme, rest
-        self._to_path = url_to_fs
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
@@ -169,7 +163,7 @@ class _Remote:
 
     def _path(self, path: str) -> str:
         scheme, rest = self._around
-        return str(self._to_path(f"{scheme}{path.rstrip('/')}{rest}")[1])
+        return self._path_of(f"{scheme}{path.rstrip('/')}{rest}")
 
 
 def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
@@ -183,11 +177,11 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
         MissingDependencyError: fsspec, or its package for this scheme, is not installed.
         PlanError: fsspec does not know the scheme, or the storage cannot be listed.
     """
-    remote_storage(pattern)
+    storage = remote_storage(pattern)
     parts = _PARTS.fullmatch(pattern)
     assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
-    folders = _Remote(scheme, rest, pattern)
+    folders = _Remote(storage, scheme, rest)
     try:
         if text and folders.exists(text):
             return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
@@ -198,6 +192,15 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
         what = error.reason if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{pattern!r} cannot be listed: {what}") from error
     return [(f"{scheme}{path}{rest}", name) for path, name in paths]
+
+
+def storage_of(name: str) -> Storage:
+    """Return the storage a file is in: this machine's, or the one that the scheme of its URL names.
+
+    Raises:
+        MissingDependencyError: the name is a URL, and fsspec or its package for this scheme is not installed.
+    """
+    return remote_storage(name) if is_url(name) else LOCAL
 
 
 _LOCK = threading.Lock()
@@ -225,19 +228,12 @@ def remote_storage(url: str) -> RemoteStorage:
     return found
 
 
-def _short(name: str, offset: int, n: int, got: int) -> RecordError:
-    reason = f"{n} bytes are needed, the file ends {n - got} bytes too early"
-    return RecordError(reason, file=name, offset=offset, stage="read")
-
-
 def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
     """Translate an exception of a file system, which raises whatever its client library does."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None and passes(cause):
         error = cause
-    if isinstance(error, FileNotFoundError):
-        return MissingFileError("no such file", file=name, stage="read")
-    if isinstance(error, IsADirectoryError):
-        return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    if isinstance(error, (FileNotFoundError, IsADirectoryError)):
+        return translated(error, name, offset)
     reason = f"cannot be read: {type(error).__name__}: {error}"
     return RecordError(reason, file=name, offset=offset, stage="read")

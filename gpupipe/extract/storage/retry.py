@@ -197,14 +197,11 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-def _nothing(name: str) -> None:
-    return None
-
-
 def _told_to_wait(error: BaseException) -> float:
     """Seconds that a server asks to wait (``Retry-After``), at most `LONGEST`."""
     for answer in _answers(error):
-        said = getattr(getattr(answer, "headers", None), "get", _nothing)("Retry-After")
+        headers: Any = getattr(answer, "headers", None)
+        said = headers.get("Retry-After") if hasattr(headers, "get") else None
         if not isinstance(said, str):
             continue
         try:
