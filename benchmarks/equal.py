@@ -85,10 +85,10 @@ def _times(counts: dict[str, int]) -> str:
 
 
 def checkout_in(folder: Path, work: str) -> str:
-    """The absolute path of another checkout of gpupipe.
+    """Return the absolute path of another checkout of gpupipe.
 
     Raises:
-        UnequalWork: the folder does not hold one.
+        UnequalWork: the folder is not one.
     """
     if not (folder / "gpupipe" / "__init__.py").is_file():
         raise UnequalWork(f"{work} needs the folder of a checkout that holds gpupipe/ to compare with, got {folder}")

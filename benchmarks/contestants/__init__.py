@@ -31,7 +31,7 @@ class Contestant:
     needs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     other: bool = False
-    """Whether it is the gpupipe of another checkout (`Job.checkout`): it takes part only where one is named."""
+    """Whether it is the gpupipe of another checkout (`Job.checkout`); it takes part only if one is given."""
 
 
 _DALI = ("nvidia.dali",)

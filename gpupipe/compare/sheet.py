@@ -27,9 +27,9 @@ def contact_sheet(images: npt.NDArray[np.uint8], columns: int = 8) -> npt.NDArra
 
     Shapes: ``uint8[N,H,W,3]{NHWC} -> uint8[rows * (H + 4) + 4, columns * (W + 4) + 4, 3]{HWC}``
     """
-    number, height, width, _ = images.shape
-    columns = min(columns, number)
-    rows = -(-number // columns)
+    count, height, width, _ = images.shape
+    columns = min(columns, count)
+    rows = -(-count // columns)
     sheet = np.full((rows * (height + GAP) + GAP, columns * (width + GAP) + GAP, 3), 255, np.uint8)
     for index, image in enumerate(images):
         top, left = (
