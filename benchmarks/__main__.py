@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a benchmark.
 
     Returns:
-        0, or 2 if contestants' work is unequal, one of them failed, or a folder cannot be used or is full; 128 + the
-        number of a signal that ended it. `gpu-day` has others (`gpu_day/command.py`).
+        0; 2 if the contestants' work is unequal, one of them failed, or a folder cannot be used or is full; 128 + the
+        number of a signal that ended the command. `gpu-day` has others (`gpu_day/command.py`).
     """
     if not Path("/proc/self/status").exists():
         print("benchmarks need Linux, got a system without /proc; CPU time and memory are read there", file=sys.stderr)
@@ -54,12 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _misplaced(options: argparse.Namespace) -> str:
-    """What is wrong with the folders of the command line, "" for nothing."""
+    """Return what is wrong with the folders on the command line, "" if nothing is."""
     if any(os.path.isfile(folder) for folder in (options.out, *options.out.parents)):
         return f"--out needs a folder, got {options.out}, which is a file or in one"
     if options.scratch is not None and not _writable(options.scratch):
         return f"--scratch needs a folder that exists and can be written to, got {options.scratch}"
-    if options.command == "gpu-day":  # has results to show without writing any
+    if options.command == "gpu-day":  # it may show results without writing any
         return ""
     if not _writable(next(folder for folder in (options.out, *options.out.absolute().parents) if folder.is_dir())):
         return f"--out needs a folder that can be written to, got {options.out}"
@@ -67,7 +67,7 @@ def _misplaced(options: argparse.Namespace) -> str:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether it is a folder in which a file can be made; what its mode says is not all there is."""
+    """Whether a file can be created in a folder; its mode alone does not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     on_error = commands.add_parser(
         "on-error",
-        help="what on_error='skip' with a manifest costs where nothing is bad: the chain with it and without",
+        help="what on_error='skip' with a manifest costs when nothing is bad: the chain with and without it",
     )
     on_error.set_defaults(run=_on_error)
     on_error.add_argument("--backend", choices=("dali", "numpy"), default="dali", help="(%(default)s)")
@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--shuffle", type=_positive, default=1000, help="records in the buffer (%(default)s)")
         command.add_argument("--timeout", type=_positive, default=600, help="seconds for one process (%(default)s)")
     chain.add_argument("--checkout", type=Path, help="another checkout of gpupipe: other-dali, other-numpy")
-    chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: the same as bench-gpu")
+    chain.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: as bench-gpu")
     memory.add_argument("--shuffle", type=_positive, default=10_000, help="records in the buffer (%(default)s)")
     memory.add_argument("--records", type=_positive, default=12_000, help="records of 110 KB to write (%(default)s)")
     host_path = commands.add_parser("host", help="what one element costs on the host: map, batch, shuffle, filter ...")

@@ -1,7 +1,7 @@
-"""child: one contestant, one run, in a process of its own. A job comes in on stdin, one line of JSON goes out.
+"""child: one run of one contestant, in a process of its own. A job comes in on stdin, one line of JSON goes out.
 
 The measured window starts after the warm-up batches, when queues and autotuners have settled, and ends with a batch in
-hand. Inside it this process does nothing but take the next batch.
+hand. Within it this process only takes the next batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.process import OwnPeak, peak_bytes, resident_parts, tree_cpu_sec
 
 __all__ = ["main", "measure"]
 
-# What "the contestant's own code" begins after; imported first so that first_batch_s holds no import.
+# Imported before the contestant's own code starts, so that first_batch_s contains no import.
 _LIBRARIES = ("torch", "tensorflow", "nvidia.dali", "nvidia.dali.fn", "nvidia.dali.tfrecord", "gpupipe", "PIL.Image")
 
 
@@ -33,19 +33,19 @@ def main() -> int:
     if job.checkout and CONTESTANTS[job.contestant].other:
         sys.path.insert(0, job.checkout)
     out = os.dup(1)
-    os.dup2(2, 1)  # libraries print to stdout; only the report may
+    os.dup2(2, 1)  # libraries print to stdout, where only the report belongs
     report = json.dumps(_report(job))
     with os.fdopen(out, "w") as stdout:
         print(report, file=stdout)
     return 0
 
 
-def measure(job: Job, iterator: Iterator[tuple[Any, Any]], begun: float) -> Run:
+def measure(job: Job, iterator: Iterator[tuple[Any, Any]], created: float) -> Run:
     """Take the batches of a job and time the window.
 
     Args:
         iterator: the contestant's pass.
-        begun: `time.monotonic()` before the iterator was made, in seconds.
+        created: `time.monotonic()` before the iterator was created, in seconds.
 
     Raises:
         ValueError: if the pass ends before the window does.
@@ -65,7 +65,7 @@ def measure(job: Job, iterator: Iterator[tuple[Any, Any]], begun: float) -> Run:
         items=items,
         seconds=seconds,
         cpu_seconds=cpu,
-        first_batch_s=first - begun,
+        first_batch_s=first - created,
         start_s=first - job.started,
         peak_rss_mb=peak_bytes() / 1e6,
         shape=_shape(images),
@@ -78,26 +78,26 @@ def _report(job: Job) -> dict[str, Any]:
     for name in _LIBRARIES:
         if any(need == name.partition(".")[0] or name.startswith(need) for need in contestant.needs):
             importlib.import_module(name)
-    begun = time.monotonic()
+    created = time.monotonic()
     if job.mode == "damaged":
         return {"error": _error(job)}
     if job.mode == "memory":
         return _memory(job)
     if job.mode == "host":
-        return asdict(measure_pass(job, begun))
+        return asdict(measure_pass(job, created))
     if job.mode == "host-audit":
         return audit_pass(job)
     iterator = batches(job)
     if job.mode == "audit":
         audit: Audit = (audit_records if contestant.work == "extract" else audit_images)(job.contestant, iterator)
         return asdict(audit)
-    run = measure(job, iterator, begun)
+    run = measure(job, iterator, created)
     _close(iterator)
     return asdict(run)
 
 
-def measure_pass(job: Job, begun: float) -> Run:
-    """Time one whole pass of a host chain, behind a few batches of the same chain that build what is built once."""
+def measure_pass(job: Job, created: float) -> Run:
+    """Time one whole pass of a host chain, after a first batch, for which one-time work is done."""
     passes = host_passes(job)
     warm = iter(passes())
     next(warm)
@@ -111,7 +111,7 @@ def measure_pass(job: Job, begun: float) -> Run:
         items=job.elements,
         seconds=seconds,
         cpu_seconds=cpu,
-        first_batch_s=first - begun,
+        first_batch_s=first - created,
         start_s=first - job.started,
         peak_rss_mb=peak_bytes() / 1e6,
         shape=_shape(last[0]),
@@ -120,7 +120,7 @@ def measure_pass(job: Job, begun: float) -> Run:
 
 
 def audit_pass(job: Job) -> dict[str, Any]:
-    """What one pass of a host chain gives: its batches, rows, dtype, and a sum that tells which values came."""
+    """Describe one pass of a host chain: its batches, rows, dtype, and the sum of its values."""
     shapes, total, dtype = [], 0.0, ""
     for batch in host_passes(job)():
         shapes.append(_shape(batch))
@@ -131,7 +131,7 @@ def audit_pass(job: Job) -> dict[str, Any]:
 
 
 def _memory(job: Job) -> dict[str, Any]:
-    """Measure what the shuffle buffer adds to a process that has already read without one (readers, allocators)."""
+    """Measure what the shuffle buffer adds to a process that has read without one before (readers, allocators)."""
     plain = batches(replace(job, shuffle=1))
     _take(job, plain, job.warmup)
     _close(plain)
@@ -144,14 +144,14 @@ def _memory(job: Job) -> dict[str, Any]:
 
 
 def _take(job: Job, iterator: Iterator[tuple[Any, Any]], count: int) -> tuple[tuple[Any, Any], int]:
-    """Take `count` batches; return the last one and the number of rows in all."""
+    """Take `count` batches; return the last one and the number of rows in total."""
     batch, rows = None, 0
     for _ in range(count):
         batch = next(iterator, None)
         if batch is None:
             raise ValueError(
                 f"{job.contestant} needs files for {job.warmup + job.batches} batches of {job.batch}, got fewer; "
-                "give more files or take fewer --batches"
+                "pass more files or fewer --batches"
             )
         rows += _shape(batch[1])[0]
     assert batch is not None
@@ -160,13 +160,13 @@ def _take(job: Job, iterator: Iterator[tuple[Any, Any]], count: int) -> tuple[tu
 
 def _shape(array: Any) -> tuple[int, ...]:
     shape: Any = array.shape
-    if callable(shape):  # DALI's tensors have a method
+    if callable(shape):  # a method in DALI's tensors
         shape = shape()
     return tuple(int(n) for n in shape)
 
 
 def _settle(batch: tuple[Any, Any]) -> None:
-    """Wait until the batch exists: a CuPy array may still be being written."""
+    """Wait until the batch is complete: a CuPy array may still be written to."""
     if hasattr(batch[0], "__cuda_array_interface__") and "cupy" in sys.modules:
         sys.modules["cupy"].cuda.runtime.deviceSynchronize()
 
@@ -177,11 +177,11 @@ def _close(iterator: Iterator[tuple[Any, Any]]) -> None:
 
 
 def _error(job: Job) -> str:
-    """Go through files with a wrong checksum in them; return the error's text, "" if nobody noticed."""
+    """Read files with a wrong checksum; return the error's text, "" if it was not noticed."""
     try:
         for _ in batches(job):
             pass
-    except Exception as error:  # whichever class the contestant's library raises; the text is the result
+    except Exception as error:  # any class, depending on the contestant's library; the text is the result
         return f"{type(error).__name__}: {error}"
     return ""
 

@@ -1,4 +1,4 @@
-"""compare: one comparison from start to end: data, who is here, equal work, pairs, table, result file."""
+"""compare: one comparison from start to end: data, contestants, equal work, pairs, table, result file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _REFERENCES = {
     "on-error-numpy": "raise-numpy",
 }
 
-# What the project set itself: (contestant, reference, CPU ratio at most, rate ratio at least; 0 is any). Printed, never
-# hidden.
+# The project's goals: (contestant, reference, CPU ratio at most, rate ratio at least; 0 is any). Always printed.
 GOALS = {
     "chain": ("gpupipe-dali", "dali", 1.05, 0.95),
     "extract": ("gpupipe-extract", "tfdata-extract", 0.45, 1.4),
@@ -37,7 +36,7 @@ GOALS = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What to compare and how; the fields are the options of the command."""
+    """The settings of a comparison; the fields are the options of the command."""
 
     work: str
     data: str = ""
@@ -65,7 +64,7 @@ def present(what: Comparison) -> tuple[list[str], dict[str, str]]:
     Raises:
         UnequalWork: if a name is unknown or does other work, or the reference cannot take part.
     """
-    # On a machine with a GPU the question is also what the same chain costs on its CPU.
+    # On a machine with a GPU the cost of the same chain on its CPU is of interest, too.
     works = ("chain", "chain-gpu") if what.work == "chain-gpu" else (what.work,)
     known = [name for name, one in CONTESTANTS.items() if one.work in works and (what.checkout or not one.other)]
     asked = what.contestants or known
@@ -93,12 +92,13 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
 
     Raises:
         UnequalWork: if contestants cannot be compared.
-        ContestantFailed: if the reference ends without a report. Any other that does is absent, with its reason.
+        ContestantFailed: if the reference ends without a report. Any other that does is listed as absent, with the
+            reason.
     """
     names, absent = present(what)
     checkout = "" if what.checkout is None else checkout_in(what.checkout, what.work)
     shards = data.load(what.data, folder)
-    margin = what.shuffle + 8 * what.batch  # so that nobody nears the end of the pass while the window is open
+    margin = what.shuffle + 8 * what.batch  # so that no pass nears its end within the window
     job = Job(
         contestant=what.reference,
         files=data.repeated(shards.files, shards.records, (what.warmup + what.batches) * what.batch + margin),
@@ -138,9 +138,9 @@ def compare(what: Comparison, folder: Path, out: Path) -> Path:
 def _audit(
     what: Comparison, names: Sequence[str], folder: Path, job: Job, failed: Callable[[ContestantFailed], None]
 ) -> tuple[list[Audit], dict[str, bool]]:
-    """Let everybody go over the probes; refuse unequal work before anything is timed. Who fails is told to `failed`."""
+    """Run all contestants over the probes and refuse unequal work, before anything is timed; report failures."""
     probes = tuple(str(path) for path in probe.write_probes(folder, _PROBES))
-    times = what.probes if what.work != "extract" else 1  # nothing random in it: once is enough
+    times = what.probes if what.work != "extract" else 1  # it has no randomness: once is enough
     if _PROBES * times % what.batch:
         raise UnequalWork(
             f"the audit needs a --batch that divides {_PROBES * times}, got {what.batch}; use a power of 2"

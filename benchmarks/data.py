@@ -1,4 +1,4 @@
-"""data: the shards that are read, and how often, so that one pass is longer than what is measured."""
+"""data: the shards that are read, and how often, so that a pass is longer than the measured window."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def load(pattern: str, folder: Path) -> Data:
 
 
 def repeated(files: Sequence[str], records: int, needed: int) -> tuple[str, ...]:
-    """List the files as often as it takes to hold `needed` records in one pass."""
+    """Repeat the list of files until one pass has `needed` records."""
     return tuple(files) * max(1, math.ceil(needed / records))

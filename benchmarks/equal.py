@@ -1,6 +1,6 @@
-"""equal: whether contestants did equal work, and why not.
+"""equal: whether contestants did equal work, and if not, why.
 
-Compared are figures read off their batches (`benchmarks.probe`), never what they say about themselves.
+The compared figures are read off their batches (`benchmarks.probe`), never taken from what they say about themselves.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from benchmarks.job import Audit
 
 __all__ = ["UnequalWork", "check", "checkout_in", "expected_counts", "refusals"]
 
-# What two contestants may differ by: (relative part, absolute part). The reason stands beside each.
+# How much two contestants may differ: (relative, absolute), with the reason for each.
 _LIMITS = {
-    "share": (0.02, 0.0),  # the issue of the benchmark: 2 % of the mean share of the image inside the windows
+    "share": (0.02, 0.0),  # 2 % of the mean share of the image inside the windows
     "contrast": (
         0.15,
         0.0,
@@ -37,11 +37,11 @@ def expected_counts(labels: int, times: int) -> dict[str, int]:
 
 
 def refusals(audits: Sequence[Audit], counts: dict[str, int]) -> list[str]:
-    """List what keeps these contestants from being compared; empty if their work is equal.
+    """List why these contestants cannot be compared; empty if their work is equal.
 
     Args:
         audits: one for each contestant.
-        counts: how often the labels must have been delivered, as `expected_counts` gives it.
+        counts: how often the labels must have been delivered, as returned by `expected_counts`.
     """
     found = [
         f"{one.contestant} delivered labels {_times(one.counts)}, needed {_times(counts)}"
@@ -61,7 +61,7 @@ def refusals(audits: Sequence[Audit], counts: dict[str, int]) -> list[str]:
 
 
 def differs(name: str, a: float, b: float) -> bool:
-    """Say whether two contestants' figures are further apart than that figure may be."""
+    """Whether two contestants' figures differ by more than allowed for this figure."""
     relative, absolute = _LIMITS[name]
     return abs(a - b) > max(relative * min(abs(a), abs(b)), absolute)
 
@@ -85,10 +85,10 @@ def _times(counts: dict[str, int]) -> str:
 
 
 def checkout_in(folder: Path, work: str) -> str:
-    """The absolute path of another checkout of gpupipe.
+    """Return the absolute path of another checkout of gpupipe.
 
     Raises:
-        UnequalWork: the folder does not hold one.
+        UnequalWork: the folder is not one.
     """
     if not (folder / "gpupipe" / "__init__.py").is_file():
         raise UnequalWork(f"{work} needs the folder of a checkout that holds gpupipe/ to compare with, got {folder}")

@@ -1,7 +1,7 @@
-"""host: what one element costs on the host, without any image: `range(n).<op>.batch(1000)`, alone and prefetched.
+"""host: what one element costs on the host, without images: `range(n).<op>.batch(1000)`, alone and prefetched.
 
-The figure is elements per CPU-second of the whole process tree, over whole passes: opening, filling a shuffle buffer
-and ending are in it. Elements are those that enter the chain, so a filter counts what it drops.
+The figure is elements per CPU-second of the whole process tree, over whole passes, including opening, filling a shuffle
+buffer and closing. Elements are counted where they enter the chain, so those that a filter drops count, too.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ PREFETCH = (0, 2)
 REFERENCE = "gpupipe-host"
 OTHER = "gpupipe-other"
 WORSE = 0.03
-"""How much more CPU time than another checkout's is said at the end, beyond what the noise of that row explains."""
+"""Chains that cost this much more CPU time than in another checkout, beyond the row's noise, are listed at the end."""
 GOAL = 800_000
-"""Elements per CPU-second that the project set itself, for every chain."""
+"""The project's goal for every chain, in elements per CPU-second."""
 SHARES: Mapping[str, int] = {"tfdata-host": 20, "tfdata-numpy": 20}
-"""Who gets a part of the elements: a Python function costs tf.data 75 us, a million of them more than a minute."""
+"""Contestant -> divisor of its elements: a Python function costs tf.data 75 us, a million calls more than a minute."""
 PYTHON = ("map", "filter-python")
-"""Where it matters how tf.data calls Python; elsewhere one of its two contestants is enough."""
+"""Chains that call Python, for which tf.data has two contestants; elsewhere one is enough."""
 _AUDIT = 20_000
 
 
@@ -63,17 +63,17 @@ def host(
 
     Args:
         out: folder of the result file.
-        contestants: names; none means all, or those of gpupipe if there is another checkout. gpupipe, the reference,
+        contestants: names; empty means all, or those of gpupipe if there is another checkout. gpupipe, the reference,
             always takes part.
         chains: names in `CHAINS`.
-        elements: that enter a chain; `SHARES` says who gets fewer.
+        elements: how many enter a chain; fewer for the contestants in `SHARES`.
         batch: rows in a batch.
         pairs: for each chain and contestant.
-        against: another checkout of gpupipe, an older one say, which takes part then.
+        against: another checkout of gpupipe, such as an older one, to compare with.
 
     Raises:
         UnequalWork: an unknown name, or contestants that do not deliver the same.
-        ContestantFailed: the reference ends without a report. Any other that does takes no part in that chain.
+        ContestantFailed: the reference ends without a report. Any other that does is left out of that chain.
     """
     known = [name for name, one in CONTESTANTS.items() if one.work == "host" and (against or name != OTHER)]
     checkout = "" if against is None else checkout_in(against, "host")
@@ -141,7 +141,7 @@ def host(
 
 
 def worse(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The chains that cost more CPU time than in the other checkout, by more than `WORSE` and the noise of the row."""
+    """List the chains that cost more CPU time than in the other checkout, by more than `WORSE` and the row's noise."""
     rows = []
     for key, one in ((key, one) for key, one in found.items() if OTHER in one):
         cost, noise = 1 / one[OTHER]["cpu_ratio"].median, one[REFERENCE]["cpu_ratio"]
@@ -151,7 +151,7 @@ def worse(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _measure(job: Job) -> Any:
-    """One run; who is slow gets a part of the elements."""
+    """Measure one run; slow contestants get fewer elements."""
     return run_once(replace(job, elements=max(job.elements // SHARES.get(job.contestant, 1), job.batch)))
 
 
@@ -167,9 +167,9 @@ def check(chain: str, audits: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def summary(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
-    """Elements per CPU-second and per second of each contestant, and its CPU time as a multiple of the reference's.
+    """Summarise each contestant: elements per CPU-second and per second, and CPU time relative to the reference.
 
-    The reference's own multiple is the noise.
+    The reference's own ratio is the noise.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(pair.contestant for pair in pairs):
@@ -186,7 +186,7 @@ def summary(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
 
 
 def entry(key: str, pair: Pair) -> dict[str, Any]:
-    """One pair for the result file."""
+    """Describe one pair for the result file."""
     return {
         "chain": key,
         "contestant": pair.contestant,
@@ -197,7 +197,7 @@ def entry(key: str, pair: Pair) -> dict[str, Any]:
 
 
 def lines(key: str, one: Mapping[str, Any]) -> str:
-    """The figures of one chain."""
+    """Lay out the figures of one chain."""
     rows = []
     for name in (name for name in one if name != "audit"):
         rate, wall, ratio = one[name]["per_cpu_second"], one[name]["per_second"], one[name]["cpu_ratio"]
@@ -208,7 +208,7 @@ def lines(key: str, one: Mapping[str, Any]) -> str:
 
 
 def table(found: Mapping[str, Mapping[str, Any]], absent: Mapping[str, str]) -> str:
-    """All chains, who is missing, and whether the goal is met."""
+    """Lay out all chains, the contestants that are missing, and whether the goal is met."""
     head = f"{'':<64}{'elements/CPU-second (min-max)':>40}{'elements/s':>12}  CPU time, gpupipe = 1"
     rows = [head, *(lines(key, one) for key, one in found.items())]
     rows += [f"{CONTESTANTS[name].label}: {why}" for name, why in absent.items()]

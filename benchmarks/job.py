@@ -1,4 +1,4 @@
-"""job: what one contestant is asked to do in one process, and what it reports."""
+"""job: the work of one contestant in one process, and its report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "SIZE", "Audit", "Job", "Run"]
 
-# In the units of the pixels, 0..255. Written here and not imported: no contestant depends on another's package.
+# In units of the pixels, 0..255. Not imported, so that no contestant depends on another's package.
 IMAGENET_MEAN = (123.675, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
 SIZE = 224
@@ -23,20 +23,20 @@ class Job:
     Attributes:
         contestant: a name in `benchmarks.contestants.CONTESTANTS`.
         files: TFRecord shards; a file listed k times is read k times in one pass.
-        mode: "measure" times a window; "audit" goes through one pass and reports what came out; "damaged" expects
-            an error about the record with a wrong checksum that is in the files; "memory" goes through one pass
-            without the shuffle buffer to settle, then through one with it, and reports what the second added; "host"
-            times one pass of a chain of `benchmarks.host`, "host-audit" reports what came out of it.
+        mode: "measure" times a window; "audit" runs one pass and describes its output; "damaged" expects an error
+            about a record with a wrong checksum in the files; "memory" runs a pass without the shuffle buffer to
+            settle, then one with it, and reports what the second added; "host" times one pass of a chain of
+            `benchmarks.host`, "host-audit" describes its output.
         batch: rows in a batch.
         threads: CPU threads (or worker processes) the contestant may use for its main work.
         warmup: batches taken before the window starts.
         batches: batches in the window.
         shuffle: records in the shuffle buffer.
-        cycle: files read side by side.
-        seed: for those whose randomness can be seeded.
+        cycle: files read concurrently.
+        seed: for contestants whose randomness can be seeded.
         chain: a name in `benchmarks.host.CHAINS`, for the host modes.
         elements: numbers that enter that chain.
-        prefetch: finished batches that wait behind it, 0 for none.
+        prefetch: batches that are prefetched, 0 for none.
         checkout: a folder whose gpupipe `Contestant.other` measures instead of the one beside the benchmarks.
         timeout: seconds after which the process is killed.
         started: `time.monotonic()` of the parent just before the process was started, in seconds.
@@ -72,14 +72,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one process measured.
+    """The measurements of one process.
 
     Attributes:
-        contestant: who.
+        contestant: its name.
         items: images (or records) delivered inside the window.
         seconds: wall time of the window.
         cpu_seconds: user and system time of the whole process tree inside the window.
-        first_batch_s: from the start of the contestant's own code (its imports done) to its first batch.
+        first_batch_s: from the start of the contestant's own code (after its imports) to its first batch.
         start_s: from the start of the process to the first batch, imports included.
         peak_rss_mb: the largest sum of resident memory over the process tree, file pages included, in 1e6 bytes.
         shape: shape of the last batch.
@@ -109,10 +109,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a contestant's batches held over one pass through the probe files; compared by `benchmarks.equal`.
+    """A description of a contestant's batches over one pass of the probe files; compared by `benchmarks.equal`.
 
     Attributes:
-        contestant: who.
+        contestant: its name.
         shape: shape of one batch.
         dtype: dtype of one batch.
         layout: "NHWC", "NCHW" or "records".

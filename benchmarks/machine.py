@@ -1,4 +1,4 @@
-"""machine: where and with what a benchmark ran. No host name, no user, no path."""
+"""machine: the hardware and software that a benchmark ran on, without host name, user or paths."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gpus() -> list[str]:
 
 
 def load() -> float:
-    """Return the load of the last minute: above the number of cores, somebody else was busy, too."""
+    """Return the load of the last minute; above the number of cores, other processes were busy, too."""
     return round(os.getloadavg()[0], 2)
 
 

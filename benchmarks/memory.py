@@ -1,4 +1,4 @@
-"""memory: what a large shuffle buffer adds to a process's resident memory, file pages included."""
+"""memory: how much a large shuffle buffer adds to a process's resident memory, file pages included."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def shuffle_memory(
     """Run every shuffle contestant once, each in its own process; print a table and return the result file.
 
     Args:
-        folder: where the shards are written and removed again: 110 KB a record.
-        out: for the result file.
-        contestants: names; none means all that shuffle.
-        records: in one pass.
+        folder: where the shards are written, 110 KB a record, and removed again.
+        out: folder of the result file.
+        contestants: names; empty means all that shuffle.
+        records: records in one pass.
         shuffle: records in the buffer.
-        threads: for the contestants.
+        threads: CPU threads of a contestant.
         size: bytes of a record's payload.
 
     Raises:
         ContestantFailed: if one of them ends without a report.
-        UnequalWork: a name that is none of a contestant that shuffles.
+        UnequalWork: a name is not that of a contestant that shuffles.
     """
     known = [name for name, one in CONTESTANTS.items() if one.work == "shuffle"]
     if wrong := [name for name in contestants if name not in known]:

@@ -1,4 +1,4 @@
-"""nvml: what the driver says of this machine's NVIDIA cards, without CUDA, without nvidia-smi."""
+"""nvml: what the driver reports about this machine's NVIDIA cards, without CUDA or nvidia-smi."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 __all__ = ["Card", "cards", "jpeg_load", "memory_used", "opened"]
 
-_TEXT = 96  # bytes that every text of NVML's fits into
+_TEXT = 96  # bytes that hold every text of NVML
 _VALUE_OF_MIG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card, and what it can do.
+    """The properties of a card.
 
     Attributes:
-        name: as the driver says it.
-        memory_mib: all of its memory.
-        capability: of its machine code: "9.0".
+        name: as the driver reports it.
+        memory_mib: its total memory.
+        capability: its compute capability: "9.0".
         driver: version of the driver.
-        cuda: the newest CUDA that the driver takes: "13.0".
-        mig: whether it is cut into parts; None where that cannot be.
+        cuda: the newest CUDA that the driver supports: "13.0".
+        mig: whether it is partitioned (MIG); None if it cannot be.
     """
 
     name: str
@@ -42,7 +42,7 @@ class _Memory(ctypes.Structure):
 
 @contextlib.contextmanager
 def opened() -> Iterator[Any]:
-    """NVML, ready to be asked; None where it is missing or refuses."""
+    """Open NVML; None if it is missing or fails."""
     try:
         nvml: Any = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -58,7 +58,7 @@ def opened() -> Iterator[Any]:
 
 
 def cards() -> list[Card]:
-    """All cards of the machine, whatever CUDA_VISIBLE_DEVICES says; none without a driver."""
+    """List all cards of the machine, whatever CUDA_VISIBLE_DEVICES says; empty without a driver."""
     with opened() as nvml:
         if nvml is None:
             return []
@@ -69,13 +69,13 @@ def cards() -> list[Card]:
 
 
 def memory_used() -> int:
-    """MiB in use by anybody on the first card that CUDA shows; 0 without one."""
+    """Return the MiB in use by all processes on the first card visible to CUDA; 0 without one."""
     with opened() as nvml:
         return 0 if nvml is None else _memory(nvml, _handle(nvml, first_visible())).used >> 20
 
 
 def jpeg_load() -> int | None:
-    """How busy the JPEG engines of that card are, in percent; None where the driver does not say."""
+    """Return how busy the JPEG engines of that card are, in percent; None if the driver does not report it."""
     with opened() as nvml:
         if nvml is None or not hasattr(nvml, "nvmlDeviceGetJpgUtilization"):
             return None
@@ -86,7 +86,7 @@ def jpeg_load() -> int | None:
 
 
 def first_visible() -> int:
-    """NVML's number of CUDA's first card, where CUDA_VISIBLE_DEVICES gives numbers."""
+    """Return NVML's number of the first card visible to CUDA, if CUDA_VISIBLE_DEVICES holds numbers; else 0."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     return int(first) if first.isdigit() else 0
 

@@ -22,14 +22,14 @@ __all__ = ["ContestantFailed", "Pair", "audit", "notices_damage", "run_pairs", "
 
 _ROOT = Path(__file__).parent.parent
 CHILD = "benchmarks.child"
-"""What runs in the process of a contestant: a job on its stdin, a report as the last line of its stdout."""
+"""The module run in a contestant's process: a job on stdin, a report as the last line of stdout."""
 
 
 class ContestantFailed(Exception):
     """A contestant's process ended without a report; the text holds the end of its stderr.
 
     Attributes:
-        contestant: who.
+        contestant: its name.
         reason: why, in one line.
     """
 
@@ -54,7 +54,7 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
     Raises:
         ContestantFailed: if it does not report, or not within `job.timeout`: then whatever it started is killed.
     """
-    # Files and no pipes: a child of its own may hold these open for ever, and nobody has to read them while it runs.
+    # Files instead of pipes: a grandchild may hold these open forever, and they need no reader while it runs.
     with tempfile.TemporaryFile() as order, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         order.write(replace(job, started=time.monotonic()).to_json().encode() + b"\n")
         order.seek(0)
@@ -68,7 +68,7 @@ def spawn(job: Job) -> tuple[dict[str, Any], int]:
                 raise ContestantFailed(job.contestant, f"no end within {job.timeout:.0f} s", f"{job.contestant} {late}")
         finally:
             peak = watch.stop()
-            os.killpg(process.pid, signal.SIGKILL)  # and whatever it started, while nobody else can have its number
+            os.killpg(process.pid, signal.SIGKILL)  # and its children, while no other process can have its number
             status = process.wait()
         said, errors = _text(out), _text(err)
     if status or not said.strip():
@@ -87,22 +87,22 @@ def _text(file: IO[bytes]) -> str:
 
 
 def audit(job: Job) -> Audit:
-    """Let a contestant go once through the probe files of `job`."""
+    """Run a contestant over the probe files of `job` and describe its output."""
     report, _ = spawn(replace(job, mode="audit"))
     return Audit(**{**report, "shape": tuple(report["shape"])})
 
 
 def notices_damage(job: Job) -> bool:
-    """Say whether a contestant raises an error on a record with a wrong checksum.
+    """Whether a contestant raises an error on a record with a wrong checksum.
 
-    Ask after its audit went through: then the checksum is all that can be wrong.
+    Call it after a successful audit: then only the checksum can be wrong.
     """
     report, _ = spawn(replace(job, mode="damaged"))
     return bool(report["error"])
 
 
 def measure(job: Job) -> Run:
-    """Run one job and take the larger of what the kernel and the watcher saw as its peak memory."""
+    """Run one job; its peak memory is the larger of what the kernel and the watcher saw."""
     report, peak = spawn(job)
     run = Run(**{**report, "shape": tuple(report["shape"])})
     return replace(run, peak_rss_mb=max(run.peak_rss_mb, peak / 1e6))
@@ -117,17 +117,17 @@ def run_pairs(
     one_seed: bool = False,
     on_failure: Callable[[ContestantFailed], None] | None = None,
 ) -> Iterator[Pair]:
-    """Yield `count` pairs of each contestant with the reference; the reference is paired with itself, too.
+    """Yield `count` pairs of each contestant with the reference; the reference is also paired with itself.
 
-    Rounds go through all contestants, so that a slow minute of the machine meets all of them, and every second pair
-    runs the reference first. Every run draws with a seed of its own: over 2,560 images the windows of one seed hold up
-    to 4 % more pixels than those of another, which is work. With `one_seed` the two of a pair share theirs: then one
-    library does the same work twice, with an option and without.
+    Each round has all contestants, so that a slow minute of the machine affects all of them, and every second pair
+    runs the reference first. Every run has a seed of its own: over 2,560 images the windows of one seed have up to 4 %
+    more pixels than those of another, which is more work. With `one_seed` the two runs of a pair share their seed: then
+    one library does the same work twice, with an option and without.
 
-    A contestant that fails is told to `on_failure` and takes part no more.
+    A contestant that fails is passed to `on_failure` and left out from then on.
 
     Raises:
-        ContestantFailed: the reference failed, or nobody wants to be told.
+        ContestantFailed: the reference failed, or there is no `on_failure`.
     """
     others = [name for name in contestants if name != reference]
     for i in range(count):

@@ -1,10 +1,11 @@
-"""probe: images that carry their own coordinates, and what they tell about a pipeline that went over them.
+"""probe: images that encode their own coordinates, and what they tell about a pipeline that processed them.
 
-Nobody is asked which crops it drew: it is read off what came out. In a probe, red grows evenly from left to right (0 to
-255), green from top to bottom, and blue holds vertical stripes, a period of four pixels around 128. After crop, resize,
-flip and normalise, the slope of red along x, times the output's width, is the part of the width inside the window; its
-sign is the flip; green gives the part of the height. What is left of the stripes tells the resize filter: where an
-image shrinks, one with antialiasing takes them away. The blue mean is 128 only if mean and std were applied as agreed.
+No contestant is asked which crops it drew: they are read off its output. In a probe, red grows linearly from left to
+right (0 to 255), green from top to bottom, and blue has vertical stripes with a period of four pixels around 128. After
+crop, resize, flip and normalise, the slope of red along x, times the output's width, is the fraction of the width
+inside the window; its sign is the flip; green gives the fraction of the height. The contrast left of the stripes tells
+the resize filter: when an image shrinks, antialiasing removes them. The blue mean is 128 only if mean and std were
+applied as agreed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["audit_images", "audit_records", "measure", "probe_jpeg", "write_dama
 
 _PERIOD = 4  # pixels
 _DEPTH = 60.0  # of the stripes, in levels
-_WIDE = 0.85  # stripes are read in windows of at least this part of the width: 1.4 to 2.2 pixels become one
+_WIDE = 0.85  # contrast is read in windows of at least this fraction of the width: 1.4 to 2.2 pixels become one
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,7 +47,7 @@ def probe_jpeg(height: int, width: int) -> bytes:
 
 
 def write_probes(folder: Path, count: int = 512, shards: int = 8) -> list[Path]:
-    """Write `count` probes labelled 0, 1, 2 ... as shards: the sizes of ImageNet, one in four upright."""
+    """Write `count` probes labelled 0, 1, 2 ... as shards, with sizes of ImageNet, one in four portrait."""
     lying, upright = probe_jpeg(375, 500), probe_jpeg(500, 375)
     paths = [folder / f"probe-{i:05d}-of-{shards:05d}.tfrecord" for i in range(shards)]
     for i, path in enumerate(paths):
@@ -57,7 +58,7 @@ def write_probes(folder: Path, count: int = 512, shards: int = 8) -> list[Path]:
 
 
 def write_damaged(folder: Path, count: int = 256) -> Path:
-    """Write a shard whose middle record has a wrong checksum and is otherwise whole."""
+    """Write a shard whose middle record has a wrong checksum but is otherwise intact."""
     path, jpeg = folder / "damaged-00000-of-00001.tfrecord", probe_jpeg(375, 500)
     with path.open("wb") as file:
         for label in range(count):
@@ -85,10 +86,10 @@ def measure(images: npt.NDArray[Any]) -> tuple[Floats, Floats, npt.NDArray[np.bo
 
 
 def audit_images(contestant: str, batches: Iterable[tuple[Any, Any]]) -> Audit:
-    """Go through one pass over the probes; describe what came out.
+    """Describe the output of one pass over the probes.
 
     Raises:
-        ValueError: if there was no batch, or the images are not batches of 224x224 with three channels.
+        ValueError: if there is no batch, or the images are not 224x224 with three channels.
     """
     seen: Counter[int] = Counter()
     parts: list[tuple[Any, ...]] = []
@@ -116,7 +117,7 @@ def audit_images(contestant: str, batches: Iterable[tuple[Any, Any]]) -> Audit:
 
 
 def audit_records(contestant: str, batches: Iterable[tuple[Any, Any]]) -> Audit:
-    """Go through one pass of (encoded, labels) batches; sum up every payload, in any order."""
+    """Describe one pass of (encoded, labels) batches by a sum over all payloads, in any order."""
     seen: Counter[int] = Counter()
     size = digest = 0
     shape: tuple[int, ...] = ()
@@ -137,10 +138,10 @@ def audit_records(contestant: str, batches: Iterable[tuple[Any, Any]]) -> Audit:
 
 
 def host(array: Any) -> npt.NDArray[Any]:
-    """Bring an array of any of the contestants' libraries to NumPy."""
+    """Convert an array of any contestant's library to NumPy."""
     if hasattr(array, "as_cpu"):  # DALI on the GPU
         array = array.as_cpu()
-    elif hasattr(array, "get"):  # CuPy's, or gpupipe's where CuPy is missing
+    elif hasattr(array, "get"):  # CuPy's, or gpupipe's if CuPy is missing
         array = array.get()
     return np.asarray(array)
 

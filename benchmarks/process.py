@@ -1,4 +1,4 @@
-"""process: CPU time and resident memory of a process with all its descendants, read from /proc, and how it ends."""
+"""process: CPU time and resident memory of a process and its descendants, read from /proc, and how it ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def descendants(pid: int) -> list[int]:
         if name.isdigit() and (fields := _stat(int(name))):
             children.setdefault(int(fields[1]), []).append(int(name))
     found = list(children.get(pid, ()))
-    for one in found:  # grows while it is walked
+    for one in found:  # grows while it is iterated
         found.extend(children.get(one, ()))
     return found
 
@@ -40,7 +40,7 @@ def descendants(pid: int) -> list[int]:
 def tree_cpu_seconds() -> float:
     """Sum user and system time of this process, its living descendants and every descendant already waited for.
 
-    A worker that ends moves its time from "living" to "waited for", so the difference of two calls is exact.
+    The time of a worker that ends moves from "living" to "waited for", so the difference of two calls is exact.
     """
     reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = time.process_time() + reaped.ru_utime + reaped.ru_stime
@@ -62,7 +62,7 @@ def peak_bytes() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise OSError("peak memory needs VmHWM in /proc/self/status, which this system does not give; run it on Linux")
+    raise OSError("peak memory needs VmHWM in /proc/self/status, which this system does not have; run it on Linux")
 
 
 def resident_parts() -> dict[str, float]:
@@ -73,7 +73,7 @@ def resident_parts() -> dict[str, float]:
 
 
 def ends(pid: int, seconds: float) -> bool:
-    """Whether a child ends within that time. It stays a zombie: no other process or group can get its number."""
+    """Whether a child ends within that time. It stays a zombie, so that its number is not reused."""
     until = time.monotonic() + seconds
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() >= until:
@@ -83,7 +83,7 @@ def ends(pid: int, seconds: float) -> bool:
 
 
 def ending(status: int) -> str:
-    """How a process of that return code ended: by which signal or with which status; "" for 0."""
+    """Describe a return code: the signal or status that a process ended with; "" for 0."""
     if status >= 0:
         return f"ended with {status}" if status else ""
     try:
@@ -103,7 +103,7 @@ class OwnPeak:
         self._thread.start()
 
     def stop(self) -> dict[str, float]:
-        """End the watch; return the parts of the largest sum."""
+        """Stop watching; return the parts of the largest sum."""
         self._stop.set()
         self._thread.join()
         return self.parts
@@ -114,9 +114,9 @@ class OwnPeak:
 
 
 class PeakMemory:
-    """Watch a process tree from outside, five times a second: what several processes hold at one moment.
+    """Watch the memory of a process tree from outside, five times a second.
 
-    A page shared by two processes counts in both. The watcher's own work stays out of the contestant's CPU time.
+    A page shared by two processes counts twice. The watcher's own work is not part of the contestant's CPU time.
     """
 
     def __init__(self, pid: int, interval: float = 0.2) -> None:
@@ -128,7 +128,7 @@ class PeakMemory:
         self._thread.start()
 
     def stop(self) -> int:
-        """End the watch; return the peak in bytes."""
+        """Stop watching; return the peak in bytes."""
         self._stop.set()
         self._thread.join()
         return self.bytes
@@ -139,7 +139,7 @@ class PeakMemory:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat behind the command name (which may hold anything): state, parent, ..."""
+    """Return the fields of /proc/PID/stat after the command name (which may contain anything): state, parent, ..."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""ratios: medians of repeats and ratios of pairs."""
+"""ratios: medians of repetitions and ratios of pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Spread", "pair_order", "ratios"]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The least, the middle and the largest of some figures."""
+    """The minimum, median and maximum of some figures."""
 
     least: float
     median: float
@@ -34,7 +34,7 @@ class Spread:
 
 
 def ratios(first: Sequence[float], second: Sequence[float]) -> Spread:
-    """Divide pair by pair, then summarise: what the machine did to both runs of a pair cancels out.
+    """Divide pair by pair, then summarise: what affects both runs of a pair cancels out.
 
     Raises:
         ValueError: if the two differ in length, or a divisor is not positive.

@@ -1,4 +1,4 @@
-"""report: pairs as a table for people and as JSON for later."""
+"""report: pairs as a table to read and as JSON to keep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = 1
 def summary(pairs: Sequence[Pair], reference: str) -> dict[str, dict[str, Any]]:
     """Summarise each contestant's runs, and its ratios to the reference's, pair by pair.
 
-    The reference's own entry is the noise: its ratios are those of pairs with itself.
+    The reference's own entry is the noise: its ratios to itself.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(pair.contestant for pair in pairs):
@@ -44,7 +44,7 @@ def summary(pairs: Sequence[Pair], reference: str) -> dict[str, dict[str, Any]]:
 
 
 def table(found: Mapping[str, Mapping[str, Any]], reference: str, absent: Mapping[str, str], unit: str) -> str:
-    """Lay the summary out: CPU time first, then rate, first batch and memory; what did not run is named below."""
+    """Lay out the summary: CPU time first, then rate, first batch, memory; contestants that did not run are below."""
     head = ("", f"CPU-us/{unit}", f"{unit}s/s", "first batch s", "from start s", "peak MB", "CPU ratio", "rate ratio")
     rows: list[tuple[str, ...]] = [head]
     for name, one in found.items():
@@ -81,7 +81,7 @@ def document(
     audits: Sequence[Audit],
     absent: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Collect everything a later reader needs: where, with what, how, every raw run, and what was made of it."""
+    """Collect everything a later reader needs: machine, versions, settings, every raw run, and the summary."""
     return {
         **header(name, settings),
         "reference": reference,
@@ -104,7 +104,7 @@ def document(
 
 
 def header(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what every result file begins with."""
+    """Return the fields that every result file starts with."""
     return {
         "schema": SCHEMA,
         "benchmark": name,
@@ -118,7 +118,7 @@ def header(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write a document as <name>-<date>.json; a second one of the same day gets a number, none is overwritten."""
+    """Write a document as <name>-<date>.json; later ones of the same day get a number, none is overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{found['benchmark']}-{found['date'][:10]}"
     path, number = folder / f"{stem}.json", 1

@@ -1,4 +1,4 @@
-"""stop: Ctrl-C, SIGTERM and SIGHUP end a benchmark in order: what it started ends with it, and its scratch goes."""
+"""stop: Ctrl-C, SIGTERM and SIGHUP end a benchmark cleanly: its processes end, and its scratch folder is removed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """A signal asks this process to end.
+    """A signal has asked this process to end.
 
     Attributes:
         signal: its name.
-        status: the exit status that says so.
+        status: the exit status for it.
     """
 
     def __init__(self, number: int) -> None:
@@ -29,11 +29,12 @@ class Stopped(BaseException):
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise `Stopped` in the main thread at the first of these signals; the next ones disturb nobody who tidies up.
+    """Raise `Stopped` in the main thread at the first of these signals; later ones are ignored during the clean-up.
 
-    Who ignores SIGCHLD, as a parent may have it, is not told how a child ended: it is not ignored meanwhile.
+    SIGCHLD, which the parent process may have set to be ignored, is not ignored meanwhile: a process that ignores it
+    cannot learn how a child ended.
     """
-    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -60,7 +61,7 @@ def stoppable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let these signals wait until the block is over. A mask of the main thread would not: others take them."""
+    """Delay these signals until the block is over. Masking them would not: other threads get them."""
     late: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     main = threading.current_thread() is threading.main_thread()

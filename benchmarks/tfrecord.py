@@ -1,6 +1,6 @@
-"""tfrecord: the little that contestants other than gpupipe need to read shards, and the probes to write them.
+"""tfrecord: reading shards for contestants other than gpupipe, and writing them for the probes.
 
-Kept apart from gpupipe on purpose: a contestant must not win or lose by the code it is compared with.
+Independent of gpupipe on purpose: a contestant must not use the code it is compared with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADER = 12  # u64 length, u32 checksum of it; the payload's checksum follows t
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where the JPEG of one record lies, and its label."""
+    """The location of the JPEG of one record, and its label."""
 
     file: str
     offset: int
@@ -40,7 +40,9 @@ def frames(path: str | Path) -> Iterator[tuple[int, int]]:
             header = file.read(8)
             length = int.from_bytes(header, "little")
             if len(header) < 8 or at + _HEADER + length + 4 > size:
-                raise ValueError(f"a benchmark needs whole shards, got {Path(path).name} cut at byte {at}; remake it")
+                raise ValueError(
+                    f"a benchmark needs whole shards, got {Path(path).name} truncated at byte {at}; make it again"
+                )
             yield at + _HEADER, length
             at += _HEADER + length + 4
 
@@ -52,7 +54,7 @@ def write_index(path: str | Path, index: Path) -> None:
 
 
 def entries(path: str | Path) -> Iterator[Entry]:
-    """Yield where each record's "image/encoded" lies, with its "image/class/label"."""
+    """Yield the location of each record's "image/encoded", with its "image/class/label"."""
     with open(path, "rb") as file:
         for offset, length in frames(path):
             file.seek(offset)
@@ -76,7 +78,7 @@ def write_record(file: BinaryIO, payload: bytes, *, damaged: bool = False) -> No
 
 
 def _features(record: memoryview) -> tuple[slice, int]:
-    """Find the JPEG's place in a record and the label, -1 where there is none."""
+    """Find the JPEG in a record and the label, -1 if there is none."""
     jpeg, label = slice(0, 0), -1
     _, at, end = _enter(record, 0)  # Example.features
     while at < end:
@@ -90,7 +92,7 @@ def _features(record: memoryview) -> tuple[slice, int]:
                 _, first, last = _enter(record, values)
                 jpeg = slice(first, last)
             else:
-                # A list of one: packed (tag 10, length, value) or not (tag 8, value).
+                # A list of one number: packed (tag 10, length, value) or not (tag 8, value).
                 packed = record[values] == 10
                 label, _ = _read_varint(record, values + (2 if packed else 1))
         at = stop

@@ -1,6 +1,7 @@
 """tied: run a module or a script in a process that ends when its parent does: `python -m benchmarks.tied 123 pytest`.
 
-What a killed benchmark has started would else go on, beside what is measured next. Linux only, as the benchmarks are.
+Otherwise the processes of a killed benchmark would keep running and disturb the next measurement. Linux only, like the
+benchmarks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def command(*words: str) -> list[str]:
-    """The command of a process that is tied to this one.
+    """Make the command of a process that ends with this one.
 
     Args:
         words: a module or the path of a script (``.py``), and its arguments.
@@ -26,9 +27,9 @@ def command(*words: str) -> list[str]:
 
 
 def _tie(parent: int) -> None:
-    """Have this process killed when its parent ends, however that ends."""
+    """Have this process killed when its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent has already ended
         sys.exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_selecting_features_keeps_their_values() -> None:
 
 def test_equal_features_make_equal_graphs() -> None:
     again = {
-        name: type(feature)(*(getattr(feature, n) for n in feature.__slots__)) for name, feature in FEATURES.items()
+        name: type(feature)(*(getattr(feature, f.name) for f in fields(feature))) for name, feature in FEATURES.items()
     }
 
     assert traced(FEATURES).outputs == traced(again).outputs

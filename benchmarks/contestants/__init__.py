@@ -1,8 +1,8 @@
-"""contestants: who takes part, one file each.
+"""contestants: the ways of doing the work, one file each.
 
 A contestant's file has `batches(job, **options)`, an iterator of one pass of (images, labels) batches; that of a host
-contestant `passes(job, **options)`, which makes the chain and gives a function that begins a pass. The list below is
-the only registration: a name, the file, its options, and the modules it needs (none is imported by the parent).
+contestant has `passes(job, **options)`, which makes the chain and returns a function that starts a pass. The list below
+is the only registration: a name, the file, its options, and the modules it needs (the parent imports none of them).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Contestant:
     needs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     other: bool = False
-    """Whether it is the gpupipe of another checkout (`Job.checkout`): it takes part only where one is named."""
+    """Whether it is the gpupipe of another checkout (`Job.checkout`); it takes part only if one is given."""
 
 
 _DALI = ("nvidia.dali",)
@@ -91,15 +91,15 @@ def batches(job: Job) -> Iterator[tuple[Any, Any]]:
 
 
 def host_passes(job: Job) -> Callable[[], Iterator[Any]]:
-    """Import a host contestant's file and make its chain; each call of the answer begins a pass of batches."""
+    """Import a host contestant's file and make its chain; each call of the result starts a pass of batches."""
     contestant = CONTESTANTS[job.contestant]
     module = importlib.import_module(f"benchmarks.contestants.{contestant.module}")
-    begin: Callable[[], Iterator[Any]] = module.passes(job, **contestant.options)
-    return begin
+    passes: Callable[[], Iterator[Any]] = module.passes(job, **contestant.options)
+    return passes
 
 
 def missing(contestant: Contestant) -> str:
-    """Say which of the modules a contestant needs are not installed; "" if none."""
+    """Return which modules of a contestant are not installed, "" if none is missing."""
     absent = [name for name in contestant.needs if not has_module(name)]
     return f"not installed: {', '.join(absent)}" if absent else ""
 

@@ -1,9 +1,9 @@
 """dali_chain: the chain as a DALI user writes it by hand, on the CPU or the GPU.
 
-DALI's reader verifies no checksums and reads the shards one after the other, shuffled by a buffer. On the CPU a decoder
-that takes the window along is the faster way. On a GPU it is not: JPEG engines decode whole images only, and regions
-crash nvImageCodec 0.9.0 on some GPUs (NVIDIA/nvImageCodec#55). DALI upsamples colours the simple way unless it is
-asked for what libjpeg does ("fancy"), which costs more and is what gpupipe asks for.
+DALI's reader verifies no checksums and reads the shards one after another, shuffled by a buffer. On the CPU decoding
+only the crop window is faster. On a GPU it is not: JPEG engines decode whole images only, and regions crash
+nvImageCodec 0.9.0 on some GPUs (NVIDIA/nvImageCodec#55). DALI upsamples colours in a simple way unless libjpeg's
+("fancy") is requested, which costs more and is what gpupipe requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def batches(
     Args:
         job: the files and the sizes.
         device: where images are decoded and transformed.
-        decode: "whole" images, of which a window is resized, or the window's "region" only.
+        decode: "whole" images, from which a window is cropped and resized, or only the "region" of the window.
         fancy: upsample the colours of a JPEG as libjpeg does.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""gpupipe_chain: the chain of the README, word for word, on the executor that the options name."""
+"""gpupipe_chain: the chain of the README, word for word, on the executor given by the options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def batches(
     on_error: Literal["raise", "skip"] = "raise",
     manifest: bool = False,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield one pass of (images, labels); with a manifest of bad records, of which there are none, if asked."""
+    """Yield one pass of (images, labels), optionally with a manifest of bad records, of which there are none."""
     import gpupipe as gp
     from gpupipe import ops
 
@@ -46,7 +46,7 @@ def batches(
         .batch(job.batch, drop_remainder=True)
         .prefetch(gp.AUTOTUNE)
     )
-    # As many as there are cores is the default, which knows how many threads DALI needs for them.
+    # The default is one for each core; it also knows how many threads DALI needs then.
     threads = None if job.threads == cores() else job.threads
     options = gp.Options(device=device, backend=backend, threads=threads, seed=job.seed, on_error=on_error)
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
 """gpupipe_extract: interleave and parse in gpupipe, checksums verified, in three forms.
 
-"stage" is the extract stage as it feeds a graph: payloads are views of what was read, as tf.data's stay in its own
-tensors. "elements" is what iterating over the dataset gives, which owns its `bytes`: one more copy. "batches" stacks
-them too, and holds 256 payloads at a time.
+"stage" is the extract stage as it feeds a graph: payloads are views of the blocks read, as tf.data's stay in its own
+tensors. "elements" iterates over the dataset, whose elements own their `bytes`: one more copy. "batches" also stacks
+them, and holds 256 payloads at a time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["batches"]
 def batches(job: Job, form: str) -> Iterator[tuple[Any, Any]]:
     """Yield one pass of (encoded images, labels) of `job.batch` rows.
 
-    In a measured run of the forms without batches only the last image of each `job.batch` rows is kept, the others
-    are let go one by one as a stage behind would; an audit keeps them all.
+    In a measured run of the forms without batches only the last image of each `job.batch` rows is kept; the others are
+    dropped one by one, as a later stage would. An audit keeps them all.
     """
     import gpupipe as gp
 
@@ -55,7 +55,7 @@ def batches(job: Job, form: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _stage(ds: Any) -> Iterator[Any]:
-    """The columns that the extract stage of a chain hands to what stands behind it; its errors are raised."""
+    """Yield the columns that the extract stage of a chain passes on; raise its errors."""
     from gpupipe.flow.run import Context, Run
     from gpupipe.optimize.lower.compile import lower_in
 

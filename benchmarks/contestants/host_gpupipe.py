@@ -11,7 +11,7 @@ __all__ = ["passes"]
 
 
 def passes(job: Job) -> Callable[[], Iterator[Any]]:
-    """Make the chain; each call of the answer begins a pass, which gives the last leaf of every batch."""
+    """Make the chain; each call of the result starts a pass, which yields the last leaf of every batch."""
     import gpupipe as gp
 
     count = job.elements
@@ -51,7 +51,7 @@ def passes(job: Job) -> Callable[[], Iterator[Any]]:
 
 
 def _next(x: Any) -> Any:
-    try:  # a statement that is no expression: nobody may take this for a formula and run it for a batch at once
+    try:  # a statement, so that no optimiser can trace this as an expression and run it on whole batches
         return x + 1
     except OverflowError:
         return x

@@ -12,7 +12,7 @@ __all__ = ["passes"]
 
 
 def passes(job: Job, python: Literal["py_function", "numpy_function"]) -> Callable[[], Iterator[Any]]:
-    """Make the chain; each call of the answer begins a pass, which gives the last leaf of every batch.
+    """Make the chain; each call of the result starts a pass, which yields the last leaf of every batch.
 
     Args:
         python: how a Python function is called for each element.

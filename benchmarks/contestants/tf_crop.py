@@ -1,7 +1,7 @@
 """tf_crop: torchvision's RandomResizedCrop in TensorFlow's own ops.
 
-`tf.image.sample_distorted_bounding_box` draws by another law: on an ImageNet-size image it keeps 37 % of the area on
-average where torchvision's keeps 43 %, which is less work for whoever uses it.
+`tf.image.sample_distorted_bounding_box` has another distribution: of an ImageNet-size image it keeps 37 % of the area
+on average, torchvision's 43 %, so using it would be less work.
 """
 
 from __future__ import annotations

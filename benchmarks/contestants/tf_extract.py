@@ -1,4 +1,4 @@
-"""tf_extract: interleave and parse in tf.data; best when batches are parsed whole, as few people write it."""
+"""tf_extract: interleave and parse in tf.data; fastest if whole batches are parsed, which few people write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """torch_chain: the chain as a PyTorch user writes it, a DataLoader over decoded files with Pillow.
 
-The records' places are looked up beforehand, so a worker reads one JPEG with one `pread`: the same as a folder of
-files, without the cost of opening each. No checksums, as there are none in a folder. The order is a full permutation.
+The offsets of the records are looked up beforehand, so a worker reads one JPEG with one `pread`: like a folder of
+files, without the cost of opening each. There are no checksums, as in a folder. The order is a full permutation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Photographs:
 
     def __init__(self, places: list[Entry]) -> None:
         self.places = places
-        self._open: dict[str, int] = {}  # descriptors, opened by each worker for itself
+        self._open: dict[str, int] = {}  # descriptors; each worker opens its own
 
     def __len__(self) -> int:
         return len(self.places)
@@ -55,7 +55,7 @@ class Photographs:
         image: Image.Image = Image.open(io.BytesIO(encoded))
         x, y, w, h = window(image.height, image.width)
         image = image.crop((x, y, x + w, y + h))
-        if image.mode != "RGB":  # `convert` copies even where it changes nothing
+        if image.mode != "RGB":  # `convert` always copies
             image = image.convert("RGB")
         image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
         if random.random() < 0.5:

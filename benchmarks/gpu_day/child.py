@@ -1,6 +1,6 @@
-"""child: one part in a process of its own. What it is to do comes in on stdin; answers leave on a pipe of their own.
+"""child: one part in a process of its own. Its order comes in on stdin; answers go out on a pipe of their own.
 
-A question that raises ends the process, for nobody knows what state CUDA is in; the next one is asked in a new one.
+A question that raises ends the process, since the state of CUDA is unknown; the next one is asked in a new process.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from benchmarks.gpu_day.plan import module_of
 __all__ = ["FAILED", "main"]
 
 FAILED = 75
-"""The exit status behind a question that raised."""
+"""The exit status after a question that raised."""
 
 
 def main() -> int:
-    """Ask the questions of the part on stdin, except for those that were asked before."""
-    faulthandler.enable()  # a crash says where in Python it was
+    """Ask the questions of the part named on stdin, except for those that were asked before."""
+    faulthandler.enable()  # a crash prints where in Python it was
     order = json.loads(sys.stdin.readline())
     pipe = int(sys.argv[1])
     os.set_inheritable(pipe, False)
@@ -39,19 +39,19 @@ def main() -> int:
         if name in order["asked"]:
             continue
         say(begin=name)
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             value = ask()
         except Exception as error:
             traceback.print_exc()
-            say(failure=f"{type(error).__name__}: {error}"[:2000], seconds=round(time.monotonic() - began, 2))
+            say(failure=f"{type(error).__name__}: {error}"[:2000], seconds=round(time.monotonic() - started, 2))
             return FAILED
-        say(answer=value, seconds=round(time.monotonic() - began, 2))
+        say(answer=value, seconds=round(time.monotonic() - started, 2))
     return 0
 
 
 def _plain(value: Any) -> Any:
-    # NumPy's numbers have an `item`, which is Python's.
+    # NumPy's numbers have an `item` method, which returns Python's.
     return value.item() if hasattr(value, "item") else str(value)
 
 

@@ -1,4 +1,4 @@
-"""day: what every part is told: whether it is a dry run, where to work, how much to take."""
+"""day: the circumstances that every part is told: whether it is a dry run, its folders, its sizes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Day:
     """The circumstances of all parts.
 
     Attributes:
-        dry: work on the CPU with few images, to see that the parts themselves work.
-        has_gpu: whether the driver names a card.
+        dry: work on the CPU with few images, to test the parts themselves.
+        has_gpu: whether the driver reports a card.
         out: folder of the results.
         folder: folder for temporary files.
     """
@@ -52,11 +52,11 @@ class Day:
         return min(16, cores())
 
     def some(self, many: int, few: int) -> int:
-        """`many`, in a dry run `few`."""
+        """Return `many`, in a dry run `few`."""
         return few if self.dry else many
 
     def environment(self, **more: str) -> dict[str, str]:
-        """The environment of a process that a part starts: it finds this checkout."""
+        """Return the environment of a process that a part starts, in which this checkout can be imported."""
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         return {**os.environ, "PYTHONPATH": path, **more}
 

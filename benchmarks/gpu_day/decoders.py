@@ -1,4 +1,4 @@
-"""decoders: DALI pipelines by hand over encoded images, for what is asked of DALI and not of gpupipe."""
+"""decoders: DALI pipelines by hand over encoded images, for questions about DALI rather than gpupipe."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchmarks.gpu_day.day import Day
 __all__ = ["decoding", "differences", "make", "rate", "rows"]
 
 Build = Callable[[Any, Any, str], Any]
-"""Makes the outputs of a pipeline of `nvidia.dali.fn`, the encoded images and the device of the decoder."""
+"""Makes the outputs of a pipeline from `nvidia.dali.fn`, the encoded images and the device of the decoder."""
 
 
 def make(day: Day, build: Build, batch: int = 0, threads: int = 0, on_host: bool = False) -> Any:
-    """A built pipeline whose one input is encoded images.
+    """Build a pipeline whose only input is encoded images.
 
     Args:
-        day: says the device.
+        day: gives the device.
         build: makes the outputs.
-        batch: the most images of a batch; default: the day's.
-        threads: of the CPU; default: the day's.
+        batch: most images in a batch; default: the day's.
+        threads: CPU threads; default: the day's.
         on_host: decode on the CPU, whatever the device is.
     """
     dali: Any = importlib.import_module("nvidia.dali")
@@ -46,12 +46,12 @@ def make(day: Day, build: Build, batch: int = 0, threads: int = 0, on_host: bool
 
 
 def decoding(load: float | None = 1.0, fancy: bool = True, **options: Any) -> Build:
-    """Whole images.
+    """Decode whole images.
 
     Args:
-        load: the share of a batch that the JPEG engines get, 0..1; None: what DALI takes by itself.
+        load: the share of a batch for the JPEG engines, 0..1; None: DALI's default.
         fancy: upsample colours as libjpeg does.
-        options: more of the decoder's.
+        options: further options of the decoder.
     """
 
     def build(fn: Any, data: Any, device: str) -> Any:
@@ -63,13 +63,13 @@ def decoding(load: float | None = 1.0, fancy: bool = True, **options: Any) -> Bu
 
 
 def fed(files: Sequence[bytes]) -> Any:
-    """Encoded images as DALI takes them; it does not copy, so who feeds them keeps them."""
+    """Wrap encoded images for DALI without a copy: the caller must keep them alive."""
     tensors: Any = importlib.import_module("nvidia.dali.tensors")
     return tensors.TensorListCPU([tensors.TensorCPU(data) for data in files], contiguous=False)
 
 
 def rows(pipeline: Any, files: Sequence[bytes]) -> list[npt.NDArray[Any]]:
-    """Run one batch; its images as uint8[H,W,C]."""
+    """Run one batch; return its images as uint8[H,W,C]."""
     pipeline.feed_input("data", fed(files))
     pipeline.schedule_run()
     (output,) = pipeline.share_outputs()
@@ -80,12 +80,12 @@ def rows(pipeline: Any, files: Sequence[bytes]) -> list[npt.NDArray[Any]]:
 
 
 def rate(day: Day, pipeline: Any, files: Sequence[bytes], seconds: float = 2.0, ahead: int = 2) -> dict[str, float]:
-    """Images per second and CPU-milliseconds per image of a pipeline that always has `ahead` runs to do."""
+    """Measure images per second and CPU-milliseconds per image of a pipeline with `ahead` runs always scheduled."""
     seconds = 0.1 if day.dry else seconds
     batches = [fed([*files[i:], *files[:i]]) for i in (0, 7, 13)]
     count = 0
 
-    def begin() -> None:
+    def start() -> None:
         pipeline.feed_input("data", batches[count % len(batches)])
         pipeline.schedule_run()
 
@@ -94,14 +94,14 @@ def rate(day: Day, pipeline: Any, files: Sequence[bytes], seconds: float = 2.0, 
         pipeline.release_outputs()
 
     for _ in range(ahead):
-        begin()
+        start()
     for _ in range(day.some(3, 1)):
         end()
-        begin()
+        start()
     clock, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() - clock < seconds:
         end()
-        begin()
+        start()
         count += 1
     took, cpu = time.perf_counter() - clock, time.process_time() - cpu
     for _ in range(ahead):
@@ -111,7 +111,7 @@ def rate(day: Day, pipeline: Any, files: Sequence[bytes], seconds: float = 2.0, 
 
 
 def differences(a: Sequence[npt.NDArray[Any]], b: Sequence[npt.NDArray[Any]]) -> dict[str, float]:
-    """How far apart two lists of images are, in levels of 255; `inside` leaves the outermost ring of pixels out."""
+    """Compare two lists of images, in levels of 0..255; `inside` is without the outermost ring of pixels."""
     apart = [np.abs(x.astype(int) - y.astype(int)) for x, y in zip(a, b, strict=True)]
     every = np.concatenate([x.ravel() for x in apart])
     return {

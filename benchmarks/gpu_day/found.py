@@ -1,4 +1,4 @@
-"""found: what is known of a part, of this call and of calls before."""
+"""found: the results of a part so far, from this call and earlier ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["Found"]
 
 @dataclass
 class Found:
-    """What is known of a part.
+    """The results of a part so far.
 
     Attributes:
-        answers: by question.
-        failures: by question: how it failed.
-        state: "done", "crashed" or "out of time"; "" while something is still to be asked.
+        answers: question -> answer.
+        failures: question -> how it failed.
+        state: "done", "crashed" or "out of time"; "" while there are questions left.
         absent: why it could not run.
-        seconds: what it took so far.
+        seconds: the time it has taken.
         ending: the line that ended it.
-        calls: by question the line of the call it was asked in, empty if nobody knows; "" is for `state` or `absent`.
-        before: what was known when it was to be asked again.
-        kept: questions whose answers are from before it was asked again.
+        calls: question -> the line of the call it was asked in, empty if unknown; "" is for `state` or `absent`.
+        before: the results at the time it was to be repeated.
+        kept: questions whose answers are from before that.
     """
 
     answers: dict[str, Any] = field(default_factory=dict)
@@ -37,26 +37,26 @@ class Found:
 
     @property
     def asked(self) -> list[str]:
-        """The questions that are not to be asked again."""
+        """The questions that have been asked."""
         return [*self.answers, *self.failures]
 
     @property
     def known(self) -> bool:
-        """Whether anything was found since it was asked, or asked again."""
+        """Whether there is any result, since it was to be repeated if it was."""
         return bool(self.asked or self.state or self.absent)
 
     @property
     def waits(self) -> bool:
-        """Whether it is to be asked again and nothing new is there yet."""
+        """Whether it is to be repeated and has no new result yet."""
         return self.before is not None and not self.known
 
     def again(self) -> Found:
-        """What is known once it is to be asked again: nothing new, and what there was."""
+        """Return the results of a part that is to be repeated: none that are new, and the old ones."""
         shown = self.shown()
         return Found(before=shown if shown.known else None)
 
     def shown(self) -> Found:
-        """What the table shows: an old answer stays until the question has a new one, or the part is done."""
+        """Return the results for the table: an old answer stays until there is a new one, or the part is done."""
         old = self.before
         if old is None or self.state == "done":
             return self

@@ -1,4 +1,4 @@
-"""inputs: the images that parts work on, all of them drawn here, and the chain of the README over them."""
+"""inputs: the images that parts work on, all drawn here, and the chain of the README over them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def photographs(day: Day, count: int) -> list[bytes]:
-    """`count` photographs as JPEG files, as large and of such kinds as ImageNet's. Few are drawn, and come again."""
+    """Return `count` photographs as JPEG files, of ImageNet's sizes and kinds; few are drawn, and repeat."""
     from gpupipe.compare.photographs import encode, take
 
     made = []
@@ -43,7 +43,7 @@ def photographs(day: Day, count: int) -> list[bytes]:
 
 
 def kinds(day: Day) -> dict[str, list[bytes]]:
-    """A few photographs as JPEGs of every kind."""
+    """Return a few photographs as JPEGs of every kind."""
     from PIL import Image
 
     pictures = [Image.open(io.BytesIO(data)).convert("RGB") for data in photographs(day, day.some(12, 2))]
@@ -57,7 +57,7 @@ def _written(picture: Any, mode: str = "RGB", **how: Any) -> bytes:
 
 
 def damaged(good: bytes) -> dict[str, bytes]:
-    """A JPEG damaged in several ways."""
+    """Damage a JPEG in several ways."""
     half, tables = good[: len(good) // 2], good.index(b"\xff\xc4")
     return {
         "cut in half": half,
@@ -70,7 +70,7 @@ def damaged(good: bytes) -> dict[str, bytes]:
 
 
 def chain(day: Day, files: Sequence[bytes], **options: Any) -> Any:
-    """The chain of the README from memory: batches of (float32[B,224,224,3]{NHWC}, int64[B]), prefetched."""
+    """Make the chain of the README from memory: batches of (float32[B,224,224,3]{NHWC}, int64[B]), prefetched."""
     import gpupipe as gp
     from gpupipe import ops
 
@@ -85,7 +85,7 @@ def chain(day: Day, files: Sequence[bytes], **options: Any) -> Any:
 
 
 def sums(images: Any, labels: Any) -> tuple[float, int]:
-    """What tells one batch from another, computed on the host."""
+    """Return the sums of a batch, computed on the host, to tell batches apart."""
     from benchmarks.probe import host
 
     return float(host(images).sum(dtype=np.float64)), int(host(labels).sum())

@@ -1,15 +1,15 @@
-"""ledger: the results as lines of JSON, each on the disk before the next question is asked.
+"""ledger: the results as lines of JSON, each on disk before the next question is asked.
 
 A line is one of
-  call     a call of the command began: date, commit, machine, versions, and whether it is dry
+  call     a call of the command started: date, commit, machine, versions, and whether it is dry
   answer   part, question, value, seconds
   failure  part, question, how (an exception, a signal, a time limit), seconds, and the end of what the process printed
-  end      part, state ("done", "crashed" or "out of time"), seconds, how its process ended, what it printed
-  absent   part, why it cannot run here; asked again by the next call
-  again    part: what lies before this line counts until there is something new
+  end      part, state ("done", "crashed" or "out of time"), how its process ended, the end of what it printed
+  absent   part, why it cannot run here; tried again by the next call
+  again    part: earlier lines count until there are new ones
   called   a call ended: its seconds, and which parts it left
 
-and holds the number of its call as `call`. A line without one belongs to the call above it.
+and has the number of its call as `call`. A line without one belongs to the call above it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from benchmarks.stop import undisturbed
 __all__ = ["Ledger", "LedgerError"]
 
 
-_FOLDERS = (str(ROOT), sys.prefix, sys.base_prefix, os.path.expanduser("~"))  # "~" where nobody knows the home
+_FOLDERS = (str(ROOT), sys.prefix, sys.base_prefix, os.path.expanduser("~"))  # "~" if the home is unknown
 _PRIVATE = tuple(f"{folder.rstrip('/')}/" for folder in _FOLDERS if folder.startswith("/") and folder.strip("/"))
-"""Folders of this machine, whose names are left out: results are published. A container's home may be "/"."""
+"""Folders of this machine, whose names are removed from results, which are published. A container's home may be "/"."""
 
 
 class LedgerError(Exception):
@@ -38,19 +38,19 @@ class LedgerError(Exception):
 
 
 class Ledger:
-    """The file of results, and what it says.
+    """The file of results, and its content.
 
     Args:
-        path: where it is, or will be.
+        path: the file, which need not exist.
 
     Attributes:
-        parts: what is known, by part.
+        parts: name of a part -> its results.
         calls: the lines of calls.
         seconds: of all calls that ended, and of the parts of those that did not.
-        skipped: numbers of the lines that are no results, from 1 on.
+        skipped: numbers of the lines that are not results, from 1 on.
 
     Raises:
-        LedgerError: the file is there and cannot be read.
+        LedgerError: the file exists and cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,14 +74,14 @@ class Ledger:
             elif line.strip():
                 self.skipped.append(number)
         self.seconds += self._of_call
-        self._torn = data[-1:] not in (b"", b"\n")  # the machine went while a line was written: it stays alone
+        self._torn = data[-1:] not in (b"", b"\n")  # a line was interrupted: the next one starts on a new line
 
     def of(self, part: str) -> Found:
-        """What is known of a part."""
+        """Return the results of a part."""
         return self.parts.setdefault(part, Found())
 
     def write(self, row: str, **fields: Any) -> None:
-        """Append a line, and wait until it is on the disk.
+        """Append a line, and wait until it is on disk.
 
         Raises:
             LedgerError: the file cannot be written.
@@ -133,12 +133,12 @@ class Ledger:
             part.failures[row["question"]] = row["how"]
 
     def _call(self, number: int) -> Mapping[str, Any]:
-        # The last of that number: files of two machines may have been joined. Its own line may be lost.
+        # The last of that number, as files of two machines may have been joined; empty if the line is lost.
         return next((call for call in reversed(self.calls) if call["call"] == number), {})
 
 
 def _public(value: Any) -> Any:
-    """The value without the names of private folders."""
+    """Remove the names of private folders from a value."""
     if isinstance(value, str):
         for folder in _PRIVATE:
             value = value.replace(folder, "")
@@ -149,7 +149,7 @@ def _public(value: Any) -> Any:
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
-    """The row of a line, None if it is none: cut short, damaged, or of another program."""
+    """Parse a line, None if it is not a row: truncated, damaged, or of another program."""
     try:
         row = json.loads(line.decode())
     except (ValueError, RecursionError):
@@ -196,4 +196,4 @@ _NEEDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "again": {"part": _text},
     "called": {"seconds": _number},
 }
-"""What a row cannot do without."""
+"""The required fields of each kind of row."""

@@ -1,6 +1,6 @@
-"""outcomes: a pytest plugin that notes how each test ended, as it ends: what is known survives the end of pytest.
+"""outcomes: a pytest plugin that records how each test ended at once, so that a crash of pytest loses nothing.
 
-`GPU_DAY_OUTCOMES` names the file: one line of JSON for a test that begins, and one for how it ended.
+`GPU_DAY_OUTCOMES` names the file: one line of JSON when a test starts, and one when it has ended.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ VARIABLE = "GPU_DAY_OUTCOMES"
 
 
 class _Notes:
-    """Writes the lines."""
-
     def __init__(self, path: str) -> None:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - until the session ends
 
@@ -42,21 +40,21 @@ class _Notes:
 
 
 def pytest_configure(config: Any) -> None:
-    """Note what happens; the workers of xdist do so, too, and what their parent says of a test comes last."""
+    """Record outcomes; the workers of xdist do so, too, and the lines of their parent come last."""
     if VARIABLE in os.environ:
         config.pluginmanager.register(_Notes(os.environ[VARIABLE]))
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Count what the tests of a file came to.
+    """Count the outcomes in a file.
 
     Returns:
-        passed, skipped: how many. failed: by name, the last line of what was said. unfinished: names.
+        passed, skipped: how many. failed: name -> last line of the report. unfinished: names.
     """
     outcomes: dict[str, tuple[str, str]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         found = json.loads(line)
-        if outcomes.get(found["test"], ("", ""))[0] != "failed":  # a test may pass, and its fixtures fail behind it
+        if outcomes.get(found["test"], ("", ""))[0] != "failed":  # a test may pass and its teardown fail
             outcomes[found["test"]] = (found["outcome"], found.get("said", ""))
     kinds = [outcome for outcome, _ in outcomes.values()]
     return {

@@ -1,4 +1,4 @@
-"""plan: which parts there are, in order of importance, and what each needs."""
+"""plan: the parts in order of importance, and what each needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.gpu_day.day import Day
 __all__ = ["ORDER", "Part", "Questions", "all_parts", "module_of", "part"]
 
 Questions: TypeAlias = Mapping[str, Callable[[], Any]]
-"""What a part asks: a question's name, and what answers it with something that JSON can hold."""
+"""The questions of a part: name -> function that returns an answer JSON can hold."""
 
 ORDER = (
     "environment",
@@ -38,23 +38,23 @@ ORDER = (
     "speed",
     "chain",
 )
-"""The parts, the most important first: if time runs out, it does so for the last ones."""
+"""The parts, the most important first: if time runs out, the last ones are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is asked of a machine, in a process of its own.
+    """A group of questions about a machine, asked in a process of its own.
 
-    A part's file holds one as `PART`, and two functions: `questions(day)` gives its `Questions`, `summary(answers)` the
+    A part's file has one as `PART`, and two functions: `questions(day)` returns its `Questions`, `summary(answers)` the
     lines of the table, without importing what the questions need.
 
     Attributes:
         name: the name of its file.
-        asks: what it wants to know, in one line.
-        seconds: for all of its questions together.
-        each: seconds for one of them.
-        least: seconds without which it is not worth to begin: what its start and a long question take.
-        needs: modules without which it cannot run.
+        asks: its subject, in one line.
+        seconds: limit for all of its questions together.
+        each: limit for one of them, in seconds.
+        least: seconds without which it is not started: what its start and a long question take.
+        needs: modules that it requires.
         gpu: whether it needs a GPU: "no", "unless dry", or "yes" even in a dry run.
     """
 
@@ -67,11 +67,11 @@ class Part:
     gpu: Literal["no", "unless dry", "yes"] = "unless dry"
 
     def limits(self, day: Day) -> tuple[float, float]:
-        """Seconds for the whole part and for one question; a dry run has small questions and no reason to wait."""
+        """Return the seconds for the whole part and for one question; at most 60 in a dry run."""
         return (min(60, self.seconds), min(60, self.each)) if day.dry else (self.seconds, self.each)
 
     def missing(self, day: Day) -> str:
-        """Why it cannot run here; "" if it can."""
+        """Return why it cannot run here, "" if it can."""
         if not day.has_gpu and (self.gpu == "yes" or (self.gpu == "unless dry" and not day.dry)):
             return "needs an NVIDIA GPU"
         if day.dry and self.gpu == "yes":
@@ -81,16 +81,16 @@ class Part:
 
 
 def module_of(name: str) -> ModuleType:
-    """The file of a part."""
+    """Import the file of a part."""
     return importlib.import_module(f"benchmarks.gpu_day.parts.{name}")
 
 
 def part(name: str) -> Part:
-    """The part of that name."""
+    """Return the part of that name."""
     found: Part = module_of(name).PART
     return found
 
 
 def all_parts() -> list[Part]:
-    """All parts, in order."""
+    """Return all parts, in order."""
     return [part(name) for name in ORDER]

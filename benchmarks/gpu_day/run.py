@@ -1,4 +1,4 @@
-"""run: one part from its first question to its last, in as many processes as it takes."""
+"""run: one part from its first question to its last, in as many processes as needed."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from benchmarks.stop import undisturbed
 __all__ = ["CHILD", "run_part"]
 
 CHILD = "benchmarks.gpu_day.child"
-"""What runs in the process of a part."""
+"""The module run in the process of a part."""
 _TAIL = 2000
 """Characters of stdout and of stderr that are kept."""
 _ENDING = 20.0
-"""Seconds that a process may take to end behind its last question."""
+"""Seconds that a process may take to end after its last question."""
 _STACKS = 5.0
-"""Seconds that a process gets to print where all of its threads are."""
+"""Seconds that a process has to print the stacks of its threads."""
 
 
 def run_part(part: Part, day: Day, ledger: Ledger, until: float) -> None:
-    """Ask what a part has not been asked yet; every answer goes to the ledger.
+    """Ask the questions of a part that have not been asked yet; every answer goes to the ledger.
 
     Args:
-        part: what to ask.
-        day: where.
-        ledger: what is known, and where answers go.
-        until: `time.monotonic()` at which this call has to end. A question that it cuts short is asked again by the
-            next call; one that takes longer than its own limit, or a part that does, is not.
+        part: the part.
+        day: its circumstances.
+        ledger: the results so far, to which answers are added.
+        until: `time.monotonic()` at which this call has to end. A question that is interrupted then is asked again by
+            the next call; one that exceeds its own limit, or that of its part, is not.
     """
     found = ledger.of(part.name)
     limit, each = part.limits(day)
@@ -80,7 +80,7 @@ def _listen(process: _Process, part: str, ledger: Ledger, until: float, each: fl
     if not process.open:
         return
     if process.killed and time.monotonic() >= until:
-        return  # it is the call or the part that has no more time, not the question
+        return  # the call or the part is out of time, not the question
     late = f"no answer within {each:.0f} s" if process.killed else ""
     how = process.failure or late or process.ending or "ended without an answer"
     ledger.write("failure", part=part, question=process.open, how=how, seconds=taken, **process.printed())
@@ -88,7 +88,7 @@ def _listen(process: _Process, part: str, ledger: Ledger, until: float, each: fl
 
 @dataclass
 class _Log:
-    """What a process prints, in a file: nobody has to read it while the process runs."""
+    """The output of a process, in a file, which needs no reader while the process runs."""
 
     file: IO[bytes]
 
@@ -99,14 +99,14 @@ class _Log:
 
 
 class _Process:
-    """A process of `child.py` and what it says.
+    """A process of `child.py` and its messages.
 
     Attributes:
-        open: the question that it is at, "" for none.
-        left: all questions of the part, None before it has said which.
-        failure: the exception of the open question.
+        open: the current question, "" for none.
+        left: all questions of the part, None before it has named them.
+        failure: the exception of the current question.
         killed: whether it took too long.
-        since: `time.monotonic()` at which the open question, or the process, began.
+        since: `time.monotonic()` at which the current question, or the process, started.
         ending: how it ended, in words.
     """
 
@@ -141,15 +141,15 @@ class _Process:
             raise
 
     def messages(self, until: float, each: float) -> Iterator[dict[str, Any]]:
-        """Yield what it says until it ends; kill it at `until`, or when a question takes more than `each` seconds."""
+        """Yield its messages until it ends; kill it at `until`, or when a question takes more than `each` seconds."""
         rest = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
             while True:
                 wait = (min(until, self.since + each) if self.open else until) - time.monotonic()
-                over = ends(self._process.pid, 0)  # asked before looking, so that what it said last is there by then
+                over = ends(self._process.pid, 0)  # checked before reading, so that its last message is not missed
                 if not selector.select(0 if over else max(0.0, min(wait, 1.0))):
-                    if over:  # children of its own may hold the pipe
+                    if over:  # its children may hold the pipe open
                         break
                     if wait <= 0:
                         self.killed = True
@@ -167,17 +167,17 @@ class _Process:
             self.ending = "" if (status := self._reap()) == FAILED else ending(status)
         else:
             self._kill()
-            self.ending = "it did not end by itself"
+            self.ending = "it did not end on its own"
 
     def printed(self) -> dict[str, str]:
-        """The end of its stdout and of its stderr."""
+        """Return the end of its stdout and of its stderr."""
         return {"stdout": self._out.tail(), "stderr": self._err.tail()}
 
     def __enter__(self) -> _Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing of it behind."""
+        """End the process and close its files."""
         with undisturbed(), contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the driver, it cannot be killed
             self._reap()
         os.close(self._pipe)
@@ -185,13 +185,13 @@ class _Process:
         self._err.file.close()
 
     def _kill(self) -> None:
-        """Let it print where it hangs, then end whatever it started, and itself."""
+        """Let it print where it hangs, then kill it and its children."""
         os.kill(self._process.pid, signal.SIGABRT)
         ends(self._process.pid, _STACKS)
         os.killpg(self._process.pid, signal.SIGKILL)
 
     def _reap(self) -> int:
-        """End what is left of its group; how it ended itself."""
+        """Kill what is left of its process group; return its own exit status."""
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait(_STACKS)

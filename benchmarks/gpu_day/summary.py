@@ -1,4 +1,4 @@
-"""summary: the table of a ledger: for each part its state, and what it found in a few lines."""
+"""summary: the table of a ledger: for each part its state, and its results in a few lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = 150
 
 
 def table(ledger: Ledger) -> str:
-    """Lay out what is known; parts of which nothing is known are named at the end."""
+    """Lay out the results; parts without any are named at the end."""
     lines = []
     if ledger.calls:
         last = ledger.calls[-1]
@@ -33,12 +33,14 @@ def table(ledger: Ledger) -> str:
     if unknown:
         lines.append(f"not run: {', '.join(unknown)}")
     if others := elsewhere(ledger):
-        lines.append(f"not of the commit and machine above: {', '.join(others)}; --again {','.join(others)} asks again")
+        lines.append(
+            f"not of the commit and machine above: {', '.join(others)}; --again {','.join(others)} repeats them"
+        )
     return "\n".join(lines)
 
 
 def elsewhere(ledger: Ledger) -> list[str]:
-    """The parts of which something was found on another commit or machine than those of the last call."""
+    """List the parts with results from another commit or machine than those of the last call."""
     return [name for name in plan.ORDER if _others(ledger, ledger.of(name))]
 
 
@@ -48,13 +50,13 @@ def _part(name: str, found: Found, others: Mapping[str, list[str]]) -> list[str]
     if shown.ending.get("ending"):
         state += f", {shown.ending['ending']}"
     if found.waits:
-        state += ", to be asked again"
+        state += ", to be repeated"
     said = _said(name, shown)
     said += [f"FAILED {question}: {how}" for question, how in shown.failures.items()]
     if shown.state == "crashed":
         said += [line for line in shown.ending["stderr"].splitlines() if line.strip()][-1:]
     if shown.kept:
-        said.append(f"from before it was asked again: {', '.join(shown.kept)}")
+        said.append(f"from before it was repeated: {', '.join(shown.kept)}")
     for where, questions in others.items():
         which = "all" if len(questions) == len(shown.asked or [""]) else ", ".join(questions)
         said.append(f"NOT MEASURED AS ABOVE, but with {where}: {which}")
@@ -69,12 +71,12 @@ def _said(name: str, shown: Found) -> list[str]:
         return []
     try:
         return [*module_of(name).summary(shown.answers)]
-    except Exception as error:  # answers of another commit may look otherwise; the other parts have their lines
-        return [f"its answers cannot be laid out ({type(error).__name__}: {error}); they are in the file of results"]
+    except Exception as error:  # answers of another commit may differ in form; the other parts keep their lines
+        return [f"its answers cannot be shown ({type(error).__name__}: {error}); they are in the file of results"]
 
 
 def _others(ledger: Ledger, found: Found) -> dict[str, list[str]]:
-    """What was found elsewhere: by what is different there, the questions, or "" for a part without any."""
+    """Map what is different elsewhere to the questions that were answered there, "" for a part without any."""
     shown = found.shown()
     others: dict[str, list[str]] = {}
     if not ledger.calls or not shown.known:
@@ -86,11 +88,11 @@ def _others(ledger: Ledger, found: Found) -> dict[str, list[str]]:
 
 
 def _different(call: Mapping[str, Any], last: Mapping[str, Any]) -> str:
-    """What a call had that the last one has not: commit, cards, the rest of the machine, versions; "" for nothing."""
+    """Describe how a call differs from the last one: commit, cards, the rest of the machine, versions; "" if not."""
     if call is last:
         return ""
     if not call:
-        return "a commit and a machine that nobody knows"
+        return "an unknown commit and machine"
     said = [f"commit {_commit(call)}"] if call["commit"] != last["commit"] else []
     if call["machine"]["gpus"] != last["machine"]["gpus"]:
         said.append(_cards(call))

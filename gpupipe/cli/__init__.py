@@ -1,6 +1,6 @@
 """cli: the `gpupipe` command.
 
-What a subcommand needs is imported when it runs, so that the command itself starts at once.
+A subcommand imports what it needs when it runs, so that the command itself starts at once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+import gpupipe
+
 __all__ = ["main"]
 
-USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143  # the shell's own numbers: 128 + SIGINT, 128 + SIGTERM
+USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143  # as in shells: 128 + SIGINT, 128 + SIGTERM
 EXECUTOR_KEYS = ("dali-gpu", "dali-cpu", "numpy")
 
 
@@ -23,20 +25,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: what follows the command's name; None means those of this process.
+        arguments: the arguments after the command's name; None means those of this process.
 
     Returns:
-        The exit status: 0 done, 1 something failed while it ran, 2 wrong use, 130 after Ctrl-C, 143 after SIGTERM.
+        The exit status: 0 success, 1 a failure while running, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.
     """
     parsed = _parser().parse_args(arguments)
-    before = signal.signal(signal.SIGTERM, _terminate)  # by itself it would leave the temporary folder behind
+    before = signal.signal(signal.SIGTERM, _terminate)  # the default action would leave the temporary folder behind
     try:
         return _demo(parsed)
     except KeyboardInterrupt:
         print("gpupipe: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # `gpupipe demo | head`: whoever read the table has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush has a reader
+    except BrokenPipeError:  # `gpupipe demo | head` closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush succeeds
         return 1
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpupipe", description="Feed image training from TFRecords.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    parser.add_argument("--version", action="version", version=f"gpupipe {gpupipe.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser(
         "demo",
@@ -87,16 +89,6 @@ def _demo(parsed: argparse.Namespace) -> int:
             raise
         print(f"gpupipe demo: {error}", file=sys.stderr)
         return USER_ERROR if isinstance(error, PlanError) else 1
-
-
-class _Version(argparse.Action):
-    """Print the version: an action of its own, since reading it costs what no other command should pay."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import gpupipe
-
-        print(f"gpupipe {gpupipe.__version__}")
-        parser.exit()
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

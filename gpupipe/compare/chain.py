@@ -16,11 +16,11 @@ SEED = 1
 
 
 def training_chain(source: Source, images: int, batch: int, size: int) -> Dataset:
-    """Build the chain; nothing is read.
+    """Build the chain, without reading anything.
 
     Args:
         source: TFRecord files, or JPEG files with labels.
-        images: use at most this many.
+        images: how many images to use at most.
         batch: images per batch; a remainder is dropped.
         size: pixels per side of the random resized crop.
 

@@ -1,4 +1,4 @@
-"""contestants: the executors that can be compared, which of them this machine has, and one run of one of them."""
+"""contestants: the executors that can be compared, and one run of one of them in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpupipe.transform.machine import gpu_count, has_dali
 
 __all__ = ["EXECUTORS", "Executor", "run_alone"]
 
-# The folder that holds this very gpupipe. `-c` puts the working directory first on the path; a stray random.py there
-# must not be imported, and the gpupipe measured must be the one that asks.
+# The folder of this gpupipe, which replaces the working directory that `-c` puts first on the path: a stray random.py
+# there must not be imported, and the gpupipe measured must be this one.
 _ROOT = str(Path(__file__).resolve().parents[2])
 _CODE = "import sys; sys.path[0] = {root!r}; from gpupipe.compare.measure import main; sys.exit(main(sys.argv[1:]))"
 
@@ -29,8 +29,8 @@ class Executor:
     """One way of running a chain.
 
     Attributes:
-        key: what people type.
-        title: what tables show.
+        key: its name on the command line.
+        title: its name in tables.
         device: as in `Options`.
         backend: as in `Options`.
     """
@@ -41,7 +41,7 @@ class Executor:
     backend: Literal["dali", "numpy"]
 
     def missing(self) -> str:
-        """Say why this machine cannot run it; empty if it can."""
+        """Return why this machine cannot run it, "" if it can."""
         if self.device == "gpu" and not gpu_count():
             return "no GPU"
         if self.backend == "dali" and not has_dali():
@@ -62,10 +62,10 @@ def run_alone(job: Job, folder: Path, progress: Callable[[dict[str, Any]], None]
     Args:
         job: what to measure.
         folder: an existing folder for the job's file and the process's log.
-        progress: called with ``{"images": n}`` while it warms up and ``{"passes": n}`` while it is measured.
+        progress: called with ``{"images": n}`` during the warm-up and ``{"passes": n}`` during the measurement.
 
     Raises:
-        GpupipeError: the run failed; the text is its own error, or the last words of a process that crashed.
+        GpupipeError: the run failed; the text is its own error, or the end of the log of a process that crashed.
     """
     stem = f"{job.device}-{job.backend}"
     document, log = folder / f"{stem}.json", folder / f"{stem}.log"
@@ -73,35 +73,34 @@ def run_alone(job: Job, folder: Path, progress: Callable[[dict[str, Any]], None]
     command = [sys.executable, "-c", _CODE.format(root=_ROOT), str(document)]
     answer: dict[str, Any] = {}
     with open(log, "wb") as errors:
-        # A session of its own: Ctrl-C reaches this process alone, which then ends the other one without its traceback.
+        # In a session of its own Ctrl-C does not reach it: this process ends it, and no second traceback is printed.
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
         )
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith(MARK.encode()):
                     answer = json.loads(line[len(MARK) :])
                     progress(answer)
             process.wait()
         finally:
+            process.stdout.close()
             _end(process)
     if "figures" in answer:
         return Figures(**answer["figures"])
     if "error" in answer:
         raise GpupipeError(answer["error"])
-    words = log.read_text(encoding="utf-8", errors="replace").strip()
-    raise GpupipeError(f"its process ended with status {process.returncode}; its last words:\n{words[-2000:]}")
+    text = log.read_text(encoding="utf-8", errors="replace").strip()
+    raise GpupipeError(f"its process ended with status {process.returncode}; the end of its log:\n{text[-2000:]}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop the process and whatever it started, if it is still running."""
-    if process.stdout is not None:
-        process.stdout.close()
+    """Kill the process and its children, if it is still running."""
     if process.poll() is not None:
         return
     if sys.platform == "win32":
         process.kill()
     else:
-        os.killpg(process.pid, signal.SIGKILL)  # it holds nothing that needs tidying: its files lie in a folder of ours
+        os.killpg(process.pid, signal.SIGKILL)  # it leaves nothing behind: its files are in our folder
     process.wait()

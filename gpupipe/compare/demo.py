@@ -1,4 +1,4 @@
-"""demo: run the README chain on every executor of this machine, compare cost and pixels, save a contact sheet."""
+"""demo: run the README's chain on every executor of this machine, compare cost and pixels, save a contact sheet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gpupipe.compare.contestants import EXECUTORS, run_alone
+from gpupipe.compare.contestants import EXECUTORS, Executor, run_alone
 from gpupipe.compare.measure import MAX_PASSES, Job
 from gpupipe.compare.photographs import write_shards
 from gpupipe.compare.pixels import compare_pixels
@@ -28,7 +28,7 @@ from gpupipe.options import cpu_count
 __all__ = ["run_demo"]
 
 BATCH = 32
-KEPT_BATCHES = 2  # how many first batches are compared pixel by pixel
+KEPT_BATCHES = 2  # how many of the first batches are compared pixel by pixel
 ON_SHEET = 48
 
 Batches: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -48,13 +48,13 @@ def run_demo(
         out: the contact sheet to write, a PNG.
         images: how many images to draw, or to use of `data` at most; >= 2.
         size: pixels per side after the crop, >= 8.
-        executors: keys of `EXECUTORS` to run; none means all.
+        executors: keys of the `EXECUTORS` to run; empty runs all.
 
     Returns:
         0, or 1 if an executor failed or the executors disagree.
 
     Raises:
-        PlanError: an argument is wrong; nothing has been measured then.
+        PlanError: an argument is wrong; nothing has been measured.
         GpupipeError: no executor could be measured.
     """
     from gpupipe import ops
@@ -72,14 +72,13 @@ def run_demo(
             "no executor could be measured: " + "; ".join(f"{r.executor.title}: {r.reason}" for r in rows)
         )
 
-    reference = list(kept)[-1]
-    titles = {executor.key: executor.title for executor in EXECUTORS}
+    first, reference = next(iter(kept)), list(kept)[-1]
     rows = [_compared(row, reference, kept, ops.IMAGENET_STD) for row in rows]
-    print(_heading(source, rows, size), table(rows, titles[reference]), sep="\n\n")
-    shown = to_uint8(next(iter(kept.values()))["images"][:ON_SHEET], ops.IMAGENET_MEAN, ops.IMAGENET_STD)
+    print(_heading(source, rows, size), table(rows, reference.title), sep="\n\n")
+    shown = to_uint8(kept[first]["images"][:ON_SHEET], ops.IMAGENET_MEAN, ops.IMAGENET_STD)
     save_png(out, contact_sheet(shown))
-    print(f"\nsaved {out}: {len(shown)} augmented images of {titles[next(iter(kept))]}")
-    return _verdict(rows, kept, titles[reference])
+    print(f"\nsaved {out}: {len(shown)} augmented images of {first.title}")
+    return _verdict(rows, kept, reference.title)
 
 
 def _check(out: Path, images: int, size: int) -> None:
@@ -103,10 +102,10 @@ def _draw(folder: Path, images: int, progress: Progress) -> Source:
 
 def _measure(
     source: Source, folder: Path, images: int, size: int, keys: Sequence[str], progress: Progress
-) -> tuple[list[Row], dict[str, Batches]]:
-    """Run the executors one after the other; answer their rows, and the first batches of those that ran."""
+) -> tuple[list[Row], dict[Executor, Batches]]:
+    """Run the executors one after another; return their rows, and the first batches of those that ran."""
     rows: list[Row] = []
-    kept: dict[str, Batches] = {}
+    kept: dict[Executor, Batches] = {}
 
     def show(message: dict[str, Any]) -> None:
         if "images" in message:
@@ -127,7 +126,7 @@ def _measure(
             job = Job(source, executor.device, executor.backend, images, batch, size, KEPT_BATCHES, str(file))
             rows.append(Row(executor, run_alone(job, folder, show)))
             with np.load(file) as arrays:
-                kept[executor.key] = {name: arrays[name] for name in ("images", "labels")}
+                kept[executor] = {name: arrays[name] for name in ("images", "labels")}
             progress.finish()
         except GpupipeError as error:
             rows.append(Row(executor, reason=str(error), failed=True))
@@ -135,11 +134,11 @@ def _measure(
     return rows, kept
 
 
-def _compared(row: Row, reference: str, kept: Mapping[str, Batches], std: Any) -> Row:
-    key = row.executor.key
-    if key not in kept or key == reference or len(kept[key]["images"]) != len(kept[reference]["images"]):
+def _compared(row: Row, reference: Executor, kept: Mapping[Executor, Batches], std: Any) -> Row:
+    if row.executor not in kept or row.executor == reference:
         return row
-    return replace(row, difference=compare_pixels(kept[key]["images"], kept[reference]["images"], std))
+    images, others = kept[row.executor]["images"], kept[reference]["images"]
+    return row if len(images) != len(others) else replace(row, difference=compare_pixels(images, others, std))
 
 
 def _heading(source: Source, rows: Sequence[Row], size: int) -> str:
@@ -154,8 +153,8 @@ def _heading(source: Source, rows: Sequence[Row], size: int) -> str:
     )
 
 
-def _verdict(rows: Sequence[Row], kept: Mapping[str, Batches], reference: str) -> int:
-    """Say whether the executors delivered the same elements with the same crops and flips."""
+def _verdict(rows: Sequence[Row], kept: Mapping[Executor, Batches], reference: str) -> int:
+    """Print whether the executors delivered the same elements with the same crops and flips; return the exit status."""
     labels = [batches["labels"] for batches in kept.values()]
     same = all(np.array_equal(labels[0], other) for other in labels[1:])
     same &= all(row.difference.same_crops for row in rows if row.difference is not None)

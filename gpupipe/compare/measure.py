@@ -1,8 +1,7 @@
-"""measure: run the training chain on one executor, alone in a process, and say what it cost.
+"""measure: run the training chain on one executor, alone in a process, and report what it cost.
 
-One process per executor: CPU time, peak memory and the first batch then belong to that executor alone. The process
-reads its job from a JSON file and writes messages, each a line of JSON behind ``@``; a library's own words on stdout
-are thus left alone.
+CPU time, peak memory and the first batch then belong to that executor alone. The process reads its job from a JSON file
+and writes messages, each a line of JSON after ``@``, so that a library's own output on stdout does no harm.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -38,10 +36,10 @@ class Job:
         source: the files to read.
         device: as in `Options`.
         backend: as in `Options`.
-        images: at most this many per pass.
+        images: how many images a pass may have.
         batch: images per batch.
         size: pixels per side after the crop.
-        keep: how many of the first batches to save for comparing pixels.
+        keep: how many of the first batches to save, for comparing pixels.
         kept: the ``.npz`` file to save them in.
     """
 
@@ -57,7 +55,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a pass over the data costs on one executor: medians over whole passes, after one that warms up.
+    """The cost of a pass over the data on one executor: medians over whole passes, after a warm-up pass.
 
     Attributes:
         images: delivered in one pass.
@@ -65,7 +63,7 @@ class Figures:
         cpu_ms: CPU milliseconds per image of the whole process tree.
         images_per_second: by the wall clock.
         first_batch_s: seconds from building the chain to its first batch in a fresh process, a GPU's start included.
-        peak_bytes: largest resident memory of the process; None where the system does not tell.
+        peak_bytes: largest resident memory of the process; None if the system does not report it.
     """
 
     images: int
@@ -92,8 +90,8 @@ def main(arguments: list[str]) -> int:
 def measure(job: Job) -> Figures:
     """Run the chain once to warm up and to keep the first batches, then for at least `MIN_PASSES` whole passes.
 
-    Whole passes, from making the iterator to its end, are the honest unit: what is prefetched before a clock starts
-    would be free, and with a few hundred images that is a large part.
+    Whole passes, from creating the iterator to its end, are a fair unit: batches prefetched before the clock starts
+    would be free, and of a few hundred images they are a large part.
     """
     from gpupipe.compare.chain import training_chain
     from gpupipe.options import Options
@@ -121,7 +119,8 @@ def measure(job: Job) -> Figures:
     wall: list[float] = []
     while len(wall) < MIN_PASSES or (sum(wall) < ENOUGH_SECONDS and len(wall) < MAX_PASSES):
         clock, used = time.perf_counter(), _cpu_seconds()
-        _run_through(iter(dataset))
+        last = deque(dataset, maxlen=1)
+        _on_host(last[0][0][:1])  # on a GPU: wait until the last batch is computed
         cpu.append(_cpu_seconds() - used)
         wall.append(time.perf_counter() - clock)
         _say({"passes": len(wall)})
@@ -135,27 +134,21 @@ def measure(job: Job) -> Figures:
     )
 
 
-def _run_through(batches: Iterator[Any]) -> None:
-    last = deque(batches, maxlen=1)
-    if last:
-        _on_host(last[0][0][:1])  # on a GPU: wait until the last batch is really there
-
-
 def _on_host(x: Any) -> npt.NDArray[Any]:
-    """A NumPy array: a copy of a CuPy array, else a copy-free view."""
+    """Return a NumPy array: a copy of a CuPy array, a view of any other."""
     return np.asarray(x.get() if hasattr(x, "get") else x)
 
 
 def _cpu_seconds() -> float:
-    """User and system time of this process, all threads, and of the children it has waited for."""
+    """User and system time of this process, with all threads, and of the children it has waited for."""
     times = os.times()
     return time.process_time() + times.children_user + times.children_system
 
 
 def _peak_bytes() -> int | None:
-    """Peak resident memory of this process, None where the system does not tell."""
+    """Peak resident memory of this process, None if the system does not report it."""
     status = Path("/proc/self/status")
-    if status.exists():  # Linux; its `ru_maxrss` would start from the peak of the process that started this one
+    if status.exists():  # Linux; there `ru_maxrss` starts from the peak of the parent process
         for line in status.read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

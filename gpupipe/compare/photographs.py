@@ -1,8 +1,8 @@
 """photographs: a few hundred procedural photographs as TFRecord shards, for the demo, the tests and the benchmark.
 
-What a loader's work depends on follows a real sample of ImageNet: sizes (median 500x375, a quarter portrait), bytes
-(mean about 105 KB), the time a decoder needs, and the kinds of JPEG that occur (4:4:4 and 4:2:0, some progressive, some
-gray). Kinds and sizes go by the photograph's number, not by chance, so that even a short run holds all of them.
+The properties that a loader's work depends on follow a real sample of ImageNet: sizes (median 500x375, a quarter
+portrait), bytes (mean about 105 KB), decoding time, and kinds of JPEG (4:4:4 and 4:2:0, some progressive, some gray).
+Kind and size are functions of the photograph's number, not random, so that even a short run has all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUALITIES = (88, 93, 95, 95, 96)  # with the noise of the scene: mean about 105
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """How photograph `number` is taken: its size, what it shows and the kind of JPEG it becomes."""
+    """The size of photograph `number`, what it shows and the kind of JPEG it becomes."""
 
     number: int
     height: int
@@ -52,10 +52,10 @@ class Shot:
 
     @classmethod
     def of(cls, number: int) -> Shot:
-        """Give the shot of photograph `number` (0, 1, 2 ...); it depends on nothing else."""
-        short, long = _SIZES[number * 7 % len(_SIZES)]  # 7 and 20 share no factor: every size within 20 photographs
+        """Return the shot of photograph `number` (0, 1, 2 ...); it depends on nothing else."""
+        short, long = _SIZES[number * 7 % len(_SIZES)]  # 7 and 20 share no factor: 20 photographs have every size
         portrait = number % 9 in (2, 6)
-        halved = number % 11 in (1, 4, 8)  # cameras that halve the colour planes compress harder, too
+        halved = number % 11 in (1, 4, 8)  # cameras that halve the colour planes also compress harder
         return cls(
             number=number,
             height=long if portrait else short,
@@ -79,7 +79,7 @@ def encode(
     Args:
         pixels: uint8[H,W,3]{HWC} RGB, or uint8[H,W] gray.
         quality: libjpeg's quality, 1..100.
-        subsampling: resolution of the colour planes; without meaning for gray.
+        subsampling: resolution of the colour planes; ignored for gray.
         progressive: write the scans of a progressive file instead of one baseline scan.
 
     Returns:
@@ -94,7 +94,7 @@ def encode(
 
 
 def take(number: int, seed: int = 0) -> tuple[Shot, Pixels]:
-    """Draw photograph `number` of the set `seed`, whatever else has been drawn before.
+    """Draw photograph `number` of the set `seed`; the result depends on nothing else.
 
     Returns:
         The shot, and its pixels: uint8[H,W,3]{HWC}, or uint8[H,W] for a gray one.
@@ -122,7 +122,7 @@ def write_shards(
     Args:
         folder: an existing folder; shards of the same name in it are overwritten.
         count: number of photographs, >= 1.
-        shards: number of files, 1..count; photographs are dealt out in runs, so that shards differ by at most one.
+        shards: number of files, 1..count; each holds a run of photographs, and their lengths differ by at most one.
         seed: another seed gives other photographs of the same sizes and kinds.
         progress: called with the number of photographs written so far, after each.
 

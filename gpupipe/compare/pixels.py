@@ -1,4 +1,4 @@
-"""pixels: how far the images of two executors are apart."""
+"""pixels: the difference between the images of two executors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy.typing as npt
 
 __all__ = ["Difference", "compare_pixels"]
 
-# Executors differ by a rounding in places, and by their edge rule on the outermost ring. Another crop or a missed flip
-# moves the mean of an image by tens of levels; a mean of 2 is far from both.
+# Executors differ by a rounding here and there, and by their edge rule on the outermost ring. Another crop or a missed
+# flip changes an image by tens of levels on average; a mean of 2 is far from both.
 SAME_CROP_MEAN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The gap between two executors' pixels, in levels of 0..255, before rounding.
+    """The absolute difference between two executors' pixels, in levels of 0..255, before rounding.
 
     Attributes:
-        mean: over all values of all images.
-        inside: the largest, without the outermost ring of pixels.
-        ring: the largest on that ring, where the edge rules of resizers differ.
+        mean: the mean over all values of all images.
+        inside: the maximum without the outermost ring of pixels.
+        ring: the maximum on that ring, where the edge rules of resizers differ.
         worst_image: the largest mean of one image.
     """
 
@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def same_crops(self) -> bool:
-        """Whether every image shows the same part of the same picture, the same way round."""
+        """Whether every image shows the same part of the same picture, with the same flip."""
         return self.worst_image <= SAME_CROP_MEAN
 
 
@@ -43,7 +43,7 @@ def compare_pixels(images: npt.NDArray[Any], reference: npt.NDArray[Any], std: A
     Args:
         images: of one executor.
         reference: of the other.
-        std: what the channels were divided by, so that the answer is in levels of 0..255.
+        std: the divisors of the channels, to get levels of 0..255.
 
     Shapes: ``float32[N,H,W,3]{NHWC}, float32[N,H,W,3]{NHWC}``
     """

@@ -1,4 +1,4 @@
-"""progress: one line that says what is going on, rewritten in place on a terminal, written once elsewhere."""
+"""progress: one line about the current task, rewritten in place on a terminal, written once elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERVAL = 0.1  # seconds between two rewrites of the line
 
 
 class Progress:
-    """Show what is being done and how far it is, on stderr, so that stdout holds the result alone.
+    """Shows the current task and its progress on stderr, so that stdout holds only the result.
 
     On a terminal the line is rewritten; in a log each task is one line, when it ends.
     """
@@ -25,20 +25,20 @@ class Progress:
         self._started = self._shown = 0.0
 
     def start(self, task: str) -> None:
-        """Begin a task; the one before it is over."""
+        """Start a task; the one before it is finished."""
         self.finish()
         self._task, self._started, self._shown = task, time.monotonic(), 0.0
         self._show("...")
 
     def update(self, done: int, total: int, unit: str = "") -> None:
-        """Say that `done` of `total` are done."""
+        """Show that `done` of `total` are done."""
         now = time.monotonic()
         if now - self._shown >= INTERVAL:
             self._shown = now
             self._show(f"{done}/{total} {unit}".rstrip())
 
     def finish(self, note: str = "") -> None:
-        """End the task, if one is running, with its time and a note."""
+        """Finish the task, if there is one, with its time and a note."""
         if self._task:
             seconds = f"{time.monotonic() - self._started:.1f} s"
             line = f"{self._task}: {seconds}{', ' if note else ''}{note}"
@@ -57,6 +57,6 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
         if kind is None:
             self.finish()
-        elif self._task and self._live:  # leave the cursor on a line of its own for whatever is printed next
+        elif self._task and self._live:  # what is printed next starts on a line of its own
             self._stream.write("\n")
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""report: what was measured, as a table of plain text."""
+"""report: the measurements as a table of plain text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PIXEL_COLUMNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One executor's line of the table.
+    """One executor's row of the table.
 
     Attributes:
-        executor: which.
-        figures: what was measured; None if nothing was.
-        reason: why nothing was.
-        failed: whether it was tried, and failed.
-        difference: of its pixels to those of the reference; None for the reference itself.
+        executor: the executor.
+        figures: its measurements; None if it was not measured.
+        reason: why it was not measured.
+        failed: whether it was run, and failed.
+        difference: between its pixels and those of the reference; None for the reference itself.
     """
 
     executor: Executor
@@ -35,18 +35,17 @@ class Row:
 
 
 def table(rows: Sequence[Row], reference: str) -> str:
-    """Lay the rows out; an executor that was not measured shows its reason, never a figure.
+    """Lay out the rows; an executor that was not measured shows its reason instead of figures.
 
     Args:
         rows: one per executor.
-        reference: title of the executor whose pixels the others are compared with.
+        reference: title of the executor with whose pixels the others are compared.
     """
     measured = [HEAD, *(_cells(row, row.figures) for row in rows if row.figures is not None)]
     widths = [max(map(len, column)) for column in zip(*measured, strict=True)]
     widths[0] = max(len(HEAD[0]), *(len(row.executor.title) for row in rows))
     width = sum(widths) + 2 * (len(widths) - 1)
-    group = f"difference to {reference} (0..255)" if len(measured) > 2 else ""
-    lines = [group.rjust(width)] if group else []
+    lines = [f"difference to {reference} (0..255)".rjust(width)] if len(measured) > 2 else []
     lines += [_line(HEAD, widths), "-" * width]
     for row in rows:
         if row.figures is None:

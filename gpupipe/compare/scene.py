@@ -1,12 +1,11 @@
-"""scene: draw a landscape that looks enough like a photograph, from random numbers alone.
+"""scene: draw a landscape that resembles a photograph, from random numbers alone.
 
-A photograph costs a JPEG decoder what its detail costs, and natural detail falls with frequency as 1/f. So every
-surface carries 1/f noise, cut from a few large fields that are made once per process: drawing new noise for each
-photograph would take longer than all the rest. The scene has a top and a bottom (sky over ground, upright shapes), a
-sun that says where the light comes from, and shadows that fall away from it, so that a flip or a crop shows at a
-glance.
+A photograph costs a JPEG decoder as much as its detail does, and natural detail falls with frequency as 1/f. So every
+surface has 1/f noise, cropped from a few large fields that are made once per process: new noise for each photograph
+would take longer than everything else. The scene has a top and a bottom (sky over ground, upright shapes), a sun on one
+side and shadows that fall away from it, so that a flip or a crop is visible at a glance.
 
-Only NumPy touches the pixels: they depend on the random generator, never on an image library.
+The pixels are made by NumPy alone: they depend on the random generator, never on an image library.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ __all__ = ["KINDS", "photograph"]
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 
-FIELD_SIDE = 1024  # the fields are periodic, and larger than any photograph the demo takes
-FIELD_SEED = 20_000  # the fields belong to the law of the scene, not to the caller's seed
+FIELD_SIDE = 1024  # the fields are periodic, and larger than any photograph of the demo
+FIELD_SEED = 20_000  # the fields do not depend on the caller's seed
 DETAIL_SLOPES = (0.95, 1.05, 1.15)  # amplitude falls as f**-slope; natural images lie near 1
 SMOOTH_SLOPE = 1.9  # clouds and colour casts
 
@@ -42,10 +41,10 @@ def photograph(rng: np.random.Generator, height: int, width: int, kind: int | No
     """Draw one landscape: sky, sun, hills, ground and a few shaded shapes.
 
     Args:
-        rng: the only source of variety; an equally seeded generator gives the same pixels.
+        rng: the only source of randomness; an equally seeded generator gives the same pixels.
         height: pixels, 16..1024.
         width: pixels, 16..1024.
-        kind: which of `KINDS` stands in the foreground; None lets `rng` choose.
+        kind: which of `KINDS` is in the foreground; None lets `rng` choose.
 
     Returns:
         uint8[height, width, 3]{HWC}, RGB.
@@ -55,7 +54,7 @@ def photograph(rng: np.random.Generator, height: int, width: int, kind: int | No
     """
     if not (16 <= height <= FIELD_SIDE and 16 <= width <= FIELD_SIDE):
         raise ValueError(f"photograph needs sides of 16..{FIELD_SIDE} pixels, got {height}x{width}")
-    chosen = int(rng.integers(len(KINDS)))  # drawn even if not used, so that `kind` changes nothing else
+    chosen = int(rng.integers(len(KINDS)))  # drawn even if unused, so that `kind` changes nothing else
     if kind is not None:
         if not 0 <= kind < len(KINDS):
             raise ValueError(f"photograph needs a kind of 0..{len(KINDS) - 1}, got {kind}; see KINDS")
@@ -68,7 +67,7 @@ def photograph(rng: np.random.Generator, height: int, width: int, kind: int | No
     _paint_sky(image[:horizon], rng, zenith, haze, sun)
     _paint_ground(image[horizon:], haze, ground)
     _paint_hills(image, rng, horizon, haze, ground)
-    for depth in np.sort(rng.uniform(0.15, 0.85, int(rng.integers(3, 8)))):  # far ones first, near ones cover them
+    for depth in np.sort(rng.uniform(0.15, 0.85, int(rng.integers(3, 8)))):  # far ones first: near ones cover them
         foot = horizon + depth * (height - horizon)
         centre = rng.uniform(0.05, 0.95) * width
         size = (0.12 + 0.42 * depth) * min(height, width) * rng.uniform(0.7, 1.2)
@@ -93,7 +92,7 @@ def _noise(slope: float, number: int) -> Field:
 
 
 def _cut(rng: np.random.Generator, height: int, width: int, slope: float, number: int) -> Field:
-    """A window of a noise field at a random place, in one of its eight orientations; a view."""
+    """Crop a random window of a noise field, in one of its eight orientations; a view."""
     field = _noise(slope, number)
     if rng.random() < 0.5:
         field = field.T
@@ -121,7 +120,7 @@ def _paint_ground(image: Field, haze: Colour, ground: Colour) -> None:
 
 
 def _paint_hills(image: Field, rng: np.random.Generator, horizon: int, haze: Colour, ground: Colour) -> None:
-    """Two ridges in front of the sky, the nearer one darker and less hazy."""
+    """Paint two ridges before the sky, the nearer one darker and less hazy."""
     width = image.shape[1]
     rows = np.arange(horizon, dtype=np.float32)[:, None]
     for share, rise in ((0.35, 0.28), (0.75, 0.14)):
@@ -133,7 +132,7 @@ def _paint_hills(image: Field, rng: np.random.Generator, horizon: int, haze: Col
 
 
 def _add_texture(image: Field, rng: np.random.Generator, horizon: int) -> None:
-    """Give every surface its grain: strong on the ground, weak in the sky, with a slow colour cast."""
+    """Add grain to every surface, strong on the ground and weak in the sky, and a slowly varying colour cast."""
     height, width, _ = image.shape
     number = int(rng.integers(len(DETAIL_SLOPES)))
     strength = np.full(height, rng.uniform(20, 44), np.float32)

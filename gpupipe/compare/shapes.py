@@ -1,7 +1,7 @@
-"""shapes: what stands in the foreground of a drawn photograph: balls, houses, trees, towers, and their shadows.
+"""shapes: the foreground of a drawn photograph: balls, houses, trees, towers, and their shadows.
 
-A shape is a function of (y, x), in units of the shape's height from the middle of its foot, y downwards; it is above 0
-inside.
+A shape is a function of (y, x) that is above 0 inside; the unit is the shape's height, the origin the middle of its
+foot, and y points down.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Span: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place for a shape.
+    """A position for a shape.
 
     Attributes:
-        image: float32[H,W,3]{HWC}, painted over.
+        image: float32[H,W,3]{HWC}, painted in place.
         foot: row of the shape's foot, pixels.
         centre: its middle column, pixels.
         size: its height, pixels.
@@ -38,14 +38,10 @@ class Spot:
     size: float
     light: int
 
-    def paint(self, rows: Span, columns: Span, inside: Callable[[Field, Field], Field], colour: Colour) -> None:
-        """Paint a shape, brighter towards the light; `rows` and `columns` bound it, in units of its height."""
-        self._blend(rows, columns, inside, colour, opacity=1, slope=0.7 * self.light)
-
     def paint_shadow(self) -> None:
-        """Paint the ellipse that lies at the shape's foot, away from the light."""
+        """Paint an ellipse at the shape's foot, away from the light."""
         away = -0.5 * self.light
-        self._blend(
+        self.paint(
             (-0.1, 0.1),
             (-1.1, 1.1),
             lambda y, x: 1 - np.square(y / 0.09) - np.square((x - away) / 0.6),
@@ -54,16 +50,25 @@ class Spot:
             slope=0,
         )
 
-    def _blend(
+    def paint(
         self,
         rows: Span,
         columns: Span,
         inside: Callable[[Field, Field], Field],
         colour: Colour,
-        opacity: float,
-        slope: float,
+        opacity: float = 1,
+        slope: float = 0.7,
     ) -> None:
-        """Work on the bounding box alone; the edge of a shape is about a pixel wide."""
+        """Paint a shape, brighter towards the light; its edge is about a pixel wide.
+
+        Args:
+            rows: its bounds, in units of its height.
+            columns: its bounds, in units of its height.
+            inside: a function of (y, x) that is above 0 inside the shape.
+            colour: RGB, 0..255.
+            opacity: 0..1.
+            slope: how much brightness grows towards the light, per unit.
+        """
         height, width, _ = self.image.shape
         top, bottom = (min(max(int(self.foot + row * self.size), 0), height) for row in rows)
         left, right = (min(max(int(self.centre + column * self.size), 0), width) for column in columns)
@@ -72,7 +77,7 @@ class Spot:
         y = ((np.arange(top, bottom) - self.foot) / self.size).astype(np.float32)[:, None]
         x = ((np.arange(left, right) - self.centre) / self.size).astype(np.float32)[None]
         cover = (np.clip(inside(y, x) * (0.5 * self.size), 0, 1) * opacity)[:, :, None]
-        shade = (1 + slope * x - 0.15 * (y + 0.5))[:, :, None]
+        shade = (1 + slope * self.light * x - 0.15 * (y + 0.5))[:, :, None]
         box = self.image[top:bottom, left:right]
         box += cover * (np.array(colour, np.float32) * shade - box)
 
@@ -118,7 +123,7 @@ def _tower(spot: Spot, rng: np.random.Generator) -> None:
     spot.paint(*box, lambda y, x: np.minimum(_column(y, x, 1.3, 0.2, 0.07), 2 * np.sin(12 * y)), _colour(rng))  # bands
 
 
-#: What can stand in the foreground: name and painter. The index is the class label of a photograph.
+#: The shapes of the foreground: name and painter. The index is the class label of a photograph.
 KINDS: tuple[tuple[str, Callable[[Spot, np.random.Generator], None]], ...] = (
     ("ball", _ball),
     ("house", _house),
@@ -133,7 +138,7 @@ def _rectangle(y: Field, x: Field, rows: Span, columns: Span) -> Field:
 
 
 def _column(y: Field, x: Field, height: float, foot: float, taper: float) -> Field:
-    """Be inside an upright column `height` high and 2 * `foot` wide, narrower at the top."""
+    """Inside of an upright column `height` high and 2 * `foot` wide, narrower at the top."""
     inside: Field = np.minimum(foot + taper * y - np.abs(x), np.minimum(y + height, -y))
     return np.multiply(inside, 6)
 

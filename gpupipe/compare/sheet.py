@@ -1,4 +1,4 @@
-"""sheet: a contact sheet, many small images as one picture."""
+"""sheet: a contact sheet, many small images in one picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAP = 4  # pixels of white around each image
 
 
 def to_uint8(images: npt.NDArray[Any], mean: Any, std: Any) -> npt.NDArray[np.uint8]:
-    """Undo `ops.normalize`, so that people see the image again.
+    """Undo `ops.normalize`, to make the images viewable.
 
     Shapes: ``float32[N,H,W,3]{NHWC} -> uint8[N,H,W,3]{NHWC}``, rounded and clipped to 0..255.
     """
@@ -23,24 +23,24 @@ def to_uint8(images: npt.NDArray[Any], mean: Any, std: Any) -> npt.NDArray[np.ui
 
 
 def contact_sheet(images: npt.NDArray[np.uint8], columns: int = 8) -> npt.NDArray[np.uint8]:
-    """Lay images of equal size out in rows.
+    """Arrange images of equal size in rows.
 
     Shapes: ``uint8[N,H,W,3]{NHWC} -> uint8[rows * (H + 4) + 4, columns * (W + 4) + 4, 3]{HWC}``
     """
-    number, height, width, _ = images.shape
-    columns = min(columns, number)
-    rows = -(-number // columns)
+    count, height, width, _ = images.shape
+    columns = min(columns, count)
+    rows = -(-count // columns)
     sheet = np.full((rows * (height + GAP) + GAP, columns * (width + GAP) + GAP, 3), 255, np.uint8)
     for index, image in enumerate(images):
         top, left = (
-            GAP + place * (side + GAP) for place, side in zip(divmod(index, columns), (height, width), strict=True)
+            GAP + cell * (side + GAP) for cell, side in zip(divmod(index, columns), (height, width), strict=True)
         )
         sheet[top : top + height, left : left + width] = image
     return sheet
 
 
 def save_png(path: Path, image: npt.NDArray[np.uint8]) -> None:
-    """Write uint8[H,W,3]{HWC} as a PNG, whatever the suffix of `path` says.
+    """Write uint8[H,W,3]{HWC} as a PNG, whatever the suffix of `path`.
 
     Raises:
         OSError: `path` cannot be written.

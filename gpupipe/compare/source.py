@@ -1,4 +1,4 @@
-"""source: what the demo reads: TFRecord files or a folder of class directories, found and looked at before any work."""
+"""source: the data of the demo, TFRecord files or a folder of class directories, found and checked before any work."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ENOUGH = 32
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The files of a run; plain data, so that it travels to a subprocess as JSON.
+    """The files of a run, as plain data that can be sent to a subprocess as JSON.
 
     Attributes:
-        name: how the person would call it.
+        name: the data as the user named it.
         patterns: wildcards or names of TFRecord files; empty for a folder of images.
         paths: JPEG files of a folder; empty for TFRecord files.
         labels: the class of each path, an index into the sorted class directories.
-        at_least: how many images there are known to be; no more than `ENOUGH` are counted.
+        at_least: a lower bound of the number of images; of TFRecords at most `ENOUGH` are counted.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Source:
 
 
 def find_source(data: str, images: int) -> Source:
-    """Find what `data` means: a TFRecord file, a wildcard of them, a folder of them, or a folder of class directories.
+    """Find the files of `data`: a TFRecord file, a wildcard or a folder of them, or a folder of class directories.
 
     Args:
         data: a path or a wildcard, as typed.
-        images: take at most this many images of a folder, evenly over all classes.
+        images: how many images of a folder to take at most, evenly over all classes.
 
     Raises:
         PlanError: nothing matches, or what matches is neither TFRecords with images nor class directories with JPEGs.
@@ -72,15 +72,15 @@ def _in_folder(name: str, folder: Path, images: int) -> Source:
     if not found:
         raise PlanError(
             f"--data needs *.tfrecord files or class directories with *.jpg or *.jpeg files, got the folder {name!r} "
-            f"with neither ({len(classes)} directories in it); for files of another name give a wildcard, '{name}/*'"
+            f"with neither ({len(classes)} directories in it); for other file names pass a wildcard, '{name}/*'"
         )
-    taken = [found[number * len(found) // images] for number in range(images)] if len(found) > images else found
+    taken = [found[i * len(found) // images] for i in range(images)] if len(found) > images else found
     paths, labels = [path for path, _ in taken], [label for _, label in taken]
     return Source(name, paths=paths, labels=labels, at_least=len(paths))
 
 
 def _tfrecords(name: str, patterns: Sequence[str], files: Sequence[str]) -> Source:
-    """Read the first records: a wrong file is found here, before any subprocess starts."""
+    """Read the first records, so that a wrong file is found before any subprocess starts."""
     from gpupipe.dataset import TFRecordDataset
     from gpupipe.io import FixedLenFeature, parse_single_example
 
@@ -92,7 +92,7 @@ def _tfrecords(name: str, patterns: Sequence[str], files: Sequence[str]) -> Sour
             first, *others = records
         jpeg = parse_single_example(first, {"image/encoded": FixedLenFeature((), bytes)})["image/encoded"]
     except RecordError as error:
-        raise PlanError(f"--data needs TFRecord files, got one that is none or is damaged: {error}") from error
+        raise PlanError(f"--data needs TFRecord files, got one that is not, or is damaged: {error}") from error
     except DataError as error:
         raise PlanError(
             f"--data needs records that are tf.train.Example with a bytes feature 'image/encoded', got others: {error}"

@@ -11,8 +11,8 @@ import numpy as np
 from ..arguments import file_name, integer, place_of_index
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
-from ..extract.storage.files import storage_of
 from ..extract.storage.patterns import is_url, stable_names
+from ..extract.storage.remote import storage_of
 from ..graph.symbols import Symbol
 from ..options import AUTOTUNE
 from ..plan.maps import FlatMap, Interleave

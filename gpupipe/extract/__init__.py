@@ -1,5 +1,1 @@
-"""extract: bytes to records.
-
-In come names of files; out go records, features of `tf.train.Example`, and what image headers say. Everything here runs
-on the host, trusts no byte it has not checked, and knows no plan.
-"""
+"""extract: file names in; records, features of `tf.train.Example`, image headers and decoded images out."""

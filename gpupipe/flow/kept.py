@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import Any, Protocol
 
-from ..extract.storage.forking import keep_for_ever
+from ..extract.storage.forking import keep_forever
 
 __all__ = ["HOMES", "Home"]
 
@@ -76,7 +76,7 @@ class Home:
 
     def abandon(self) -> None:
         """Forget the workers, in a forked child: they belong to the parent."""
-        keep_for_ever(self._idle, self._lock)
+        keep_forever(self._idle, self._lock)
         self._ending.detach()
         self._renew()
 

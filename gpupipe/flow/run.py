@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..errors import BadRecord, DataError
-from ..extract.storage.forking import keep_for_ever, renew_lock
+from ..extract.storage.forking import keep_forever, renew_lock
 from ..extract.storage.waiting import LIMITS, Limits
 from ..log import logger
 from ..options import Settings, cpu_count
@@ -311,7 +311,7 @@ class Run:
     def abandon(self) -> None:
         """Forget everything and wait for nothing: in a forked child, where the threads do not exist."""
         # A thread of the parent may have held any lock; destroying these objects here would wait for it forever.
-        keep_for_ever(self.stopped, self.limits, self._closers, self._readers, self._remote)
+        keep_forever(self.stopped, self.limits, self._closers, self._readers, self._remote)
         self._lock = threading.RLock()
         self._closers = {}
         self._readers = self._remote = None

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ClosedError, DataError, DeviceError, GpupipeError, PlanError, StateError, TooManyBadError
 from ..extract.images.decode import MOST_PIXELS
-from ..extract.storage.forking import keep_for_ever
+from ..extract.storage.forking import keep_forever
 from ..extract.storage.waiting import LIMITS
 from ..flow.element import BatchStream, Stream, own_bytes
 from ..flow.run import Context, Run
@@ -436,7 +436,7 @@ class DatasetIterator(Reports, Iterator[Any]):
 
     def abandon(self) -> None:
         """In a forked child: keep for ever what would wait for threads when it is destroyed."""
-        keep_for_ever(self._items)
+        keep_forever(self._items)
 
 
 def _inside(method: str = "next") -> PlanError:

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..extract.storage.forking import keep_for_ever
+from ..extract.storage.forking import keep_forever
 from ..flow.run import Run
 from ..transform.pool import EXIT_HOOKS
 
@@ -98,7 +98,7 @@ def _after_fork() -> None:
     for iterator in list(_ITERATORS):
         iterator.abandon()
     for run in list(RUNS):
-        keep_for_ever(run)
+        keep_forever(run)
         run.abandon()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DataError, GpupipeError, PlanError, StateError
-from ..extract.storage.files import storage_of
+from ..extract.storage.remote import storage_of
 from ..flow.cache.files import element_from_json, element_to_json
 from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
 from ..log import logger

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..extract.storage.forking import keep_for_ever
+from ..extract.storage.forking import keep_forever
 
 __all__ = ["EXIT_HOOKS", "PipelinePool"]
 
@@ -86,9 +86,9 @@ class PipelinePool:
         for pipeline in list(self._alive):
             # DALI's Pipeline shuts its backend down when it is destroyed and at exit, unless it has none.
             inner = getattr(pipeline, "_pipe", None)
-            keep_for_ever(pipeline if inner is None else inner)
+            keep_forever(pipeline if inner is None else inner)
             pipeline._pipe = None
-        keep_for_ever(*self._lent)
+        keep_forever(*self._lent)
         self._idle = {}
         self._alive = weakref.WeakSet()
         self._lent = weakref.WeakSet()

@@ -19,9 +19,9 @@ import gpupipe as gp
 from gpupipe import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from gpupipe.errors import DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
 from gpupipe.extract.storage import remote, retry
-from gpupipe.extract.storage.files import LOCAL, storage_of
+from gpupipe.extract.storage.files import LOCAL
 from gpupipe.extract.storage.patterns import expand, is_url
-from gpupipe.extract.storage.remote import RemoteStorage
+from gpupipe.extract.storage.remote import RemoteStorage, storage_of
 from gpupipe.threads import DaemonPool
 from tests.behaviour.model import interleaved, outcomes
 
@@ -292,7 +292,7 @@ def test_a_file_that_shrinks_between_two_reads_is_an_error(files: Any) -> None:
     storage.size("memory://d/x")
     files.pipe_file("/d/x", b"01")
 
-    with pytest.raises(RecordError, match="the file ends 3 bytes before"):
+    with pytest.raises(RecordError, match="the file ends 3 bytes too early"):
         storage.read("memory://d/x", 1, 4)
 
 

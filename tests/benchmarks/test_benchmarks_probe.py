@@ -155,5 +155,5 @@ def test_a_shard_that_ends_inside_a_record_is_refused(tmp_path: Path) -> None:
     path = write_probes(tmp_path, 8, 1)[0]
     path.write_bytes(path.read_bytes()[:-5])
 
-    with pytest.raises(ValueError, match=r"needs whole shards, got probe-00000-of-00001\.tfrecord cut"):
+    with pytest.raises(ValueError, match=r"needs whole shards, got probe-00000-of-00001\.tfrecord truncated"):
         list(frames(path))

@@ -86,7 +86,7 @@ def test_a_call_ends_before_its_limit_and_the_next_one_goes_on(
     write("second", "fine")
 
     assert call(tmp_path, "--call-minutes", "0.1") == LEFT
-    assert "left out: first, second; the same command goes on with them" in capsys.readouterr().out
+    assert "left out: first, second; the same command continues with them" in capsys.readouterr().out
     (folder / "quick").touch()
     assert call(tmp_path) == 0
     assert call(tmp_path) == 0
@@ -106,7 +106,7 @@ def test_the_minutes_of_all_calls_together_are_kept(
     ledger.write("called", seconds=1500.0, left=["one"])
 
     assert call(tmp_path, "--minutes", "25") == LEFT
-    assert "left out: one; the 25 minutes are over: give it more --minutes" in capsys.readouterr().out
+    assert "left out: one; the 25 minutes are over: pass more --minutes" in capsys.readouterr().out
     assert not (folder / "asked").exists()
     assert call(tmp_path, "--minutes", "30") == 0
 

@@ -59,12 +59,12 @@ def test_the_table_says_which_parts_are_of_another_commit_or_machine(
     reported = capsys.readouterr().out
 
     assert said.out == reported
-    assert "measured on another commit or machine than this one: one, two; --again one,two asks again" in said.err
+    assert "measured on another commit or machine than this one: one, two; --again one,two repeats them" in said.err
     assert reported.startswith(f"a new card; commit {'b' * 12}; 3 calls")
     assert f"    NOT MEASURED AS ABOVE, but with commit {'a' * 12}; an old card: all" in part_of(reported, "one")
     assert f"    NOT MEASURED AS ABOVE, but with commit {'a' * 12}+changes: all" in part_of(reported, "two")
     assert "NOT MEASURED" not in "".join(part_of(reported, "three"))
-    assert reported.endswith("not of the commit and machine above: one, two; --again one,two asks again\n")
+    assert reported.endswith("not of the commit and machine above: one, two; --again one,two repeats them\n")
 
     assert call(tmp_path, "--again", "one,two") == 0
     said = capsys.readouterr()
@@ -133,9 +133,9 @@ def test_what_is_to_be_asked_again_keeps_its_answers_until_there_are_new_ones(
     listed = capsys.readouterr().out
 
     old = part_of(table, "one")
-    assert old[0].startswith("one (done, to be asked again, ")
+    assert old[0].startswith("one (done, to be repeated, ")
     assert "    fine: 1" in old and "    FAILED raises: ValueError: no such kernel" in old
-    assert "[to be asked again]" in listed.splitlines()[0]
+    assert "[to be repeated]" in listed.splitlines()[0]
     assert call(tmp_path) == 0
     assert (folder / "asked").read_text().split() == ["fine", "raises", "last", "fine", "raises"]
     assert "again" not in capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_a_call_that_leaves_out_what_it_was_to_ask_again_goes_on_without_again(
     assert call(tmp_path) == 0
 
     assert call(tmp_path, "--again", "one", "--call-minutes", "0.01") == LEFT
-    assert "left out: one; the same command without --again goes on with them" in capsys.readouterr().out
+    assert "left out: one; the same command without --again continues with them" in capsys.readouterr().out
     assert call(tmp_path) == 0
     assert (folder / "asked").read_text().split() == ["fine", "fine"]
 
@@ -167,7 +167,7 @@ def test_an_old_answer_stays_beside_the_new_ones_of_a_part_that_is_not_through(
     assert call(tmp_path, "--report") == 0
     rows = part_of(capsys.readouterr().out, "one")
     assert rows[0].startswith("one (unfinished")
-    assert rows[1:] == ["    last: 2", "    FAILED fine: ended by SIGSEGV", "    from before it was asked again: last"]
+    assert rows[1:] == ["    last: 2", "    FAILED fine: ended by SIGSEGV", "    from before it was repeated: last"]
 
     assert call(tmp_path) == 0
     assert part_of(capsys.readouterr().out, "one")[1:] == ["    last: 2", "    FAILED fine: ended by SIGSEGV"]
@@ -205,7 +205,7 @@ def test_lines_that_are_no_results_are_passed_over_with_one_warning(
     assert call(tmp_path) == 0
 
     said = capsys.readouterr()
-    assert said.err.splitlines() == ["gpu-day.jsonl: 2 lines are no results and are passed over, the first is line 5"]
+    assert said.err.splitlines() == ["gpu-day.jsonl: 2 lines are not results and are skipped, the first is line 5"]
     assert "    fine: 1" in said.out
     assert (folder / "asked").read_text().split() == ["fine"]
 
@@ -221,7 +221,7 @@ def test_answers_that_a_part_cannot_lay_out_cost_the_others_no_line(
     assert call(tmp_path) == 0
 
     table = capsys.readouterr().out
-    assert "its answers cannot be laid out (KeyError: 'of today')" in table and "    last: 2" in table
+    assert "its answers cannot be shown (KeyError: 'of today')" in table and "    last: 2" in table
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_dry_run_asks_every_question_that_needs_no_gpu_within_three_minutes(tm
     assert found["suite"].answers["the stand-in"]["failed"] == {}
     assert found["suite"].answers["the stand-in"]["passed"] > 5
     assert all(f"\n{name} (" in done.stdout for name in ORDER)
-    assert "cannot be laid out" not in done.stdout
+    assert "cannot be shown" not in done.stdout
 
 
 def test_what_decoders_need_and_which_tolerances_are_too_small_is_said() -> None:

@@ -36,7 +36,9 @@ def test_a_signal_ends_the_command_and_its_part_with_the_table_and_how_to_go_on(
     assert process.returncode == 128 + number
     assert "Traceback" not in err
     assert "first (unfinished" in out and "    fine: 1" in out
-    assert out.endswith(f"stopped by {number.name}; what was measured is kept; the same command goes on with first\n")
+    assert out.endswith(
+        f"stopped by {number.name}; the results so far are kept; the same command continues with first\n"
+    )
     assert [*scratch.iterdir()] == []
     assert lines(tmp_path)[-1]["row"] == "called"
     while not ended(int((folder / "child").read_text())):  # killed, but it may not have had its turn yet

@@ -131,7 +131,7 @@ def test_a_wrong_path_is_one_line_and_status_2(
     wrong = {
         str(tmp_path / "none-*.tfrecord"): "no file matches it",
         str(tmp_path / "none"): "it does not exist",
-        str(tmp_path / "text.tfrecord"): "needs TFRecord files, got one that is none",
+        str(tmp_path / "text.tfrecord"): "needs TFRecord files, got one that is not",
         str(tmp_path / "void.tfrecord"): "empty files",
         str(tmp_path / "other.tfrecord"): "image/encoded",
         str(tmp_path / "empty"): "class directories",

@@ -96,5 +96,5 @@ def test_a_run_that_crashes_is_an_error_with_its_last_words(tmp_path: Path, monk
     monkeypatch.setattr(contestants, "_CODE", "import sys; sys.exit('the graph fell over')")
     job = Job(Source("nothing"), "cpu", "numpy", images=2, batch=2, size=8, keep=1, kept=str(tmp_path / "kept.npz"))
 
-    with pytest.raises(GpupipeError, match=r"status 1; its last words:\nthe graph fell over"):
+    with pytest.raises(GpupipeError, match=r"status 1; the end of its log:\nthe graph fell over"):
         run_alone(job, tmp_path, progress=lambda _: None)

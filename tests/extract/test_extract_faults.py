@@ -91,7 +91,7 @@ def test_a_wrong_payload_costs_that_record_only(tmp_path: Path, at: int, block: 
 
     assert good == expected(0, 1, 3, 4)
     assert error.offset == OFFSETS[2]
-    assert "record 2: the CRC of the payload does not fit" in str(error)
+    assert "record 2: the CRC of the payload does not match" in str(error)
 
 
 def test_payloads_are_not_checked_on_request_and_lengths_always_are(tmp_path: Path) -> None:
@@ -115,9 +115,7 @@ def test_behind_a_damaged_header_the_next_good_one_is_found(tmp_path: Path, byte
     assert good == expected(*(k for k in range(5) if k != which))
     assert error.offset == OFFSETS[which]
     passed = OFFSETS[which + 1] - OFFSETS[which]
-    assert f"record {which}: the length of a record and its CRC do not fit; {passed} bytes are passed over" in str(
-        error
-    )
+    assert f"record {which}: the length of a record and its CRC do not match; {passed} bytes are skipped" in str(error)
     assert ("is this a TFRecord file?" in str(error)) == (which == 0)
 
 
@@ -135,7 +133,7 @@ def test_the_search_reaches_over_blocks(tmp_path: Path) -> None:
     good, (error,) = read(tmp_path, flipped(big, 0) + STREAM)
 
     assert good == [(len(big) + offset, record) for offset, record in expected(0, 1, 2, 3, 4)]
-    assert f"{len(big)} bytes are passed over" in str(error)
+    assert f"{len(big)} bytes are skipped" in str(error)
 
 
 def test_a_header_found_by_search_may_lie_across_two_windows() -> None:
@@ -195,7 +193,7 @@ def test_a_plain_file_opened_as_compressed_says_so(tmp_path: Path, compression: 
     good, (error,) = read(tmp_path, data, compression=compression)
 
     assert not good
-    assert f"{compression} data is needed, the file does not begin as such; " in str(error)
+    assert f"{compression} data is needed, the file does not start like it; " in str(error)
     assert looks in str(error)
 
 

@@ -7,6 +7,7 @@ import os
 import threading
 import tracemalloc
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def test_payloads_stay_valid_while_the_file_is_read_on(tmp_path: Path) -> None:
 
 def test_closing_ends_the_iteration(tmp_path: Path) -> None:
     path = write(tmp_path / "many", [bytes(600_000)] * 20)
-    with ThreadPoolExecutor(1) as pool, RecordReader(path, readers=pool) as reader:
+    with ThreadPoolExecutor(1) as pool, closing(RecordReader(path, readers=pool)) as reader:
         items = iter(reader)
         next(items)
         reader.close()
@@ -336,7 +337,7 @@ def test_a_reference_checks_the_payload_unless_told_not_to(tmp_path: Path) -> No
 def test_a_reference_beyond_its_file_names_the_record(tmp_path: Path) -> None:
     path = write(tmp_path / "x", [b"hello"])
 
-    with pytest.raises(RecordError, match=r"x at offset 0: read: 11 bytes are needed, the file ends 2 bytes before"):
+    with pytest.raises(RecordError, match=r"x at offset 0: read: 11 bytes are needed, the file ends 2 bytes too early"):
         Reference(path, 0, 11).read()
 
 

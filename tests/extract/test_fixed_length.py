@@ -44,7 +44,7 @@ def test_a_body_that_is_no_multiple_names_all_sizes(tmp_path: Path) -> None:
     assert isinstance(error, RecordError)
     assert str(tmp_path / "a") in str(error)
     assert (
-        "a header of 2, records of 2 and a footer of 3 bytes, got 12 bytes: a body of 7, which is no multiple of 2"
+        "a header of 2, records of 2 and a footer of 3 bytes, got 12 bytes: a body of 7, which is not a multiple of 2"
         in (str(error))
     )
 

@@ -86,7 +86,7 @@ def items_of(index: RecordIndex, path: str) -> list[tuple[int, Any]]:
     """The same by an index."""
     items: list[tuple[int, Any]] = []
     for i in range(len(index)):
-        offset, length = index.place(i)
+        offset, length = index.extent(i)
         items.append((offset, index.faults.get(i) or Reference(path, offset, length)))
     return [outcome(item) for item in items]
 
@@ -98,7 +98,7 @@ def test_offsets_and_lengths_are_those_of_the_file(path: str) -> None:
     index = build_index(path)
 
     assert index.offsets.tolist() == OFFSETS
-    assert [index.place(i)[1] for i in range(len(index))] == [0, 5, 20_000, 5, 5, 5]
+    assert [index.extent(i)[1] for i in range(len(index))] == [0, 5, 20_000, 5, 5, 5]
     assert index.faults == {}
 
 
@@ -437,7 +437,7 @@ def test_a_damaged_index_is_built_anew(path: str, damage: Any, caplog: pytest.Lo
         index = record_index(path, BESIDE)
 
     assert index.offsets.tolist() == OFFSETS
-    assert "built anew" in caplog.text
+    assert "rebuilt" in caplog.text
     assert saved.read_bytes() == good
 
 

@@ -96,11 +96,11 @@ def test_the_error_names_the_place_and_the_bytes_passed_over(tmp_path: Path) -> 
     items = iter(dataset)
 
     assert [next(items) for _ in range(2)] == RECORDS[:2]
-    with pytest.raises(gp.DataError, match=f"{STARTS[3] - STARTS[2]} bytes are passed over") as caught:
+    with pytest.raises(gp.DataError, match=f"{STARTS[3] - STARTS[2]} bytes are skipped") as caught:
         next(items)
     assert (caught.value.file, caught.value.offset) == (str(tmp_path / "a"), STARTS[2])
     assert [next(items) for _ in range(4)] == RECORDS[3:7]
-    with pytest.raises(gp.DataError, match=f"{STARTS[9] - STARTS[7]} bytes are passed over") as caught:
+    with pytest.raises(gp.DataError, match=f"{STARTS[9] - STARTS[7]} bytes are skipped") as caught:
         next(items)
     assert caught.value.offset == STARTS[7]
     assert list(items) == RECORDS[9:]
@@ -112,7 +112,7 @@ def test_what_is_left_out_is_logged_with_the_bytes(tmp_path: Path, caplog: pytes
     with caplog.at_level(logging.WARNING, "gpupipe"):
         list(dataset)
 
-    assert [f"{STARTS[3] - STARTS[2]} bytes are passed over" in caplog.messages[0], len(caplog.messages)] == [True, 2]
+    assert [f"{STARTS[3] - STARTS[2]} bytes are skipped" in caplog.messages[0], len(caplog.messages)] == [True, 2]
 
 
 def test_references_and_payloads_agree_on_every_single_flip(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import random
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -126,5 +127,5 @@ def test_threads_read_ahead_and_nothing_changes(tmp_path: Path) -> None:
     data = b"".join(b"%d\n" % i for i in range(3000))
     with ThreadPoolExecutor(2) as pool:
         assert read(tmp_path / "a", data, block=100, readers=pool) == model(data)
-        with LineReader(str(tmp_path / "a"), block=100, readers=pool) as reader:
+        with closing(LineReader(str(tmp_path / "a"), block=100, readers=pool)) as reader:
             assert next(iter(reader)) == (0, b"0")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpupipe.errors import DataError, RecordError
 from gpupipe.extract.records.crc import masked_crc32c
-from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, Item, find_header, seek_header, sniff
+from gpupipe.extract.records.framing import HEADER, Framer, Item, find_header, seek_header, sniff
 from tests.fuzz.sealing import sealed
 
 RAW, UNCHECKED, MORE_FOLLOWS, IN_TWO = 1, 2, 4, 8
@@ -52,10 +52,10 @@ def one(data: bytes, thorough: bool = True) -> None:
     if want == 0:
         searched(window, base, limit, at, framer, thorough)
     elif want < 0:
-        told(framer.truncated(base + at, left, OVERHEAD + int.from_bytes(window[at : at + 8], "little")), base + at)
+        told(framer.truncated(base + at, left, window[at:]), base + at)
     elif left:
         assert want > left or left < HEADER
-        told(framer.truncated(base + at, left, want, "at most "), base + at)
+        told(framer.truncated(base + at, left, window[at:], "at most "), base + at)
 
 
 def cut_slowly(window: bytes, base: int, limit: int, check: bool) -> tuple[list[tuple[int, bytes | None]], int, int]:

@@ -68,7 +68,7 @@ def test_the_same_entry_counts_alike_in_every_form_of_its_tag() -> None:
 def test_a_number_does_not_go_on_in_the_next_piece_of_a_list() -> None:
     record = field(1, entry(b"a", field(3, field(1, b"\x80") + field(1, b"\1"))))
 
-    with pytest.raises(ParseError, match="a number is cut"):
+    with pytest.raises(ParseError, match="a number is truncated"):
         ExampleParser({"a": FixedLenFeature((), "int64")}).parse(record)
 
 
@@ -219,7 +219,7 @@ def test_a_feature_in_several_parts_is_damaged_if_one_of_them_is() -> None:
     # Each is a message: a number that is cut at the end of the first does not go on in the second.
     feature = field(3, b"\x0a\0\xfa") + field(3, b"\x0a\1\1")
 
-    with pytest.raises(ParseError, match="a number is cut"):
+    with pytest.raises(ParseError, match="a number is truncated"):
         ExampleParser({"a": VarLenFeature("int64")}).parse(field(1, entry(b"a", feature)))
 
 

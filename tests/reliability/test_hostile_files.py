@@ -210,11 +210,11 @@ def test_behind_damage_the_next_record_is_found_within_a_bound(
     (error,) = errors
     assert (error.file, error.offset) == (str(path), start)
     if surplus <= 0:
-        assert f"{gap} bytes are passed over" in str(error)
+        assert f"{gap} bytes are skipped" in str(error)
         assert sorted(records) == sorted([*GOOD, b"behind", b"last"])
     else:
         left = len(frame(b"behind") + frame(b"last")) + surplus - HEADER
-        assert f"none begins within {searched} bytes, the last {left} bytes are left unread" in str(error)
+        assert f"no record starts within {searched} bytes, the last {left} bytes are left unread" in str(error)
         assert sorted(records) == GOOD
 
 
@@ -246,7 +246,7 @@ def test_of_a_hole_of_a_terabyte_little_is_read(
         records, errors = taken(SEARCHES[read](str(path)))
 
     assert records == []
-    assert f"none begins within {searched} bytes" in str(errors[0])
+    assert f"no record starts within {searched} bytes" in str(errors[0])
     assert len(errors) == 1
     assert sum(taken_in) < searched + 3 * MEGABYTE
 
@@ -260,7 +260,7 @@ def test_a_search_in_a_compressed_file_is_bounded(tmp_path: Path, searched: int,
 
     (error,) = errors
     assert records == GOOD + [b"x"] * follows
-    reason = f"{searched // 2} bytes are passed over" if follows else f"within {searched} bytes, what follows is left"
+    reason = f"{searched // 2} bytes are skipped" if follows else f"within {searched} bytes, what follows is left"
     assert reason in str(error)
 
 
@@ -436,7 +436,7 @@ def test_a_record_that_is_a_bomb_is_passed_over(
     (error,) = errors
     assert isinstance(error, RecordError)
     assert (error.file, error.offset, error.stage) == (str(path), 21, "read")
-    assert f"may have {most} bytes, it says {24 * MEGABYTE}" in str(error)
+    assert f"may have {most} bytes, its header says {24 * MEGABYTE}" in str(error)
     assert skipped(dataset) == [b"first", b"last"]
 
 
@@ -449,7 +449,7 @@ def test_a_bomb_of_more_than_256_megabytes_costs_no_memory(tmp_path: Path) -> No
         records, errors = taken(gp.TFRecordDataset([str(path)], compression_type="GZIP"))
 
     assert records == []
-    assert f"may have {256 * MEGABYTE} bytes, it says {length}" in str(errors[0])
+    assert f"may have {256 * MEGABYTE} bytes, its header says {length}" in str(errors[0])
     assert errors[0].offset == 0
 
 
@@ -488,11 +488,14 @@ GZIPS = {
     "empty members": (gzip.compress(b"") * 3000 + PACKED + gzip.compress(b""), None),
     "zeros behind": (PACKED + bytes(5000), None),
     "zeros between": (PACKED + bytes(700_000) + PACKED, None),
-    "garbage behind": (PACKED + b"garbage", "7 bytes that are no GZIP data follow the end of the stream"),
-    "zeros and garbage behind": (PACKED + bytes(9) + b"garbage", "7 bytes that are no GZIP data follow"),
-    "cut": (PACKED[:-9], "the GZIP stream ends without its last bytes; the file is cut"),
-    "cut in the trailer": (PACKED[:-1], "the GZIP stream ends without its last bytes; the file is cut"),
-    "cut in a second header": (PACKED + PACKED[:7], "the GZIP stream ends without its last bytes; the file is cut"),
+    "garbage behind": (PACKED + b"garbage", "7 bytes that are not GZIP data follow the end of the stream"),
+    "zeros and garbage behind": (PACKED + bytes(9) + b"garbage", "7 bytes that are not GZIP data follow"),
+    "cut": (PACKED[:-9], "the GZIP stream ends without its last bytes; the file is truncated"),
+    "cut in the trailer": (PACKED[:-1], "the GZIP stream ends without its last bytes; the file is truncated"),
+    "cut in a second header": (
+        PACKED + PACKED[:7],
+        "the GZIP stream ends without its last bytes; the file is truncated",
+    ),
     "a wrong checksum": (PACKED[:-8] + b"1234" + PACKED[-4:], "the GZIP data is damaged"),
 }
 

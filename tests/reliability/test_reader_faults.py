@@ -502,9 +502,9 @@ def test_so_many_may_be_stuck_and_no_more(gate: threading.Event) -> None:
             limits.call(f"f{number // MOST_OF_A_FILE}", gate.wait, 2 * PATIENCE)
     count = threading.active_count()
 
-    with pytest.raises(RecordError, match=f"{MOST_OF_A_FILE} of this file before it still have no answer"):
+    with pytest.raises(RecordError, match=f"{MOST_OF_A_FILE} for this file before it are still unanswered"):
         limits.call("f0", gate.wait)
-    with pytest.raises(RecordError, match=f"{MOST_STUCK} before it still have no answer"):
+    with pytest.raises(RecordError, match=f"{MOST_STUCK} before it are still unanswered"):
         limits.call("other", gate.wait)
     assert threading.active_count() == count
 

@@ -1,1 +1,1 @@
-"""parts: one file for each part of the day, named after it; `plan.ORDER` lists them."""
+"""parts: one file for each part of the day, with its name; `plan.ORDER` lists them."""

@@ -1,4 +1,4 @@
-"""bad: what the GPU's decoders say of damaged images, whether the next batch is whole, what failures leave behind."""
+"""bad: errors of the GPU's decoders on damaged images, the batch after them, memory lost by failures."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from benchmarks.process import resident_bytes
 
 __all__ = ["PART", "questions", "summary"]
 
-PART = Part("bad", "damaged images: what is said, the batch behind them, memory that is lost", 90, 40)
+PART = Part("bad", "damaged images: the errors, the batch after them, memory that is lost", 90, 40)
 
 
 def questions(day: Day) -> Questions:
-    """One for each kind of damage, and many failures."""
+    """Return a question for each kind of damage, and one with many failures."""
     kinds = damaged(photographs(day, 1)[0])
     return {**{name: partial(_aftermath, day, data) for name, data in kinds.items()},
             "leak": lambda: _leak(day, kinds["Huffman tables"])}  # fmt: skip
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """The texts, and what came behind them."""
+    """Return the errors, and the difference of the next batch."""
     lines = [f"{name}: {found['said']}; the next batch differs by {found['next']}"
              for name, found in answers.items() if name != "leak"]  # fmt: skip
     if "leak" in answers:
@@ -42,9 +42,9 @@ def _aftermath(day: Day, data: bytes) -> dict[str, Any]:
     pipeline = make(day, decoding(), 4)
     whole = rows(pipeline, good)
     said = []
-    for place in (0, 3):
+    for index in (0, 3):
         files = list(good)
-        files[place] = data
+        files[index] = data
         try:
             rows(pipeline, files)
             said.append("decoded")

@@ -1,4 +1,4 @@
-"""bench: gpupipe beside pipelines written by hand for DALI, on the GPU: `python -m benchmarks bench-gpu`."""
+"""bench: gpupipe against DALI pipelines written by hand, on the GPU: `python -m benchmarks bench-gpu`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.gpu_day.plan import Part, Questions
 
 __all__ = ["PART", "questions", "summary"]
 
-PART = Part("bench", "gpupipe beside DALI by hand, in pairs", 480, 450, least=300)
+PART = Part("bench", "gpupipe against DALI by hand, in pairs", 480, 450, least=300)
 
 _HERE = ("dali-gpu-fancy", "dali-gpu", "dali-gpu-roi", "gpupipe-gpu")
 _SURE = ("dali-gpu-fancy", "gpupipe-gpu")
@@ -23,12 +23,12 @@ _DRY = ("--pairs", "1", "--probes", "1", "--batches", "2", "--warmup", "1", "--s
 
 
 def questions(day: Day) -> Questions:
-    """One: the whole comparison."""
+    """Return one question, the whole comparison."""
     return {"pairs": lambda: _dry(day) if day.dry else _compared(day)}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Rates and ratios of each contestant; who took no part, and why."""
+    """Return rates and ratios of each contestant, and why others took no part."""
     found = answers["pairs"]
     lines = [
         f"{name}: {one['images_s']} images/s, {one['cpu_ms']} CPU-ms an image; rate {one['rate_ratio']} and CPU "
@@ -39,7 +39,7 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
 
 
 def _compared(day: Day) -> dict[str, Any]:
-    """Compare all; if they do unequal work, those two that matter most."""
+    """Compare all contestants; if they do unequal work, only the two that matter most."""
     words = ("bench-gpu", *_SIZES)
     return _run(day, _HERE, words) or _run(day, _SURE, words) or _refused()
 
@@ -58,7 +58,7 @@ def _refused() -> dict[str, Any]:
 
 
 def _run(day: Day, contestants: Sequence[str], words: Sequence[str]) -> dict[str, Any] | None:
-    """Run a comparison; its summary, or None if it was refused."""
+    """Run a comparison; return its summary, or None if it was refused."""
     out = Path(day.folder, "bench") if day.dry else Path(day.out)
     out.mkdir(parents=True, exist_ok=True)
     before = set(out.iterdir())

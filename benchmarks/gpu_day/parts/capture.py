@@ -1,4 +1,4 @@
-"""capture: a CUDA graph that is captured while batches come and go."""
+"""capture: CUDA graphs captured while the loader runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from benchmarks.gpu_day.plan import Part, Questions
 
 __all__ = ["PART", "questions", "summary"]
 
-PART = Part("capture", "CUDA graphs captured beside the loader", 60, 40, needs=("nvidia.dali", "torch"), gpu="yes")
+PART = Part("capture", "CUDA graphs captured while the loader runs", 60, 40, needs=("nvidia.dali", "torch"), gpu="yes")
 
 
 def questions(day: Day) -> Questions:
-    """By torch's `capture_error_mode`."""
+    """Return a question for each of torch's `capture_error_mode`."""
     return {mode: partial(_captured, day, mode) for mode in ("global", "thread_local", "relaxed")}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Captures that failed, with the first text."""
+    """Return how many captures failed, with the first error."""
     return [f"{mode}: {one['failed']} of {one['captures']} failed {one['said']}" for mode, one in answers.items()]
 
 

@@ -1,4 +1,4 @@
-"""chain: the README's chain from memory: on the GPU, with few threads, and on the same machine's CPU."""
+"""chain: the README's chain from memory: on the GPU, also with few threads, and on the same machine's CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART = Part("chain", "gpupipe from memory: images per second, CPU per image", 12
 
 
 def questions(day: Day) -> Questions:
-    """By device and threads."""
+    """Return a question for each device and number of threads."""
     found: dict[str, Any] = {
         f"{day.device}": lambda: _epochs(day),
         f"{day.device}, 1 thread": lambda: _epochs(day, threads=1),
@@ -28,19 +28,19 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """The best epoch of each."""
+    """Return the best epoch of each."""
     return [f"{name}: {one['images_s']} images/s, {one['cpu_ms']} CPU-ms an image" for name, one in answers.items()]
 
 
 def _epochs(day: Day, batches: int = 40, **options: Any) -> dict[str, float]:
-    """The fastest of three epochs, each from its opening to its last batch."""
+    """Measure the fastest of three epochs, each from its start to its last batch."""
     ds = inputs.chain(day, inputs.photographs(day, day.batch * day.some(batches, 2)), **options)
     best = {"images_s": 0.0, "cpu_ms": 0.0}
     for epoch in range(day.some(3, 1)):
-        began, cpu, count = time.perf_counter(), time.process_time(), 0
+        started, cpu, count = time.perf_counter(), time.process_time(), 0
         for images, _ in ds.iterator(epoch):
             count += len(images)
-        took, cpu = time.perf_counter() - began, time.process_time() - cpu
+        took, cpu = time.perf_counter() - started, time.process_time() - cpu
         if count / took > best["images_s"]:
             best = {"images_s": round(count / took, 1), "cpu_ms": round(cpu / count * 1e3, 4)}
     return best

@@ -1,6 +1,6 @@
-"""complete: what has to be there for the rest of the day, what for, and which of it is missing.
+"""complete: the modules that the rest of the day needs, which of them are missing, and what needs them.
 
-A machine without network gets its modules beforehand, so a gap is said at the start and by its consequence.
+A machine without network must have its modules beforehand, so what is missing is reported first, with what it affects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.gpu_day.plan import Part, Questions
 
 __all__ = ["MODULES", "PART", "questions", "summary"]
 
-PART = Part("complete", "whether every module is there, and what is missing for what", 90, 60, needs=(), gpu="no")
+PART = Part("complete", "whether every module is installed, and what needs a missing one", 90, 60, needs=(), gpu="no")
 
 _DALI = "DALI: every part but environment"
 MODULES: Mapping[str, str] = {
@@ -31,19 +31,19 @@ MODULES: Mapping[str, str] = {
     "nvtx": _DALI,
     "makefun": _DALI,
     "libcst": _DALI,
-    "cupy": "batches as CuPy arrays, mixup and cutmix on the GPU, a way of streams",
+    "cupy": "batches as CuPy arrays, mixup and cutmix on the GPU, two questions of streams",
     "torch": "streams, stall, capture, train",
     "pytest": "suite, tolerances",
     "pytest_timeout": "suite",
     "hypothesis": "suite",
     "fsspec": "suite",
-    "xdist": "suite in several processes; it does without",
+    "xdist": "suite in several processes; optional",
 }
 """Modules, and what needs them."""
 
 
 def questions(day: Day) -> Questions:
-    """Which modules cannot be imported; on a GPU, whether CuPy and torch can use it."""
+    """Ask which modules cannot be imported; on a GPU, also whether CuPy and torch can use it."""
     found: dict[str, Any] = {"modules": _modules}
     if not day.dry and day.has_gpu:
         found |= {"CuPy compiles": _cupy, "torch computes": _torch}
@@ -51,22 +51,22 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Each missing module with what needs it."""
+    """Return each missing module with what needs it."""
     absent = {name: why for name, why in answers.get("modules", {}).items() if why}
     lines = [f"missing: {name}, for {MODULES[name]}: {why}" for name, why in absent.items()]
-    lines = lines or [f"all {len(MODULES)} modules are there"]
+    lines = lines or [f"all {len(MODULES)} modules are installed"]
     return lines + [f"{name}: {answers[name]}" for name in ("CuPy compiles", "torch computes") if name in answers]
 
 
 def _modules() -> dict[str, str]:
-    """Why each module cannot be imported; "" where it can."""
+    """Return for each module why it cannot be imported, "" if it can."""
     return {name: _refusal(name) for name in MODULES}
 
 
 def _refusal(name: str) -> str:
     try:
         importlib.import_module(name)
-    except Exception as error:  # a library that is half there raises anything; the text is the answer
+    except Exception as error:  # a broken installation may raise anything; the text is the answer
         return f"{type(error).__name__}: {error}"[:300]
     return ""
 

@@ -1,4 +1,4 @@
-"""engines: whether JPEGs are decoded by the card's engines: what nvImageCodec says, and how busy they are meanwhile."""
+"""engines: whether the card's engines decode JPEGs: what nvImageCodec logs, and how busy they are meanwhile."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _WORDS = ("hw", "hardware", "engine", "fancy", "upsampl", "skip", "error")
 
 
 def questions(day: Day) -> Questions:
-    """The decoders' own words; the load of the engines while a batch after the other is decoded."""
+    """Ask for the decoders' log, and for the load of the engines while batches are decoded."""
     return {"words": lambda: _words(day), "load": lambda: _load(day)}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """The load, and the lines that name engines."""
+    """Return the load, and the log lines that name engines."""
     lines = [line for line in answers.get("words", {}).get("lines", []) if "engine" in line.lower()][:5]
     if "load" in answers:
         most = answers["load"]["most_percent"]
-        said = "the driver does not say how busy the engines are" if most is None else f"engines busy up to {most} %"
+        said = "the driver does not report how busy the engines are" if most is None else f"engines busy up to {most} %"
         lines.append(f"{said}; {answers['load']['images_s']} images/s")
     return lines
 

@@ -1,4 +1,4 @@
-"""environment: which cards, driver and libraries there are, and what the environment says of them."""
+"""environment: the cards, driver and libraries of the machine, and the environment variables about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES: Mapping[str, str] = {
     "libnvidia-ml.so.1": "NVML: that GPUs are found and counted",
     "libnvcuvid.so.1": "the driver's engines; in a container its capability `video`",
 }
-"""Libraries of the driver, and what for. No wheel brings them."""
+"""Libraries of the driver, and what they are for. No wheel contains them."""
 _VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
@@ -34,12 +34,12 @@ _DALI = ("Cuda", "Nvjpeg", "Nvimgcodec", "Cufft", "Npp")
 
 
 def questions(day: Day) -> Questions:
-    """The cards, libraries, variables, and DALI's versions."""
+    """Ask for the cards, libraries, variables, and DALI's versions."""
     return {"cards": _cards, "libraries": _libraries, "variables": _variables, "DALI": _dali}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Cards, versions, and what the driver lacks."""
+    """Return cards, versions, and missing libraries of the driver."""
     lines = [
         f"{card['name']}, {card['memory_mib']} MiB, {card['capability']}, driver {card['driver']} (CUDA {card['cuda']})"
         for card in answers.get("cards", {}).get("cards", [])
@@ -59,7 +59,7 @@ def _cards() -> dict[str, Any]:
 
 
 def _libraries() -> dict[str, str]:
-    """Where each library is loaded from, "" if it is not found."""
+    """Return the path each library is loaded from, "" if it is not found."""
     return {name: _loaded(name) for name in LIBRARIES}
 
 

@@ -1,4 +1,4 @@
-"""first: the chain of the README on the GPU for the first time: how long it takes, what it says, what it loads."""
+"""first: the first run of the README's chain on the GPU: its time, its warnings, the libraries it loads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _WORDS = ("nvjpeg", "cufft", "npp", "libcuda", "cudart", "nvrtc", "nvcuvid", "nv
 
 
 def questions(day: Day) -> Questions:
-    """One: three batches."""
+    """Return one question, for three batches."""
     return {"batches": lambda: _batches(day)}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Times, types, warnings."""
+    """Return times, types and warnings."""
     found = answers["batches"]
     lines = [f"first batch after {found['first_s']} s, the second {found['second_s']} s later: "
              f"{found['type']}{found['shape']}, labels {found['labels']}"]  # fmt: skip
@@ -39,12 +39,12 @@ def _batches(day: Day) -> dict[str, Any]:
     files = photographs(day, day.batch * 3)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        began = time.perf_counter()
+        started = time.perf_counter()
         with chain(day, files).iterator(0) as items:
             images, labels = next(items)
-            one = time.perf_counter() - began
+            one = time.perf_counter() - started
             next(items)
-            two = time.perf_counter() - began - one
+            two = time.perf_counter() - started - one
     maps = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if line.count("/")}
     return {
         "first_s": round(one, 2),

@@ -1,4 +1,4 @@
-"""fork: whether a child that was forked while batches are held ends."""
+"""fork: whether a child that was forked while batches are alive ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART = Part("fork", "whether a forked child ends", 60, 40)
 
 
 def questions(day: Day) -> Questions:
-    """By the way in which the child ends."""
+    """Return a question for each way to end the child."""
     return {
         "sys.exit": lambda: _child(day, lambda: sys.exit(0)),
         "os._exit": lambda: _child(day, lambda: os._exit(0)),
@@ -28,7 +28,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """How each child ended."""
+    """Return how each child ended."""
     return [f"a child that ends by {name}: {how}" for name, how in answers.items()]
 
 
@@ -37,7 +37,7 @@ def _child(day: Day, leave: Callable[[], Any]) -> str:
         held, dropped = next(items), next(items)
         del dropped
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside threads: that is the question
+            warnings.simplefilter("ignore", DeprecationWarning)  # about fork with threads, which is the question here
             pid = os.fork()
         if not pid:
             del held

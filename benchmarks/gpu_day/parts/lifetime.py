@@ -1,4 +1,4 @@
-"""lifetime: batches that are kept stay what they are, and their memory comes back when they go."""
+"""lifetime: whether kept batches stay unchanged, and whether their memory is freed when they are dropped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PART = Part("lifetime", "batches that are kept, and the memory of those that are
 
 
 def questions(day: Day) -> Questions:
-    """One: some batches are kept over many epochs."""
+    """Return one question: some batches are kept over many epochs."""
     return {"kept": lambda: _kept(day)}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Whether they were unchanged; MiB of the card."""
+    """Return whether they were unchanged, and MiB of the card."""
     one = answers["kept"]
     how = "unchanged" if one["unchanged"] else "CHANGED"
     return [f"{how} over {one['epochs']} epochs; card: {one['kept_mib']} MiB with, {one['dropped_mib']} MiB without"]
@@ -45,6 +45,6 @@ def _kept(day: Day) -> dict[str, Any]:
     with_them = nvml.memory_used()
     kept.clear()
     gc.collect()
-    time.sleep(0.5)  # the thread that gives tensors back waits for the device
+    time.sleep(0.5)  # the thread that frees tensors waits for the device
     gp.release_memory()
     return {"unchanged": before == after, "epochs": epochs, "kept_mib": with_them, "dropped_mib": nvml.memory_used()}

@@ -1,4 +1,4 @@
-"""memory: what a decoder costs on the card and on the host, by its number of threads, and what idle ones hold."""
+"""memory: the memory of a decoder on card and host, by its number of threads, and of idle pipelines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PART = Part("memory", "memory of decoders by threads, and of idle pipelines", 90
 
 
 def questions(day: Day) -> Questions:
-    """Decoders of 1 to 64 threads, then gpupipe's chain."""
+    """Ask about decoders of 1 to 64 threads, then about gpupipe's chain."""
     return {
         **{f"{n} threads": partial(_decoder, day, n) for n in ((1, 4, 16, 64) if not day.dry else (1, 4))},
         "the chain": lambda: _chain(day),
@@ -30,7 +30,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """MiB before, with and after."""
+    """Return MiB before, with and after."""
     return [f"{name}: (card, host) MiB {found}" for name, found in answers.items()]
 
 

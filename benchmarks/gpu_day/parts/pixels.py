@@ -1,4 +1,4 @@
-"""pixels: how far the GPU's decoders are from libjpeg, by kind of JPEG, share of the engines and upsampling."""
+"""pixels: differences between the GPU's decoders and libjpeg, by kind of JPEG, share of the engines and upsampling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOADS = (0.0, 0.65, 1.0)
 
 
 def questions(day: Day) -> Questions:
-    """Colours by load and upsampling, and gray."""
+    """Ask about colours by load and upsampling, and about gray."""
     found: dict[str, Any] = {}
     for load in LOADS:
         for fancy in (True, False):
@@ -32,7 +32,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """The largest difference of each kind."""
+    """Return the largest difference of each kind."""
     lines = []
     for name, found in answers.items():
         exact = [kind for kind, one in found.items() if not one["most"]]

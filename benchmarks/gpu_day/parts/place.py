@@ -1,4 +1,4 @@
-"""place: whether an image has the same pixels in every run, at every place, in batches of every size."""
+"""place: whether an image has the same pixels in every run, at every index of a batch, in batches of any size."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from benchmarks.gpu_day.plan import Part, Questions
 
 __all__ = ["PART", "questions", "summary"]
 
-PART = Part("place", "whether pixels depend on the run, the place in a batch, its size", 90, 40)
+PART = Part("place", "whether pixels depend on the run, the index in a batch, its size", 90, 40)
 
 
 def questions(day: Day) -> Questions:
-    """One for each share of the JPEG engines."""
+    """Return a question for each share of the JPEG engines."""
     return {f"load {load}": partial(_moved, day, load) for load in LOADS}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """How many images differ, and by how much."""
+    """Return how many images differ, and by how much."""
     return [
         f"{name}: " + ", ".join(f"{how}: {one['images']} images differ by {one['most']}" for how, one in found.items())
         for name, found in answers.items()

@@ -1,4 +1,4 @@
-"""regions: whether regions of JPEGs can be decoded: nvImageCodec 0.9.0 crashes there on some GPUs (its issue 55)."""
+"""regions: whether regions of JPEGs can be decoded: nvImageCodec 0.9.0 crashes on some GPUs (its issue 55)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WINDOW = {"start": [10, 20], "shape": [150, 200], "axis_names": "HW"}
 
 
 def questions(day: Day) -> Questions:
-    """Fixed windows as gpupipe asks for them and without fancy upsampling, and random windows."""
+    """Ask about fixed windows as gpupipe requests them, those without fancy upsampling, and random windows."""
     return {
         "slice, fancy": lambda: _slice(day, fancy=True),
         "slice, simple": lambda: _slice(day, fancy=False),
@@ -29,7 +29,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Each way, and how far it is from the slice of the whole image."""
+    """Return the difference of each from the slice of the whole image."""
     return [f"{name}: {found}" for name, found in answers.items()]
 
 
@@ -53,7 +53,7 @@ def _random(day: Day) -> dict[str, Any]:
 
 
 def _run(day: Day, build: Any, batches: int = 8) -> list[list[Any]]:
-    """The results of the last of some batches, as lists of images."""
+    """Run some batches; return the outputs of the last one as lists of images."""
     count = day.some(32, 3)
     pipeline = make(day, build, count)
     files = photographs(day, count)

@@ -19,7 +19,7 @@ _HINTS: Mapping[str, Any] = {"preallocate_width_hint": 1024, "preallocate_height
 
 
 def questions(day: Day) -> Questions:
-    """One pipeline each."""
+    """Return a question for each pipeline."""
 
     def of(build: Build, batch: int = 0, threads: int = 0) -> Any:
         files = photographs(day, batch or day.batch)
@@ -42,12 +42,12 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Images per second and CPU-milliseconds per image of each."""
+    """Return images per second and CPU-milliseconds per image of each."""
     return [f"{name}: {one['images_s']} images/s, {one['cpu_ms']} CPU-ms" for name, one in answers.items()]
 
 
 def _chain(decode: Build) -> Build:
-    """Decode, cut a window, resize, normalise: the work of the README's chain with fixed numbers."""
+    """Decode, crop, resize, normalise: the work of the README's chain with fixed parameters."""
 
     def build(fn: Any, data: Any, device: str) -> Any:
         image = fn.slice(decode(fn, data, device), start=[60, 80], shape=[SIZE, SIZE], axis_names="HW")

@@ -1,4 +1,4 @@
-"""stall: a step of known length, alone and beside the loader, on the default stream and on another."""
+"""stall: the time of a fixed step, alone and with the loader running, on the default stream and on another."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from benchmarks.gpu_day.plan import Part, Questions
 
 __all__ = ["PART", "questions", "summary"]
 
-PART = Part("stall", "how much longer a step takes beside the loader", 90, 45)
+PART = Part("stall", "how much longer a step takes while the loader runs", 90, 45)
 
 
 def questions(day: Day) -> Questions:
-    """By stream; on the CPU there is one only."""
+    """Return a question for each stream; the CPU has only one."""
     if day.dry:
         return {"on the host": lambda: _host(day)}
     return {"default stream": lambda: _torch(day, side=False), "side stream": lambda: _torch(day, side=True)}
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Milliseconds of a step."""
+    """Return the milliseconds of a step."""
     return [
-        f"{name}: a step takes {one['alone_ms']} ms alone, {one['beside_ms']} ms beside the loader; "
+        f"{name}: a step takes {one['alone_ms']} ms alone, {one['beside_ms']} ms with the loader; "
         f"a batch alone {one['loader_ms']} ms"
         for name, one in answers.items()
     ]
@@ -61,7 +61,7 @@ def _measured(
 
     def timed(batches: Iterable[Any], steps: bool = True) -> float:
         finish()
-        began, count = time.perf_counter(), 0
+        started, count = time.perf_counter(), 0
         for batch in batches:
             if batch is not None:
                 use(batch[0])
@@ -69,7 +69,7 @@ def _measured(
                 step()
             count += 1
         finish()
-        return round((time.perf_counter() - began) / count * 1e3, 2)
+        return round((time.perf_counter() - started) / count * 1e3, 2)
 
     with stream:
         timed([None] * 8)

@@ -1,4 +1,4 @@
-"""streams: batches read late, on other streams, after they were dropped: a race shows as a wrong sum."""
+"""streams: batches read late, on other streams, or after they were dropped: a race shows as a wrong sum."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["PART", "questions", "summary"]
 PART = Part("streams", "batches read late and on other streams: wrong sums", 120, 40)
 
 _WAIT = 30_000_000
-"""Cycles that the GPU sleeps before it reads: some 15 ms, in which the next batches are made."""
+"""Cycles that the GPU sleeps before it reads: about 15 ms, in which the next batches are made."""
 
 Read = Callable[[Any, Any], tuple[Any, Any]]
-"""The sums of (images, labels), perhaps before the batch was read at all."""
+"""Starts computing the sums of (images, labels), perhaps before the batch is complete."""
 
 
 def questions(day: Day) -> Questions:
-    """One for each way of reading."""
+    """Return a question for each way of reading."""
     if day.dry:
         return {"the host, late": lambda: _wrong(day, contextlib.nullcontext(), lambda x, y: (x, y), sums)}
     return {
@@ -35,7 +35,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Wrong batches of each way."""
+    """Return the wrong batches of each."""
     return [f"{name}: of {one['batches']} batches, wrong images {one['images']}, wrong labels {one['labels']}"
             for name, one in answers.items()]  # fmt: skip
 
@@ -66,7 +66,7 @@ def _cupy(day: Day, per_thread: bool) -> dict[str, int]:
 
 
 def _wrong(day: Day, stream: Any, read: Read, finish: Callable[[Any, Any], tuple[float, int]]) -> dict[str, int]:
-    """Read all batches of some epochs before the first result is looked at."""
+    """Read all batches of some epochs, then compare the results."""
     ds = chain(day, photographs(day, day.batch * day.some(12, 2)))
     truth = [sums(images, labels) for images, labels in ds.iterator(0)]
     wrong = {"batches": 0, "images": 0, "labels": 0}

@@ -20,14 +20,14 @@ PART = Part("suite", "the tests marked gpu", 400, 180, least=60, needs=("nvidia.
 
 FOLDERS = ("tests/conformance", "tests/transform", "tests/ops", "tests/chains", "tests/reliability", "tests/compare")
 _LEFT_OUT = ("tests/reliability/test_soak.py",)
-"""Takes minutes, and says nothing new on the first day."""
+"""Takes minutes, and tells nothing new on the first day."""
 _ON_STAND_IN = ("tests/ops/test_decode_crop.py", "tests/reliability/test_stand_ins.py")
 _ENDING = 15
-"""Seconds of a question that are left for its answer."""
+"""Seconds of a question that are reserved for its answer."""
 
 
 def questions(day: Day) -> Questions:
-    """One for each folder; a dry run takes two files, on the stand-in for a GPU."""
+    """Return a question for each folder; a dry run takes two files, on the stand-in for a GPU."""
     if day.dry:
         return {"the stand-in": lambda: run(day, "dry", ("-m", "gpu", "-p", "tests.stand_in_gpu", *_ON_STAND_IN))}
     parallel = ("-n", str(min(8, day.threads))) if has_module("xdist") else ()
@@ -39,7 +39,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Counts, and the tests that failed."""
+    """Return counts, and the tests that failed."""
     lines = []
     for folder, one in answers.items():
         lines.append(f"{folder}: {one['passed']} passed, {len(one['failed'])} failed, {one['skipped']} skipped, "
@@ -50,7 +50,7 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
 
 
 def run(day: Day, name: str, words: Sequence[str]) -> dict[str, Any]:
-    """Run pytest on some tests; what they came to, whatever pytest itself comes to.
+    """Run pytest on some tests; return their outcomes, however pytest itself ends.
 
     Raises:
         RuntimeError: no test was run at all.

@@ -1,4 +1,4 @@
-"""tolerances: how far each case of the conformance suite is from its reference on a GPU, and what tolerances follow."""
+"""tolerances: how far each conformance case is from its reference on a GPU, and which tolerances follow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.gpu_day.plan import Part, Questions
 
 __all__ = ["PART", "measured", "questions", "summary"]
 
-PART = Part("tolerances", "the conformance cases on the GPU: how far off, what tolerances follow", 240, 90,
+PART = Part("tolerances", "the conformance cases on the GPU: how far off, which tolerances follow", 240, 90,
             needs=("nvidia.dali", "pytest"))  # fmt: skip
 
 _DRY_OPS = ("decode_jpeg", "resize", "flip_left_right", "normalize")
 
 
 def questions(day: Day) -> Questions:
-    """One for each op that runs on images."""
+    """Return a question for each op that runs on images."""
     from gpupipe.graph.host_values import is_image
     from tests.conformance.harness import Batch
     from tests.conformance.test_ops import CASES
@@ -37,7 +37,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """What the constants of the suite have to be so that it passes, and how much of it is used."""
+    """Return the constants that the suite needs to pass."""
     from tests.conformance.harness import GPU_DECODING
 
     cases = sum(one["cases"] for one in answers.values())
@@ -57,24 +57,24 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
 
 
 def _ring(case: Mapping[str, Any]) -> float:
-    """What the outermost pixels of a case may be off."""
+    """Return how far the outermost pixels of a case may be off."""
     return float(case["atol"] if case["ring"] is None else case["ring"])
 
 
 def _beyond(case: Mapping[str, Any]) -> float:
-    """By how much a case exceeds what it allows on every executor; below 0: by how much it does not."""
+    """Return by how much a case exceeds its tolerance on every executor; negative if it is within it."""
     return float(max(case["inside"] - case["atol"], case["all"] - _ring(case)))
 
 
 def _op(day: Day, cases: list[Any]) -> dict[str, Any]:
-    with ThreadPoolExecutor(day.some(min(8, day.threads), 1)) as pool:  # most of the time is DALI's, building
+    with ThreadPoolExecutor(day.some(min(8, day.threads), 1)) as pool:  # most of the time DALI builds pipelines
         found = list(pool.map(lambda case: measured(case, f"dali-{day.device}"), cases))
     apart = [one for one in found if "error" in one or one["all"]]
     return {"cases": len(cases), "exact": len(cases) - len(apart), "decodes": cases[0].op.decodes, "apart": apart}
 
 
 def measured(case: Any, kind: str) -> dict[str, Any]:
-    """How far a case is from its reference on a kind of executor, or the error instead.
+    """Measure how far a case is from its reference on a kind of executor, or return its error.
 
     Raises:
         DeviceError: the GPU failed, not the case.
@@ -96,6 +96,6 @@ def measured(case: Any, kind: str) -> dict[str, Any]:
                 mean = max(mean, float(np.mean(difference)) if difference.size else 0.0)
     except DeviceError:
         raise
-    except Exception as error:  # whatever an executor says of a case is what is asked here
+    except Exception as error:  # any error of an executor is the answer
         return {**row, "error": f"{type(error).__name__}: {error}"[:300]}
     return {**row, "inside": inside, "all": everywhere, "mean": round(mean, 6)}

@@ -1,4 +1,4 @@
-"""train: a ResNet-50 in bfloat16: how long it waits for batches, beside steps on one batch that stays."""
+"""train: a ResNet-50 in bfloat16: how long it waits for batches, compared with steps on one fixed batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART = Part("train", "a ResNet-50 step: the share of it that waits for data", 20
 
 
 def questions(day: Day) -> Questions:
-    """A batch that stays, then the loader's, with few threads, and on a stream beside the default one."""
+    """Ask about one fixed batch, then the loader's batches, also with few threads and on a side stream."""
     ways: dict[str, Any] = {
         "a batch that stays": {"kept": True},
         "the loader": {},
@@ -32,7 +32,7 @@ def questions(day: Day) -> Questions:
 
 
 def summary(answers: Mapping[str, Any]) -> list[str]:
-    """Milliseconds of a step, and the share that the loader adds."""
+    """Return the milliseconds of a step, and the share that the loader adds."""
     alone = answers.get("a batch that stays", {}).get("ms")
     lines = []
     for name, one in answers.items():
@@ -44,7 +44,7 @@ def summary(answers: Mapping[str, Any]) -> list[str]:
 
 
 def resnet(width: int = 64, depths: tuple[int, ...] = (3, 4, 6, 3), classes: int = 1000) -> Any:
-    """ResNet-50 (version 1.5: the stride is in the 3x3 convolution), narrower or shallower if asked."""
+    """Build ResNet-50 (version 1.5: the stride is in the 3x3 convolution), optionally narrower or shallower."""
     from torch import nn
 
     class Block(nn.Module):  # type: ignore[misc]
@@ -97,12 +97,12 @@ def _measured(day: Day, kept: bool = False, side: bool = False, threads: int | N
 
 
 def _step(day: Day) -> tuple[Callable[[Any, Any], None], Callable[[], None]]:
-    """A training step on a batch, and what waits for all steps."""
+    """Return a training step on a batch, and a function that waits for all steps."""
     import torch
 
     device = "cpu" if day.dry else "cuda"
     if day.dry:
-        torch.set_num_threads(1)  # several wait for each other on busy cores, and there is little to do
+        torch.set_num_threads(1)  # several would wait for each other on busy cores, with little to do
     model = (resnet(4, (1, 1, 1, 1)) if day.dry else resnet()).to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     loss_of = torch.nn.CrossEntropyLoss()

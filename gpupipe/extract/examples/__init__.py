@@ -1,1 +1,1 @@
-"""examples: tf.train.Example, read and written."""
+"""examples: read and write tf.train.Example without protobuf."""

@@ -17,7 +17,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def encode_example(features: Mapping[str, Any]) -> bytes:
-    """Serialise one Example, byte for byte as protobuf's deterministic form (names sorted, numbers packed).
+    """Serialise one Example, byte for byte as protobuf's deterministic form does (names sorted, numbers packed).
 
     Args:
         features: name -> bytes, str (as UTF-8), int, float, or a sequence or array of one of them. Integers are int64,
@@ -25,7 +25,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
     Raises:
         PlanTypeError: a value no Example can hold: bool, None, a mixed list.
-        PlanError: an integer beyond int64, a float beyond float32, an empty list, whose type nobody knows.
+        PlanError: an integer beyond int64, a float beyond float32, or an empty list, which has no type.
 
     Example:
         >>> encode_example({"label": 7}).hex()
@@ -49,9 +49,7 @@ def _feature(name: str, value: Any) -> bytes:
     values = _flat(name, value)
     first = values[0] if values else None
     if isinstance(value, np.ndarray) and not values:
-        first = value.dtype.type()
-        if value.dtype == object:
-            first = b""
+        first = b"" if value.dtype == object else value.dtype.type()
     if first is None:
         raise PlanError(
             f"feature {name!r}: an empty list has no type; give np.array([], 'int64'), an empty array of the right type"

@@ -1,6 +1,6 @@
-"""features: what a tf.train.Example is expected to hold.
+"""features: descriptions of the features of a tf.train.Example.
 
-Four descriptions, with tf.io's names and meaning. They are values: equal if they ask for the same, and hashable.
+There are four, with tf.io's names and meaning. They compare by value and are hashable.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class FixedLenFeature:
     Args:
         shape: () for one value; every dimension known.
         dtype: bytes, "int64" or "float32" (also as NumPy types; "string" and str mean bytes).
-        default_value: stands in for a feature that is missing, not for one that is empty; `prod(shape)` values. None:
-            the feature is required.
+        default_value: used if the feature is missing, not if it is empty; `prod(shape)` values. None: the feature is
+            required.
 
     Shapes: ``dtype[shape]``; bytes of shape () are a view of the record or `bytes`.
     """
@@ -65,7 +65,16 @@ class FixedLenFeature:
 
 
 @dataclass(frozen=True, slots=True)
-class VarLenFeature:
+class _AnyNumber:
+    dtype: DType
+
+    __repr__ = fields_in_brief
+
+    def __init__(self, dtype: Any) -> None:
+        _set(self, "dtype", _checked_dtype(type(self).__name__, dtype))
+
+
+class VarLenFeature(_AnyNumber):
     """Any number of values; none if the feature is missing.
 
     Args:
@@ -74,12 +83,7 @@ class VarLenFeature:
     Shapes: ``dtype[n]``. tf.io gives a sparse tensor, this a plain one.
     """
 
-    dtype: DType
-
-    __repr__ = fields_in_brief
-
-    def __init__(self, dtype: Any) -> None:
-        _set(self, "dtype", _checked_dtype("VarLenFeature", dtype))
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class FixedLenSequenceFeature:
         shape: of one item; every dimension known and above 0.
         dtype: bytes, "int64" or "float32".
         allow_missing: must be True.
-        default_value: one value, what batches of unequal lengths are padded with; None means 0 or b"".
+        default_value: one value, the padding of batches of unequal lengths; None means 0 or b"".
 
     Shapes: ``dtype[n, *shape]``
     """
@@ -122,8 +126,7 @@ class FixedLenSequenceFeature:
         _set(self, "default_value", default)
 
 
-@dataclass(frozen=True, slots=True)
-class RaggedFeature:
+class RaggedFeature(_AnyNumber):
     """Any number of values; none if the feature is missing. Batches of it are ragged.
 
     Args:
@@ -132,12 +135,7 @@ class RaggedFeature:
     Shapes: ``dtype[n]``
     """
 
-    dtype: DType
-
-    __repr__ = fields_in_brief
-
-    def __init__(self, dtype: Any) -> None:
-        _set(self, "dtype", _checked_dtype("RaggedFeature", dtype))
+    __slots__ = ()
 
 
 Feature = FixedLenFeature | VarLenFeature | FixedLenSequenceFeature | RaggedFeature
@@ -174,7 +172,7 @@ def _checked_dtype(name: str, dtype: Any) -> DType:
     elif dtype in _BYTES:
         return "bytes"
     elif dtype is not None and dtype is not int and dtype is not float:
-        # A framework's own dtype (tf.int64) has its name.
+        # A framework's own dtype, such as tf.int64, has a name.
         text = getattr(dtype, "name", None)
         if isinstance(text, str) and type(dtype) is not np.dtype:
             return _checked_dtype(name, text)
@@ -194,7 +192,7 @@ def _checked_dtype(name: str, dtype: Any) -> DType:
 
 
 def _values(name: str, value: Any, dtype: DType) -> tuple[Scalar, ...]:
-    """Flatten a default to Python values of `dtype`; what does not fit exactly is refused."""
+    """Flatten a default to Python values of `dtype`; raise for values that are not exactly of it."""
     if isinstance(value, list | tuple):
         return tuple(one for item in value for one in _values(name, item, dtype))
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""wire: the little of protobuf's encoding that an Example needs, every length checked against what holds it."""
+"""wire: the part of protobuf's encoding that an Example needs, with every length checked against its container."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PIECE = 64 << 10  # bytes that NumPy decodes at once
 
 
 class WireError(ValueError):
-    """Bytes that are not what protobuf writes. The caller says which record and feature it was."""
+    """The bytes are not valid protobuf. The caller adds the record and the feature."""
 
 
 def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """Read the number at `data[at:end]`; answer it (0..2**64-1) and where it ends."""
+    """Read the number at `data[at:end]`; return it (0..2**64-1) and the offset after it."""
     if at + 2 < end:  # most have up to three bytes
         value = data[at]
         if value < 128:
@@ -47,14 +47,11 @@ def varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise WireError("a number is longer than 10 bytes")
-    raise WireError("a number is cut")
+    raise WireError("a number is truncated")
 
 
 def fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Iterate over the fields of the message `data[at:end]` as (number, wire type, start, end) of their values.
-
-    Of a varint the start and end are those of its bytes.
-    """
+    """Iterate over the fields of the message `data[at:end]` as (number, wire type, start, end) of their values."""
     while at < end:
         tag, at = varint(data, at, end)
         number, kind = tag >> 3, tag & 7
@@ -77,7 +74,7 @@ def fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int,
 
 
 def varints(data: memoryview) -> list[int] | NDArray[np.int64]:
-    """Read numbers written one after another, as int64."""
+    """Read consecutive varints as int64."""
     n = len(data)
     if n <= _FEW:
         out = []
@@ -88,14 +85,14 @@ def varints(data: memoryview) -> list[int] | NDArray[np.int64]:
         return out
     raw = np.frombuffer(data, np.uint8)
     if raw[-1] > 127:
-        raise WireError("a number is cut")
+        raise WireError("a number is truncated")
     if n <= _PIECE:
         return _decoded(raw)
     values = np.empty(np.count_nonzero(raw < 128), np.int64)
     at = done = 0
     while at < n:
         stop = min(at + _PIECE, n)
-        ends = np.flatnonzero(raw[max(at, stop - 10) : stop] < 128)  # a piece goes to the end of a number
+        ends = np.flatnonzero(raw[max(at, stop - 10) : stop] < 128)  # a piece ends with a whole number
         if not len(ends):
             raise WireError("a number is longer than 10 bytes")
         stop -= min(stop - at, 10) - 1 - int(ends[-1])
@@ -106,7 +103,7 @@ def varints(data: memoryview) -> list[int] | NDArray[np.int64]:
 
 
 def _decoded(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Decode numbers of which the last one is whole; it takes 50 times their bytes of memory."""
+    """Decode numbers, the last one whole; takes 50 times their bytes of memory."""
     ends = np.flatnonzero(raw < 128)
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1

@@ -1,1 +1,1 @@
-"""images: encoded images on the host: headers, structure, pixels."""
+"""images: encoded images on the host: their headers, structure and pixels."""

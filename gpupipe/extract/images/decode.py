@@ -1,7 +1,7 @@
-"""decode: an encoded image as an array, on the host. What DALI's decoders give on the CPU, without DALI.
+"""decode: an encoded image as an array, on the host: the pixels of DALI's CPU decoders, without DALI.
 
-JPEG goes through libjpeg-turbo (simplejpeg), and where it complains, or is missing, through Pillow, as everything else:
-a damaged file that DALI accepts is accepted here, with the same pixels. Both work without the GIL.
+JPEG is decoded by libjpeg-turbo (simplejpeg) or, if that fails or is not installed, by Pillow, like all other formats:
+a damaged file that DALI accepts is accepted here, with the same pixels. Both decoders release the GIL.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Encoded = bytes | bytearray | memoryview
 
 
 MOST_PIXELS: ContextVar[int] = ContextVar("gpupipe_most_pixels", default=MAX_PIXELS)
-"""How many pixels an image may have: those that run a chain set it to its `Options.max_pixels`."""
+"""How many pixels an image may have; a running chain sets it to its `Options.max_pixels`."""
 
 
 UNBOUNDED = 1 << 62
-"""Pixels, for images whose headers were checked before: `Options.max_pixels` may be above the default."""
+"""A number of pixels for images whose headers were checked before: `Options.max_pixels` may exceed the default."""
 
 
 _GRAY, _RGB, _RGBA = 1, 3, 4
@@ -49,15 +49,15 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, mos
     Args:
         data: the encoded image.
         channels: 1 gray, 3 RGB (transparency is dropped, not blended), 4 RGBA, 0 as many as the image has; a palette
-            counts as RGB, or as RGBA if it has transparent colours, but a gray one of a BMP as gray.
-        exif_orientation: turn the image upright as its EXIF block says.
-        most_pixels: it may have; None for `MOST_PIXELS`.
+            counts as RGB, or as RGBA if it has transparent colours, but the gray palette of a BMP as gray.
+        exif_orientation: rotate the image upright as its EXIF block says.
+        most_pixels: how many pixels it may have; None for `MOST_PIXELS`.
 
     Returns:
-        uint8[H,W,C], contiguous: of 16-bit samples the upper 8 bits, as TensorFlow and libpng take them.
+        uint8[H,W,C], contiguous; the upper 8 bits of 16-bit samples, as in TensorFlow and libpng.
 
     Raises:
-        DecodeError: no image, a damaged or truncated one, a GIF, samples of 32 bits, or too many pixels.
+        DecodeError: not an image, a damaged or truncated one, a GIF, samples of 32 bits, or too many pixels.
     """
     header = read_header(data, orientation=exif_orientation)
     check_complete(data, header)
@@ -72,16 +72,16 @@ def decode(data: Encoded, channels: int = 3, exif_orientation: bool = False, mos
 
 
 def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
-    """Decode an image whose header was checked, and give it to another decoder as a BMP, which none gets wrong.
+    """Re-encode an image whose header was checked as a BMP, which every decoder gets right.
 
     Args:
         data: the encoded image, of any known format but GIF.
-        gray: make a gray BMP; else one of the colours, gray as well if the image is.
-        exif_orientation: turn the image upright as its EXIF block says; None leaves that to the other decoder: then an
-            image that is to be turned becomes a PNG that says so.
+        gray: make a gray BMP; else a gray one only if the image is gray.
+        exif_orientation: rotate the image upright as its EXIF block says; None leaves that to the other decoder: then
+            an image with an orientation becomes a PNG that has it.
 
     Raises:
-        DecodeError: it is damaged.
+        DecodeError: the image is damaged.
     """
     from PIL import Image
 
@@ -96,7 +96,7 @@ def as_plain(data: Encoded, gray: bool, exif_orientation: bool | None) -> bytes:
 
 
 def upright(image: Array, orientation: int) -> Array:
-    """Turn an image as EXIF's orientation 1..8 asks for."""
+    """Rotate and flip an image as EXIF's orientation 1..8 says."""
     if orientation == 1:
         return image
     if orientation >= 5:
@@ -109,10 +109,10 @@ def upright(image: Array, orientation: int) -> Array:
 
 
 def _jpeg(data: Encoded, header: ImageHeader, channels: int) -> Array:
-    """Decode a JPEG, damaged or not, where nvImageCodec (DALI's decoder, libjpeg-turbo as well) does.
+    """Decode a JPEG, damaged or not, if nvImageCodec (DALI's decoder, also libjpeg-turbo) does.
 
-    What simplejpeg complains about is damaged, or of a sampling that it has no name for. Pillow delivers what libjpeg
-    only warns of, and refuses what it cannot go on with, as nvImageCodec does.
+    simplejpeg rejects damaged files and subsamplings it has no name for. Pillow, like nvImageCodec, decodes what
+    libjpeg only warns about, and rejects what it cannot continue with.
     """
     turbo = _turbo()
     if turbo is not None and header.channels in (_GRAY, _RGB) and channels != _RGBA:
@@ -128,15 +128,15 @@ def _jpeg(data: Encoded, header: ImageHeader, channels: int) -> Array:
         cut = None if header.progressive else first_marker_in_scan(data, header.channels)
         if cut is None:
             raise
-        # A flipped bit made a marker behind the last row: libjpeg stumbles over it when it looks for the end.
+        # A flipped bit made a marker after the last row, on which libjpeg fails when it looks for the end.
         return _jpeg(bytes(data[:cut]) + b"\xff\xd9", header, channels)
 
 
 def _damaged(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, space: str) -> Array | None:
-    """Decode a damaged JPEG if it has all its rows; else None. Pillow finds other places to go on between restarts.
+    """Decode a damaged JPEG if it has all its rows; else None. Pillow resynchronises differently between restarts.
 
-    `strict=False` lets every error pass that has a warning before it, also one that left the rows as they were. Two
-    arrays of different contents tell which were written.
+    With `strict=False` simplejpeg ignores any error that follows a warning, even one that left rows unwritten. Decoding
+    into two buffers of different contents shows whether all rows were written.
     """
     size = header.height * header.width * (1 if space == "GRAY" else 3)
     buffers = (np.full(size, fill, np.uint8) for fill in (0, 255))
@@ -148,7 +148,7 @@ def _damaged(turbo: Callable[..., Array], data: Encoded, header: ImageHeader, sp
 
 @lru_cache(1)
 def _turbo() -> Callable[..., Array] | None:
-    """Simplejpeg's decoder, None if it cannot be imported; looked for once."""
+    """Return simplejpeg's decoder, None if it cannot be imported."""
     try:
         from simplejpeg import decode_jpeg
     except ImportError:
@@ -163,7 +163,7 @@ def _pillow(data: Encoded, header: ImageHeader, channels: int) -> Array:
     except DecodeError:
         if header.format != "png" or len(bare := without_ancillary(data)) == len(data):
             raise
-        return _read(bare, header, channels)  # Pillow stops at a damaged chunk that no pixel needs, DALI does not
+        return _read(bare, header, channels)  # Pillow fails on a damaged chunk that no pixel needs, DALI does not
 
 
 def _read(data: Encoded, header: ImageHeader, channels: int) -> Array:
@@ -175,21 +175,21 @@ def _read(data: Encoded, header: ImageHeader, channels: int) -> Array:
         turned = stored_orientation(image)
         if header.format == "jpeg" and image.mode == "CMYK":
             image = _without_black(image, has_adobe_marker(data))
-        return upright(_array(image, header, channels), {6: 8, 8: 6}.get(turned, turned))  # as it is stored
+        return upright(_array(image, header, channels), {6: 8, 8: 6}.get(turned, turned))  # the inverse: as stored
 
 
 def _without_black(image: Any, inverted: bool) -> Any:
-    """RGB of CMYK as DALI and TensorFlow compute it; Adobe stores it inverted, and says so by its marker."""
+    """Convert CMYK to RGB as DALI and TensorFlow do; Adobe stores it inverted, which its marker tells."""
     from PIL import Image
 
-    light = np.asarray(image).astype(np.uint16)  # Pillow takes every one for inverted
+    light = np.asarray(image).astype(np.uint16)  # Pillow takes every CMYK for inverted
     if inverted:
         light = 255 - light
     return Image.fromarray((light[:, :, :3] * light[:, :, 3:] // 255).astype(np.uint8))
 
 
 def _ends_in_nothing(image: Any, header: ImageHeader) -> bool:
-    """Whether a PNG may lack rows: its last one is zero, or it is interlaced, where any may be the last one stored."""
+    """Whether a PNG may lack rows: its last row is zero, or it is interlaced, so that any row may be stored last."""
     image.load()
     return header.progressive or not any(image.crop((0, header.height - 1, header.width, header.height)).tobytes())
 
@@ -215,12 +215,12 @@ def _native_mode(image: Any, header: ImageHeader) -> str:
     if image.mode == "P":
         return "RGBA" if "transparency" in image.info else "RGB"
     if header.channels == 2:
-        return "LA"  # of 16 bits Pillow makes RGBA
+        return "LA"  # Pillow reads one of 16 bits as RGBA
     return image.mode if image.mode in ("L", "LA", "RGBA") else "L" if image.mode == "1" else "RGB"
 
 
 def _of_eight_bits(colour: Any, bits: int) -> Any:
-    """The transparent colour of a PNG as its pixels are decoded: Pillow compares them with what the file says."""
+    """Scale the transparent colour of a PNG as its pixels are scaled: Pillow compares them with the file's value."""
     if isinstance(colour, tuple):
         return tuple(_of_eight_bits(sample, bits) for sample in colour)
     return colour >> 8 if bits == 16 else colour * 255 // ((1 << bits) - 1)

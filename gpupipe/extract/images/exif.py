@@ -1,6 +1,6 @@
-"""exif: the orientation an EXIF block asks for.
+"""exif: the orientation in an EXIF block.
 
-The block is a small TIFF file. One that is damaged asks for nothing, as in Pillow: a photograph is not lost over it.
+The block is a small TIFF file. A damaged one is ignored, as in Pillow: a photograph is not lost over it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _MOST_ENTRIES = 512
 
 
 def orientation_of(exif: bytes) -> int:
-    """Give the orientation 1..8 of an EXIF block (without its "Exif" prefix); 1 if there is none."""
+    """Return the orientation 1..8 of an EXIF block (without its "Exif" prefix), 1 if it has none."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
     if order is None:
         return NORMAL
     try:
-        (at,) = struct.unpack_from(f"{order}I", exif, 4)
-        (count,) = struct.unpack_from(f"{order}H", exif, at)
+        (offset,) = struct.unpack_from(f"{order}I", exif, 4)
+        (count,) = struct.unpack_from(f"{order}H", exif, offset)
         for k in range(min(count, _MOST_ENTRIES)):
-            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", exif, at + 2 + 12 * k)
+            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", exif, offset + 2 + 12 * k)
             if tag == _ORIENTATION:
                 return value if kind == _SHORT and 1 <= value <= 8 else NORMAL
-    except struct.error:  # an offset or a count that leads out of the block
+    except struct.error:  # an offset or a count that points outside the block
         return NORMAL
     return NORMAL
 
 
 def segment_of(orientation: int) -> bytes:
-    """The segment of a JPEG whose EXIF block asks for an orientation and holds nothing else."""
+    """Make a JPEG segment whose EXIF block holds an orientation and nothing else."""
     block = struct.pack(">4sIHHHIHHI", b"MM\0*", 8, 1, _ORIENTATION, _SHORT, 1, orientation, 0, 0)
     return struct.pack(">HH6s", 0xFFE1, 8 + len(block), b"Exif\0\0") + block

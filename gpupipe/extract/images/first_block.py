@@ -1,7 +1,7 @@
-"""first_block: how bright the first 8x8 pixels of a JPEG are, read from its bytes without decoding it.
+"""first_block: the mean of the first 8x8 pixels of a JPEG, read from its bytes without decoding it.
 
-The first code of the first scan is the mean of that block. What a decoder made of the file must agree with it, which is
-the cheapest thing that a host knows of an image's pixels: some microseconds, where decoding takes a millisecond.
+The first code of the first scan is the mean of that block, and decoded pixels must agree with it. It is the cheapest
+check of an image's pixels on the host: some microseconds, while decoding takes a millisecond.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ _HUFFMAN, _QUANTIZERS, _SCAN, _ADOBE = 0xC4, 0xDB, 0xDA, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {_HUFFMAN}
 
 
-_WITH_CODES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: those with Huffman codes
+_WITH_CODES = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: the frames with Huffman codes
 
 
 _PROGRESSIVE = 0xC2
 
 
-_COMPONENTS = 6  # where a frame lists them: number, sampling, table of quantizers
+_COMPONENTS = 6  # offset in a frame of its components: id, sampling, table of quantizers
 
 
-_RGB = b"RGB"  # numbers of components that libjpeg takes for colours
+_RGB = b"RGB"  # component ids that libjpeg takes for RGB
 
 
 _MOST_BITS = 11  # of the difference of two means, for samples of 8 bits
 
 
-_MOST_TABLES = 8  # in one segment: JPEG knows 8 codes and 4 tables of quantizers
+_MOST_TABLES = 8  # in one segment: JPEG has at most 8 codes and 4 tables of quantizers
 
 
 _MOST_DROPPED = 4.0
-"""Levels that the first scan of a progressive file may leave open: half of them and the error of a decoder, up to 1.6,
-stay below the 4 by which `proof` lets the means differ."""
+"""Levels that the first scan of a progressive file may leave open: half of them plus a decoder's error, up to 1.6, stay
+below the 4 by which `proof` lets the means differ."""
 
 
-_Segment = tuple[int, int, int]  # marker, begin and end of the contents
+_Segment = tuple[int, int, int]  # marker, start and end of the contents
 
 
 def mean_of_first_block(data: bytes | bytearray | memoryview) -> float | None:
-    """The mean gray (Y) of the upper left 8x8 pixels as stored, about 0..255: to the half level that its code counts.
+    """Return the mean gray (Y) of the upper left 8x8 pixels as stored, about 0..255, within the half level of its code.
 
-    A progressive file's first scan may leave the last bits to a later one: then it is the middle of what they may be.
+    The first scan of a progressive file may leave the last bits to a later one: then the middle of their range counts.
 
-    None where these bytes do not say it in the usual way: no JPEG, arithmetic codes, colours that are not YCbCr (with
-    Adobe's segment, or components called R, G and B), a first scan without the first component or which leaves more
-    than 4 levels open, a block that sampling spreads over more pixels, damage.
+    The result is None if the bytes do not hold it in the usual way: not a JPEG, arithmetic codes, colours that are not
+    YCbCr (with Adobe's segment, or components called R, G and B), a first scan without the first component or which
+    leaves more than 4 levels open, a block that sampling spreads over more pixels, damage.
 
     Args:
-        data: the file; any object that lends its bytes, as a NumPy array does.
+        data: the file; any object with the buffer protocol, such as a NumPy array.
     """
     try:
-        return _mean(data if isinstance(data, bytes) else _lent(data))
+        return _mean(data if isinstance(data, bytes) else _as_bytes(data))
     except (struct.error, IndexError, KeyError):
         return None
 
 
-def _lent(data: bytearray | memoryview) -> bytes | memoryview:
-    """Bytes whose items are Python's integers, which NumPy's are not: those of 8 bits wrap."""
-    lent = memoryview(data)
-    return lent.cast("B") if lent.c_contiguous and lent.nbytes else lent.tobytes()
+def _as_bytes(data: bytearray | memoryview) -> bytes | memoryview:
+    """View bytes so that their items are Python's integers: NumPy's of 8 bits would wrap."""
+    view = memoryview(data)
+    return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
 
 
 def _mean(data: bytes | memoryview) -> float | None:
@@ -76,12 +76,12 @@ def _mean(data: bytes | memoryview) -> float | None:
     kinds = [marker for marker in found if marker in _FRAMES]
     if len(kinds) != 1 or kinds[0] not in _WITH_CODES or _ADOBE in found:
         return None
-    (kind, frame, _), (_, scan, behind) = found[kinds[0]][-1], found[_SCAN][0]
+    (kind, frame, _), (_, scan, codes) = found[kinds[0]][-1], found[_SCAN][0]
     depth, count, chosen = data[frame], data[frame + 5], data[scan]
     first = frame + _COMPONENTS
-    numbers = bytes(data[first : first + 3 * count : 3])
-    # The first component has to be Y with the finest sampling, and the scan to begin with it.
-    if depth != 8 or count not in (1, 3) or numbers == _RGB or data[scan + 1] != numbers[0]:
+    ids = bytes(data[first : first + 3 * count : 3])
+    # The first component has to be Y with the finest sampling, and the scan has to start with it.
+    if depth != 8 or count not in (1, 3) or ids == _RGB or data[scan + 1] != ids[0]:
         return None
     across, down = data[first + 1] >> 4, data[first + 1] & 15
     if count == 3:
@@ -90,30 +90,28 @@ def _mean(data: bytes | memoryview) -> float | None:
             return None
     dropped = 0
     if kind == _PROGRESSIVE:
-        begin, bits = data[scan + 1 + 2 * chosen], data[scan + 3 + 2 * chosen]
-        if begin or bits >> 4:  # a scan of other coefficients, or one that adds bits to an earlier one
+        band, bits = data[scan + 1 + 2 * chosen], data[scan + 3 + 2 * chosen]
+        if band or bits >> 4:  # a scan of other coefficients, or one that adds bits to an earlier one
             return None
         dropped = (1 << bits) - 1
-    table = _table(data, found[_QUANTIZERS], 15, data[first + 2], lambda place: 129 if data[place] >> 4 else 65)
+    table = _table(data, found[_QUANTIZERS], 15, data[first + 2], lambda at: 129 if data[at] >> 4 else 65)
     step = (data[table + 1] << 8 | data[table + 2] if data[table] >> 4 else data[table + 1]) / 8
     if dropped * step > _MOST_DROPPED:
         return None
-    table = _table(
-        data, found[_HUFFMAN], 255, data[scan + 2] >> 4, lambda place: 17 + sum(data[place + 1 : place + 17])
-    )
+    table = _table(data, found[_HUFFMAN], 255, data[scan + 2] >> 4, lambda at: 17 + sum(data[at + 1 : at + 17]))
     code = bytes(data[table + 1 : table + 17 + sum(data[table + 1 : table + 17])])
-    level = _first_level(bytes(data[behind : behind + 10]), code)
-    # Bits are dropped by an arithmetic shift, of negative numbers, too: what is left is never above what was there.
+    level = _first_level(bytes(data[codes : codes + 10]), code)
+    # Bits are dropped by an arithmetic shift, also of negative numbers: the shifted level is never above the true one.
     return None if level is None else (level * (dropped + 1) + dropped / 2) * step + 128
 
 
 def _table(
     data: bytes | memoryview, segments: list[_Segment], mask: int, wanted: int, length: Callable[[int], int]
 ) -> int:
-    """Where the last table with a number begins, in segments of one kind; codes of DC have none above 15.
+    """Find the offset of the last table with an id, in segments of one kind; ids of DC codes are at most 15.
 
     Raises:
-        KeyError: there is no such table, or a segment has more than it may.
+        KeyError: there is no such table, or a segment has too many.
     """
     found = None
     for _, start, end in segments:
@@ -131,7 +129,7 @@ def _table(
 
 
 def _first_level(scan: bytes, code: bytes) -> int | None:
-    """The number that a scan begins with, None where the code has no such word."""
+    """Decode the first number of a scan, None if the code has no such word."""
     bits = int.from_bytes((scan.replace(b"\xff\x00", b"\xff") + bytes(5))[:5], "big")
     word = first = index = 0
     for length in range(1, 17):

@@ -1,7 +1,7 @@
 """headers: size, channels and orientation of an image, from its first bytes.
 
-JPEG and PNG are read here, and every length is bounded. Of all other formats Pillow reads the header, which also
-decodes them. What goes wrong here never reaches a decoder, which would blame a whole batch for it.
+JPEG and PNG headers are read here, with every length bounded; those of other formats by Pillow, which also decodes
+them. An image that fails here never reaches a decoder, where it would make a whole batch fail.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _MOST_SIDE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """What an image says of itself.
+    """The properties of an image that its header states.
 
     Attributes:
         format: "jpeg", "png", "gif", "webp", "bmp" or "tiff".
-        height: in pixels, as stored: not turned by the orientation.
+        height: in pixels, as stored: the orientation is not applied.
         width: in pixels, as stored.
-        channels: of the stored image; a palette counts as 3, but for a gray one of a BMP.
-        orientation: EXIF's 1..8; 1 also if there is none or it was not asked for.
+        channels: of the stored image; a palette counts as 3, but the gray palette of a BMP as 1.
+        orientation: EXIF's 1..8; 1 also if there is none or it was not requested.
         progressive: whether a JPEG is progressive, or a PNG interlaced.
-        bits: of one channel.
+        bits: bits of one channel.
     """
 
     format: str
@@ -71,7 +71,7 @@ class ImageHeader:
         return (self.width, self.height) if self.orientation > 4 else (self.height, self.width)
 
 
-# Images of a data set share few sizes, and making a frozen object costs as much as scanning a header.
+# Images of a data set share few sizes, and creating a frozen object costs as much as reading a header.
 _interned = lru_cache(maxsize=4096)(ImageHeader)
 
 
@@ -79,11 +79,11 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
     """Read the header of an image of any known format.
 
     Args:
-        data: the encoded image; of a JPEG or PNG as much of it as holds the header is enough.
+        data: the encoded image; for a JPEG or PNG the part with the header is enough.
         orientation: also look for EXIF's orientation (JPEG, PNG, WebP, TIFF).
 
     Raises:
-        DecodeError: not an image of a known format, an empty one, or one cut inside the header.
+        DecodeError: not an image of a known format, an empty one, or one truncated inside its header.
     """
     if len(data) > 1 and data[0] == 0xFF and data[1] == 0xD8:
         height, width, channels, frame, bits = jpeg_size(data)
@@ -104,12 +104,12 @@ def read_header(data: Encoded, *, orientation: bool = False) -> ImageHeader:
 
 
 def check_complete(data: Encoded, header: ImageHeader) -> None:
-    """Check that an image is not cut: a JPEG has its end marker, and the chunks of a PNG fit together.
+    """Check that an image is complete: a JPEG has its end marker, and a PNG all its chunks.
 
-    Bytes behind the end are allowed. What is left to decoders is what only decoding shows.
+    Bytes after the end are allowed. Damage that only decoding can find is left to the decoders.
 
     Raises:
-        DecodeError: the end is missing, decoders would disagree about the structure, or it is made to keep them busy.
+        DecodeError: the end is missing, decoders would disagree about the structure, or it is made to exhaust them.
     """
     pixels = header.height * header.width
     if header.format == "jpeg":
@@ -129,7 +129,7 @@ def check_decodable(kind: str, bits: int) -> None:
 
     Args:
         kind: the `ImageHeader.format`.
-        bits: of one channel.
+        bits: bits of one channel.
 
     Raises:
         DecodeError: a GIF, or a JPEG of other than 8 bits.
@@ -142,13 +142,13 @@ def check_decodable(kind: str, bits: int) -> None:
 
 def _png(data: Encoded, orientation: bool) -> ImageHeader:
     if len(data) < 29:
-        raise DecodeError(f"the image is cut inside its header: {len(data)} bytes of a PNG")
+        raise DecodeError(f"the image is truncated inside its header: {len(data)} bytes of a PNG")
     length, kind, width, height, bits, colour, *methods, interlace = struct.unpack_from(">I4sIIBBBBB", data, 8)
     odd = bits not in _PNG_BITS.get(colour, ()) or any(methods) or interlace > 1
     if kind != b"IHDR" or length != 13 or odd or width >> 31 or height >> 31:
-        raise DecodeError("damaged PNG: it does not begin with a valid IHDR")
+        raise DecodeError("damaged PNG: it does not start with a valid IHDR")
     if not (height and width):
-        raise DecodeError(f"an image has pixels, this png is {width}x{height}")
+        raise DecodeError(f"an image needs pixels, this PNG is {width}x{height}")
     blocks = (bytes(data[start:end]) for name, start, end in png_chunks(data) if name == b"eXIf")
     turned = orientation_of(next(blocks, b"")) if orientation else NORMAL
     channels = _PNG_CHANNELS[colour]

@@ -42,7 +42,7 @@ _SCAN, _END, _EXIF, _ADOBE = 0xDA, 0xD9, 0xE1, 0xEE
 _NO_SIZE = frozenset((0x01, *range(0xD0, 0xD8)))  # TEM and RST: markers without a length
 
 
-_TOO_EARLY = frozenset((0x00, 0xD8, _END, _SCAN))  # no marker, a second begin, the end, a scan
+_TOO_EARLY = frozenset((0x00, 0xD8, _END, _SCAN))  # not a marker, a second start, the end, a scan
 
 
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -51,7 +51,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
 
 
-_ORDINARY = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: those of 8 bits with Huffman codes
+_ORDINARY = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive: with Huffman codes
 
 
 _SKIPPED = _NO_SIZE | {0x00, 0xFF}
@@ -60,31 +60,31 @@ _SKIPPED = _NO_SIZE | {0x00, 0xFF}
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]", re.DOTALL)
 
 
-# Neither a byte FF of the scan nor a restart. Fill bytes are not part of it: `\xff+` would look through a long run of
-# them again from each of its bytes.
+# Matches neither an FF byte of the scan nor a restart. Fill bytes are left out: `\xff+` would search a long run of them
+# again from each of its bytes.
 _MARKER_IN_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 
 
 _COEFFICIENTS = frozenset(range(64))
 
 
-_MOST_STEPS = 100_000  # segments; a file of nothing else must not keep a thread busy
+_MOST_STEPS = 100_000  # segments; a file of nothing else must not occupy a thread
 
 
-# libjpeg goes over the whole image once for every scan, and a scan takes ten bytes. Encoders make about ten scans: so
-# many are always allowed, and otherwise so many pixels in all scans together, which is a second of work.
+# libjpeg goes over the whole image for every scan, and a scan takes only ten bytes. Encoders make about ten scans, so
+# 64 are always allowed; beyond that, all scans together may cover this many pixels, which is a second of work.
 _FEW_SCANS, _MOST_PASSED = 64, 1 << 32
 
 
 MOST_SCANNED = 10 * _MOST_PASSED
-"""Bytes times pixels up to which a JPEG cannot have too many scans."""
+"""A JPEG cannot have too many scans up to this product of its bytes and pixels."""
 
 
 def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
-    """Scan a JPEG to its frame header: (height, width, channels, marker of the frame, bits).
+    """Read a JPEG up to its frame header: (height, width, channels, marker of the frame, bits).
 
     Raises:
-        DecodeError: the frame header is missing, cut, or of an image without pixels.
+        DecodeError: the frame header is missing, truncated, or of an image without pixels.
     """
     at = 2
     try:
@@ -108,28 +108,28 @@ def jpeg_size(data: Encoded) -> tuple[int, int, int, int, int]:
             else:
                 at += 2 + length
     except struct.error as error:
-        raise DecodeError(f"the image is cut inside its header: {len(data)} bytes of a JPEG") from error
+        raise DecodeError(f"the image is truncated inside its header: {len(data)} bytes of a JPEG") from error
     raise DecodeError(f"damaged JPEG: no size within its first {_MOST_STEPS} markers")
 
 
 def is_progressive(frame: int) -> bool:
-    """Whether a frame, by its marker, comes in several passes over the image."""
+    """Whether the marker of a frame is that of a progressive one."""
     return frame in _PROGRESSIVE
 
 
 def is_ordinary(data: Encoded) -> bool:
-    """Whether all decoders make the same pixels of a JPEG whose header was checked, wherever they crop it.
+    """Whether all decoders give the same pixels for a JPEG whose header was checked, wherever they crop it.
 
-    That is one of Huffman codes, gray or of three colours, and if it is progressive one with all of its scans.
+    They do if it has Huffman codes, one or three channels and, if it is progressive, all of its scans.
     """
     _, _, channels, frame, _ = jpeg_size(data)
     return frame in _ORDINARY and channels in (1, 3) and not (frame == 0xC2 and is_unfinished(data, channels))
 
 
 def jpeg_segments(data: Encoded) -> list[tuple[int, int, int]]:
-    """List (marker, start, end) of the segments up to the first scan; the last one may be cut.
+    """List (marker, start, end) of the segments up to the first scan; the last one may be truncated.
 
-    Bytes between them that are not a marker are skipped, as libjpeg does.
+    Bytes between segments that are not a marker are skipped, as in libjpeg.
     """
     out: list[tuple[int, int, int]] = []
     at = 2
@@ -148,13 +148,13 @@ def jpeg_segments(data: Encoded) -> list[tuple[int, int, int]]:
                 if marker == _SCAN:
                     break
                 at += 2 + length
-    except struct.error:  # cut: whatever is left holds no further segment
+    except struct.error:  # truncated: the rest holds no further segment
         return out
     return out
 
 
 def _scans(data: Encoded) -> Iterator[tuple[int, int]]:
-    """(start, end) of the header of each scan of a JPEG, behind its marker and length."""
+    """Iterate over (start, end) of the header of each scan, without its marker and length."""
     segments = jpeg_segments(data)
     if not segments or segments[-1][0] != _SCAN:
         return
@@ -174,14 +174,14 @@ def _scans(data: Encoded) -> Iterator[tuple[int, int]]:
 
 
 def check_end(data: Encoded) -> None:
-    """Check that a JPEG has its end marker. Bytes behind it are allowed.
+    """Check that a JPEG has its end marker. Bytes after it are allowed.
 
-    It cannot occur inside compressed data, and one before the first scan belongs to a thumbnail. Bytes behind the end
-    may be megabytes (a film, a second image), so the search goes forward, at the speed of memory, and only where the
-    last two bytes are not the marker.
+    The marker cannot occur inside compressed data, and one before the first scan belongs to a thumbnail. The bytes
+    after it may be megabytes (a film, a second image), so the search goes forward, at the speed of memory, and only if
+    the last two bytes are not the marker.
 
     Raises:
-        DecodeError: it is missing.
+        DecodeError: the marker is missing.
     """
     n = len(data)
     if n > 3 and data[n - 2] == 0xFF and data[n - 1] == _END:
@@ -192,16 +192,16 @@ def check_end(data: Encoded) -> None:
 
 
 def check_scans(data: Encoded, pixels: int, channels: int, progressive: bool) -> None:
-    """Check that a JPEG does not have so many scans that decoding it takes forever.
+    """Check that a JPEG does not have so many scans that decoding it takes too long.
 
     Args:
         data: the encoded image.
         pixels: height times width.
-        channels: of the image; a baseline JPEG whose first scan has all of them has one scan.
+        channels: of the image; a baseline JPEG whose first scan has all channels has one scan.
         progressive: whether it is progressive.
 
     Raises:
-        DecodeError: it has more than 64 scans, and they go over more than 2**32 pixels together.
+        DecodeError: it has more than 64 scans, and together they cover more than 2**32 pixels.
     """
     segments = jpeg_segments(data)
     if len(segments) == _MOST_STEPS:
@@ -209,22 +209,22 @@ def check_scans(data: Encoded, pixels: int, channels: int, progressive: bool) ->
     if not progressive and segments and data[segments[-1][1] : segments[-1][1] + 1] == bytes((channels,)):
         return
     most = max(_MOST_PASSED // pixels, _FEW_SCANS)
-    # Thumbnails and tables may hold these two bytes, too: there can be no more scans than this.
+    # Thumbnails and tables may hold these two bytes, too, so the count is an upper bound of the scans.
     if bytes(data).count(b"\xff\xda") > most and len(list(islice(_scans(data), most + 1))) > most:
         raise DecodeError(f"a JPEG of {pixels} pixels may have {most} scans, this one has more")
 
 
 def is_unfinished(data: Encoded, channels: int) -> bool:
-    """Whether a progressive JPEG ends before each of its coefficients is there to the last bit.
+    """Whether a progressive JPEG ends before all of its coefficients are complete to the last bit.
 
-    Of such an image libjpeg smooths the borders between blocks by what it knows of their neighbours, which differ
-    where only a part of the image is decoded; other decoders do not smooth.
+    libjpeg smooths the borders between the blocks of such an image. It uses their neighbours, which differ if only a
+    part of the image is decoded; other decoders do not smooth.
 
     Args:
         data: the encoded image, whose header was checked.
         channels: of the image.
     """
-    known: dict[int, set[int]] = {}  # of each component, by its name: the coefficients that are there to the last bit
+    known: dict[int, set[int]] = {}  # component id -> the coefficients that are complete to the last bit
     for start, end in islice(_scans(data), _MOST_STEPS):
         header = bytes(data[start:end])
         count = header[0] if header else 0
@@ -239,9 +239,9 @@ def is_unfinished(data: Encoded, channels: int) -> bool:
 
 
 def first_marker_in_scan(data: Encoded, channels: int) -> int | None:
-    """Where the first marker stands that ends the one scan of a JPEG and is not the end of the image.
+    """Find the offset of the first marker that ends the only scan of a JPEG and is not the end of the image.
 
-    None if there is none, or if this is no JPEG of one scan of all channels.
+    None if there is none, or if the JPEG does not have one scan of all channels.
     """
     start, at = next(_scans(data), (0, 0))
     if at <= start or at > len(data) or data[start] != channels:
@@ -254,7 +254,7 @@ def first_marker_in_scan(data: Encoded, channels: int) -> int | None:
 
 
 def has_adobe_marker(data: Encoded) -> bool:
-    """Whether a JPEG has Adobe's segment, as libjpeg looks for it: then its CMYK is stored inverted."""
+    """Whether a JPEG has Adobe's segment, by libjpeg's test: then its CMYK is stored inverted."""
     return any(
         marker == _ADOBE and end - start >= 12 and bytes(data[start : start + 5]) == b"Adobe"
         for marker, start, end in jpeg_segments(data)
@@ -262,7 +262,7 @@ def has_adobe_marker(data: Encoded) -> bool:
 
 
 def exif_blocks(data: Encoded) -> list[tuple[int, int]]:
-    """(start, end) of the EXIF blocks of a JPEG, behind their prefix."""
+    """List (start, end) of the EXIF blocks of a JPEG, without their prefix."""
     return [
         (start + 6, end)
         for marker, start, end in jpeg_segments(data)
@@ -271,10 +271,10 @@ def exif_blocks(data: Encoded) -> list[tuple[int, int]]:
 
 
 def with_plain_orientation(data: Encoded) -> bytes | None:
-    """A JPEG whose EXIF holds its orientation and nothing else; None if it has no EXIF, or is one already.
+    """Replace a JPEG's EXIF by its orientation alone; None if it has no EXIF, or nothing else in it.
 
-    The first block counts, and one that is damaged asks for nothing. Other readers look further, and there are some
-    that a damaged block brings down. Those that there are stay in their places, and lose their name.
+    The first block counts, and a damaged one is ignored. Other readers look at further blocks, and some crash on a
+    damaged one. The old blocks stay where they are, without the prefix that identifies them.
     """
     blocks = exif_blocks(data)
     if not blocks:

@@ -1,4 +1,4 @@
-"""pillow: images that Pillow reads. It is the one judge of formats other than JPEG and PNG."""
+"""pillow: images that Pillow opens, which alone decides about formats other than JPEG and PNG."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
         kind: the `ImageHeader.format`.
 
     Raises:
-        DecodeError: Pillow does not read it, here or in the block.
+        DecodeError: Pillow fails, here or in the block.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -36,17 +36,17 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
             yield image
     except (DecodeError, MemoryError):
         raise
-    except UnidentifiedImageError as error:  # its text has an address
+    except UnidentifiedImageError as error:  # its text contains a memory address
         raise DecodeError(
             f"a {kind.upper()} that Pillow reads is needed, this one is damaged or of another kind; read such a file "
             "in an ops.py_function, with tifffile for example"
         ) from error
-    except Exception as error:  # over damaged bytes its readers raise whatever they run into
+    except Exception as error:  # its readers raise all kinds of exceptions on damaged bytes
         raise DecodeError(f"damaged {kind.upper()}: {error}") from error
 
 
 def facts(image: Any) -> tuple[int, int, int, int, int]:
-    """(height, width, channels, orientation, bits) of an image that was opened and not loaded."""
+    """Return (height, width, channels, orientation, bits) of an image that was opened and not loaded."""
     width, height = image.size
     channels, orientation = len(image.getbands()), NORMAL
     if image.format == "TIFF":
@@ -65,6 +65,6 @@ def _is_gray(palette: Any) -> bool:
 
 
 def stored_orientation(image: Any) -> int:
-    """The orientation of a TIFF, before it is loaded: Pillow turns one upright, asked or not."""
+    """Return the orientation of a TIFF before it is loaded: loading rotates it upright."""
     orientation = image.tag_v2.get(_ORIENTATION) if image.format == "TIFF" else NORMAL
     return orientation if orientation in range(1, 9) else NORMAL

@@ -1,4 +1,4 @@
-"""png: the structure of a PNG, read without decoding it: whether it is whole, and which chunks change its pixels."""
+"""png: the structure of a PNG, read without decoding it: whether it is complete, which chunks change its pixels."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), 
 """First row and column of each pass of an interlaced PNG, and its steps."""
 
 
-_MOST_CHUNKS = 100_000  # a file of nothing else must not keep a thread busy
+_MOST_CHUNKS = 100_000  # a file of nothing else must not occupy a thread
 
 
-_MOST_DEFLATED = 1032  # bytes that deflate makes of one, at most
+_MOST_DEFLATED = 1032  # a byte of deflate expands to 1032 bytes at most
 
 
 def png_chunks(data: Encoded) -> Iterator[tuple[bytes, int, int]]:
-    """Give (type, start, end) of the chunks of a PNG.
+    """Iterate over (type, start, end) of the chunks of a PNG.
 
     Raises:
-        DecodeError: it is cut, or made of too many of them.
+        DecodeError: the PNG is truncated, or has too many chunks.
     """
     at, n = 8, len(data)
     for _ in range(_MOST_CHUNKS):
         length, kind = _chunk(data, at) if at + 12 <= n else (0, b"")
         if not kind or length > n - at - 12:
-            raise DecodeError(f"truncated PNG: {n} bytes without IEND, the chunk {kind!r} at byte {at} is cut")
+            raise DecodeError(f"truncated PNG: {n} bytes without IEND, the chunk {kind!r} at byte {at} is incomplete")
         yield kind, at + 8, at + 8 + length
         if kind == b"IEND":
             return
@@ -59,10 +59,10 @@ def png_chunks(data: Encoded) -> Iterator[tuple[bytes, int, int]]:
 
 
 def check_png(data: Encoded) -> None:
-    """Check that a PNG whose header was read is whole. Damage of a chunk that no pixel needs is allowed.
+    """Check that a PNG whose header was read is complete. Damage of a chunk that no pixel needs is allowed.
 
     Raises:
-        DecodeError: it is cut or damaged, or has fewer bytes than its pixels need.
+        DecodeError: it is truncated or damaged, or has fewer bytes than its pixels need.
     """
     pixels = 0
     with memoryview(data) as view:
@@ -78,16 +78,16 @@ def check_png(data: Encoded) -> None:
 
 
 def is_ordinary(data: Encoded, gray: bool, turned: bool) -> bool:
-    """Whether all decoders make the same pixels of a PNG that passed its check.
+    """Whether all decoders give the same pixels for a PNG that passed its check.
 
-    That is one of up to 8 bits that is not animated; some round 16 bits to 8. It has no gamma if gray is made of its
-    colours, which some compute in linear light, and no EXIF block if it is to be turned: there are readers that a
-    damaged one brings down.
+    They do if it has up to 8 bits (some round 16 bits to 8) and is not animated. It must have no gamma if gray is made
+    from its colours, which some decoders do in linear light, and no EXIF block if its orientation is applied: some
+    readers crash on a damaged one.
 
     Args:
         data: the encoded image.
-        gray: whether only its gray is wanted.
-        turned: whether it is turned as its EXIF block says.
+        gray: whether it is decoded to gray.
+        turned: whether it is rotated as its EXIF block says.
     """
     if data[24] == 16:
         return False
@@ -96,20 +96,20 @@ def is_ordinary(data: Encoded, gray: bool, turned: bool) -> bool:
 
 
 def without_ancillary(data: Encoded) -> bytes:
-    """A PNG that passed its check, with only the chunks that its pixels need: any damage of the others is gone."""
+    """Copy a PNG that passed its check with only the chunks that its pixels need, without any damage of the others."""
     chosen = [data[start - 8 : end + 4] for kind, start, end in png_chunks(data) if kind in _CRITICAL]
     return b"".join([data[:8], *chosen])
 
 
 def has_all_rows(data: Encoded) -> bool:
-    """Whether the pixels of a PNG that passed its check are all there: Pillow takes missing rows for black ones."""
+    """Whether a PNG that passed its check has all its pixels: Pillow decodes missing rows as black."""
     width, height, bits, colour, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
     passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
     sizes = [(-(-(height - y) // down), -(-(width - x) // right)) for y, x, down, right in passes]
     depth = bits * _CHANNELS[colour]
     needed: int = sum(rows * (1 + (columns * depth + 7) // 8) for rows, columns in sizes if rows > 0 and columns > 0)
     stream = b"".join(data[start:end] for kind, start, end in png_chunks(data) if kind == b"IDAT")
-    try:  # what lies behind the last row is not looked at
+    try:  # data after the last row is ignored
         return len(zlib.decompressobj().decompress(stream, needed)) == needed
     except zlib.error:
         return False

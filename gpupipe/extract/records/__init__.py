@@ -1,1 +1,1 @@
-"""records: files cut into records."""
+"""records: the records of files, and indexes of where they start."""

@@ -1,4 +1,4 @@
-"""compression: the names of the compressions a TFRecord file may have."""
+"""compression: the compressions that a TFRecord file may have."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COMPRESSIONS: tuple[Compression, ...] = ("", "GZIP", "ZLIB")
 
 
 def checked_compression(name: str | None) -> Compression:
-    """Turn TensorFlow's names of compressions into one of "", "GZIP" and "ZLIB".
+    """Check TensorFlow's name of a compression and return "", "GZIP" or "ZLIB".
 
     Raises:
-        PlanError: any other name. TensorFlow would read such a file as if it were not compressed.
+        PlanError: any other name, for which TensorFlow would read the file as if it were not compressed.
     """
     for known in COMPRESSIONS:
         if name == known or (name is None and not known):

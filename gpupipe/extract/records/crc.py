@@ -1,16 +1,26 @@
-"""crc: the masked CRC-32C that guards every TFRecord.
+"""crc: the masked CRC-32C (Castagnoli) that guards the length and the payload of every TFRecord.
 
-Castagnoli's polynomial in hardware, by a small C library: 4 us for a record of 110 KB.
+A small C library computes it in hardware: 4 us for a record of 110 KB.
 """
 
 from __future__ import annotations
 
+import struct
+
 from crc32c import crc32c
 
-__all__ = ["HELD", "mask", "masked_crc32c"]
+__all__ = ["HELD", "footer_at", "header_at", "mask", "masked_crc32c"]
 
-# Up to this many bytes the GIL is kept: 50 us at most. Beside a thread that runs Python every release costs a wait of
-# up to 5 ms, and a reader that lets go for every record gets 5-7 thousand records/s instead of 9.
+header_at = struct.Struct("<QI").unpack_from
+"""Read the length of a record's payload and the masked CRC of these 8 bytes."""
+
+
+footer_at = struct.Struct("<I").unpack_from
+"""Read the masked CRC of a payload."""
+
+
+# Up to this many bytes the GIL is held, for 50 us at most. If another thread runs Python, getting it back takes up to
+# 5 ms: a reader that releases it for every record reaches 5-7 thousand records/s instead of 9.
 HELD = 1 << 20
 
 
@@ -23,7 +33,7 @@ _WORD = 0xFFFFFFFF
 def mask(crc: int) -> int:
     """Rotate right by 15 bits and add a constant, as TensorFlow stores a CRC.
 
-    A CRC of data that holds its own CRC is degenerate; masking avoids that.
+    The CRC of data that contains its own CRC is degenerate; masking avoids that.
     """
     return ((crc >> 15 | crc << 17) + _DELTA) & _WORD
 

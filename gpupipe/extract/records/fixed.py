@@ -1,4 +1,4 @@
-"""fixed: records of one fixed length, between a header and a footer, as CIFAR's files have them."""
+"""fixed: fixed-length records between a header and a footer, as in CIFAR's files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpupipe.extract.records.reading import BLOCK, BlockReader, ByteSource, Item
 
 __all__ = ["FixedReader"]
 
-_AT_ONCE = 256  # records that are read by themselves, before those that are there are given
+_AT_ONCE = 256  # records that are read one by one, at most, for one block
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -18,21 +18,21 @@ class FixedReader(BlockReader):
     """Iterates over (offset, record) of one file of fixed-length records.
 
     The offset is that of the record's first byte, in the decompressed stream if the file is compressed. Records are
-    read-only views of a block. A plain file whose body is no multiple of the record's length is one error and nothing
-    else: which bytes are the surplus nobody knows. Of a compressed file the length is known at its end only: the
-    records come first. Where a block of a plain file cannot be read, each of its records is read by itself: where they
-    begin is known, so each that fails is one error, and those behind follow.
+    read-only views of a block. A plain file whose body is not a multiple of the record's length is one error and
+    nothing else, as there is no telling which bytes are surplus. The length of a compressed file is known only at its
+    end, so its records come before that error. If a block of a plain file cannot be read, its records are read one by
+    one: each that fails is one error, and those after it follow.
 
     Args:
         path: a local file, or a URL.
         record_bytes: of a record, > 0.
-        header_bytes: passed over at the begin, >= 0.
+        header_bytes: skipped at the start, >= 0.
         footer_bytes: left unread at the end, >= 0.
         compression: "", "GZIP" or "ZLIB".
         block: bytes read at once, or one record if that is more.
         readers: a pool whose threads read one block ahead.
-        storage: where the file is.
-        start: offset of the record to begin with; 0 is the first one, behind the header.
+        storage: the storage of the file.
+        start: offset of the record to start with; 0 is the first one, after the header.
     """
 
     record_bytes: int
@@ -44,7 +44,7 @@ class FixedReader(BlockReader):
         return _Fixed(self)
 
     def wrong_size(self, size: int) -> RecordError:
-        """Make the error of a stream of `size` bytes that is not a header, records and a footer."""
+        """Make the error for a stream whose `size` in bytes is not that of a header, whole records and a footer."""
         reason = (
             f"a file of records needs a header of {self.header_bytes}, records of {self.record_bytes} and a footer of "
             f"{self.footer_bytes} bytes, got {size} bytes: "
@@ -53,7 +53,7 @@ class FixedReader(BlockReader):
         if body < 0:
             reason += "less than header and footer"
         else:
-            reason += f"a body of {body}, which is no multiple of {self.record_bytes}"
+            reason += f"a body of {body}, which is not a multiple of {self.record_bytes}"
         return RecordError(reason, file=self.path, stage="read")
 
 
@@ -61,14 +61,14 @@ class _Fixed:
     def __init__(self, reader: FixedReader) -> None:
         self._reader = reader
         self._bytes = ByteSource(reader)
-        self._pieces: deque[bytes] = deque()  # what was read, and no record made of; a long footer is never joined
-        self._have = 0  # bytes in them
-        self._base = 0  # offset of the first in the stream
+        self._pieces: deque[bytes] = deque()  # read but not yet split into records; a long footer is never joined
+        self._have = 0  # bytes in `_pieces`
+        self._base = 0  # offset in the stream of the first of them
         self._ended = False
         self._done = False
-        self._last = 0  # where the records of a plain file end
-        self._alone = 0  # up to this offset they are read one by one
-        self._wrong: DataError | None = None  # why there is no record at all
+        self._last = 0  # offset after the last record of a plain file
+        self._alone = 0  # records before this offset are read one by one
+        self._wrong: DataError | None = None  # why the file has no records at all
         size = self._bytes.size
         if size is not None:
             self._last = size - reader.footer_bytes
@@ -104,7 +104,7 @@ class _Fixed:
         return out
 
     def _one_by_one(self, out: list[Item]) -> None:
-        """Some records by themselves, each that cannot be read as an error of its own; then go on behind them."""
+        """Read some records one by one, each failure as an error of its own; then continue after them."""
         n = self._reader.record_bytes
         while self._base < self._alone and len(out) < _AT_ONCE:
             try:
@@ -113,7 +113,7 @@ class _Fixed:
                 error.offset = self._base
                 out.append((self._base, error.kept()))
             self._base += n
-        self._bytes.go_to(self._base)
+        self._bytes.seek(self._base)
 
     def _cut(self, out: list[Item]) -> None:
         reader, step = self._reader, self._reader.record_bytes
@@ -131,7 +131,7 @@ class _Fixed:
             out.append((self._base, error))
 
     def _taken(self, n: int) -> bytes:
-        """The first `n` bytes, which are taken off the pieces."""
+        """Remove the first `n` bytes from the pieces and return them."""
         taken, have = [], 0
         while have < n:
             taken.append(self._pieces.popleft())
@@ -145,7 +145,7 @@ class _Fixed:
         return b"".join(taken)
 
     def _skip_header(self) -> None:
-        """Pass over the header in pieces: memory follows the data, never a number."""
+        """Skip the header in pieces: memory use follows the data, never a given number."""
         if not self._base and self._reader.start:
             self._bytes.skip(self._reader.start)
             self._base = self._reader.start

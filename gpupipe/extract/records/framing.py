@@ -1,12 +1,11 @@
-"""framing: cut a stream of bytes into TFRecords, and find the way back after damage.
+"""framing: split a stream of bytes into TFRecords, and resynchronise after damage.
 
 A record is ``u64 length | u32 masked CRC of the length | payload | u32 masked CRC of the payload``, little-endian.
-Every length is compared with what the file can hold before anything is done with it.
+Every length is compared with what the file can hold before it is used.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import numpy as np
 from crc32c import crc32c
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.records.crc import HELD, mask
+from gpupipe.extract.records.crc import HELD, footer_at, header_at, mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,25 +32,19 @@ FOOTER = 4  # CRC of the payload
 OVERHEAD = HEADER + FOOTER
 
 
-# Bytes looked at in one go for the next good header, bytes read for it, and the most of both: it is near more often
-# than not, and then little is wasted. Where damage and good records take turns, each of them costs a first look.
+# The search for the next good header starts with this many bytes, reads this many first, and doubles both up to the
+# third number: the header is usually near. Where damage and good records alternate, each costs only a first step.
 _NEAR, _READ, _FAR = 256, 64 << 10, 4 << 20
 
 
 SEARCHED = 256 << 20
-"""Bytes behind a damaged header in which the next one is looked for: a quarter of a second of most data, five at worst.
+"""Bytes after a damaged header that are searched for the next one: 0.25 s for most data, 5 s at worst.
 
-A file of a terabyte may be nothing but a hole. Behind so much damage the rest of a file is one bad record.
+A file of a terabyte may be nothing but a hole. After so much damage the rest of a file is one bad record.
 """
 
 
-_FEW = 24  # candidates that are checked one by one: NumPy takes 20 us for however few
-
-
-_header = struct.Struct("<QI").unpack_from
-
-
-_footer = struct.Struct("<I").unpack_from
+_FEW = 24  # candidates that are checked one by one: NumPy takes 20 us however few there are
 
 
 _MAGIC = (
@@ -69,7 +62,7 @@ _MAGIC = (
 
 
 def sniff(head: bytes) -> str | None:
-    """Say what a file is that begins with `head`, if it is something people mistake for a TFRecord file."""
+    """Name the format of a file that starts with `head`, if it is one often mistaken for TFRecord."""
     for magic, name in _MAGIC:
         if head.startswith(magic):
             return name
@@ -77,12 +70,12 @@ def sniff(head: bytes) -> str | None:
 
 
 class Framer:
-    """Cuts the windows of one stream into records, and counts them.
+    """Splits the blocks of one stream into records, and counts them.
 
     Args:
         path: the file, for errors.
         check_crc: verify the CRC of every payload; the CRC of a length is always verified.
-        first: the number of the first record that is cut, so that errors can number them; None where it is not known.
+        first: index of the first record, so that errors can number them; None if it is unknown.
     """
 
     __slots__ = ("check_crc", "counted", "index", "path")
@@ -94,25 +87,25 @@ class Framer:
         self.index = first or 0
 
     def cut(self, view: memoryview, base: int, limit: int, out: list[Item], at: int = 0) -> tuple[int, int]:
-        """Append the records that lie whole in `view[at:]` to `out`, as (offset, payload or error).
+        """Append the records that are complete in `view[at:]` to `out`, as (offset, payload or error).
 
         Args:
             view: a part of the stream.
-            base: where it begins in the stream.
-            limit: how long the stream can be at most, in bytes.
+            base: its offset in the stream.
+            limit: upper bound of the stream's length, in bytes.
             out: receives the records.
-            at: where in `view` to begin.
+            at: offset in `view` to start at.
 
         Returns:
-            Where in `view` the first record begins that is not whole, and the bytes that one needs as far as known
-            (at least 12); 0 if its length is damaged; -1 if it would go beyond `limit`.
+            The offset in `view` of the first incomplete record, and the bytes that record needs as far as known (at
+            least 12); 0 if its length is damaged; -1 if it would exceed `limit`.
         """
         have = len(view)
         check = self.check_crc
         first = len(out)
         want = HEADER
         while have - at >= HEADER:
-            length, stored = _header(view, at)
+            length, stored = header_at(view, at)
             if mask(crc32c(view[at : at + 8])) != stored:
                 want = 0
                 break
@@ -124,8 +117,8 @@ class Framer:
             if stop > have:
                 break
             payload = view[at + HEADER : stop - FOOTER]
-            if check and mask(crc32c(payload, 0, length > HELD)) != _footer(view, stop - FOOTER)[0]:
-                out.append((base + at, self._wrong_payload(base + at, self.index + len(out) - first)))
+            if check and mask(crc32c(payload, 0, length > HELD)) != footer_at(view, stop - FOOTER)[0]:
+                out.append((base + at, self._wrong_payload(base + at, len(out) - first)))
             else:
                 out.append((base + at, payload))
             at = stop
@@ -133,84 +126,81 @@ class Framer:
         self.index += len(out) - first
         return at, want
 
-    def damaged(self, offset: int, head: bytes, passed: int | None, unread: int | None = 0) -> RecordError:
-        """Make the error of a header whose CRC does not fit; count the record.
+    def damaged(self, offset: int, head: bytes, skipped: int | None, unread: int | None = 0) -> RecordError:
+        """Make the error for a header whose CRC does not match; count the record.
 
         Args:
             offset: of the header.
-            head: what is found there.
-            passed: bytes from there to the next good header; None if none was found.
-            unread: bytes at the end of the file in which none was looked for; None if nobody knows how many.
+            head: the bytes of the header.
+            skipped: bytes from there to the next good header; None if none was found.
+            unread: bytes at the end of the file that were not searched; None if their number is unknown.
         """
         known = sniff(head) if offset == 0 else None
         if known is not None:
             reason = f"a TFRecord file is needed, this is {known}"
         else:
-            where = "no further record follows" if passed is None else f"{passed} bytes are passed over"
+            where = "no further record follows" if skipped is None else f"{skipped} bytes are skipped"
             if unread != 0:
                 rest = "what follows is" if unread is None else f"the last {unread} bytes are"
-                where = f"none begins within {SEARCHED} bytes, {rest} left unread"
-            reason = (
-                f"{self._number(self.index)}the length of a record and its CRC do not fit; {where}"
-                f"{' (is this a TFRecord file?)' if offset == 0 else ''}"
-            )
+                where = f"no record starts within {SEARCHED} bytes, {rest} left unread"
+            hint = " (is this a TFRecord file?)" if offset == 0 else ""
+            reason = f"{self._number()}the length of a record and its CRC do not match; {where}{hint}"
         self.index += 1
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
-    def truncated(self, offset: int, have: int, want: int, most: str = "") -> RecordError:
-        """Make the error of a record that goes beyond the end of the stream.
+    def truncated(self, offset: int, have: int, head: bytes, most: str = "") -> RecordError:
+        """Make the error for a record that exceeds the stream.
 
         Args:
             offset: of its header.
             have: bytes from there to the end.
-            want: bytes it needs.
-            most: "at most ", where `have` is only a bound.
+            head: the bytes of its header, or those that are left.
+            most: "at most " if `have` is only a bound.
         """
-        what = (
-            "the file ends inside the header of a record, which" if have < HEADER else "its length exceeds the file, it"
-        )
-        reason = (
-            f"{self._number(self.index)}{what} needs {want} bytes, {most}{have} are left, {want - have} are missing"
-        )
+        if have < HEADER:
+            what, want = "the file ends inside the header of a record, which", HEADER
+        else:
+            what, want = "its length exceeds the file, it", OVERHEAD + header_at(head)[0]
+        reason = f"{self._number()}{what} needs {want} bytes, {most}{have} are left, {want - have} are missing"
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
     def too_long(self, offset: int, length: int, most: int) -> RecordError:
-        """Make the error of a record that nobody holds in memory; count the record.
+        """Make the error for a record that is too large to be held in memory; count the record.
 
         Args:
             offset: of its header.
             length: bytes of its payload.
-            most: bytes that one may have.
+            most: bytes that a payload may have.
         """
-        reason = f"{self._number(self.index)}a record of this compressed file may have {most} bytes, it says {length}"
+        reason = f"{self._number()}a record of this compressed file may have {most} bytes, its header says {length}"
         self.index += 1
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
-    def _wrong_payload(self, offset: int, index: int) -> RecordError:
-        reason = f"{self._number(index)}the CRC of the payload does not fit: the record is damaged"
+    def _wrong_payload(self, offset: int, ahead: int) -> RecordError:
+        reason = f"{self._number(ahead)}the CRC of the payload does not match: the record is damaged"
         return RecordError(reason, file=self.path, offset=offset, stage="read")
 
-    def _number(self, index: int) -> str:
-        return f"record {index}: " if self.counted else ""
+    def _number(self, ahead: int = 0) -> str:
+        return f"record {self.index + ahead}: " if self.counted else ""
 
 
 def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int | None:
-    """Find the first header whose CRC fits, vectorised: 20 ms per MB at worst, 1 ms of most data.
+    """Find the first header whose CRC matches, vectorised: 20 ms per MB at worst, 1 ms for most data.
 
     Args:
         view: a part of the stream.
-        base: where it begins in the stream.
-        limit: how long the stream can be at most; no record goes beyond it.
-        start: where in `view` to begin.
+        base: its offset in the stream.
+        limit: upper bound of the stream's length; no record exceeds it.
+        start: offset in `view` to start at.
 
     Returns:
-        Its position in `view`.
+        Its offset in `view`, None if there is none.
     """
     step = _NEAR
     while len(view) - start >= HEADER:
-        for place in _candidates(view[start : start + step]):
-            at = start + place
-            if base + at + OVERHEAD + _header(view, at)[0] <= limit:
+        for candidate in _candidates(view[start : start + step]):
+            at = start + candidate
+            if base + at + OVERHEAD + header_at(view, at)[0] <= limit:
                 return at
         start += step - HEADER + 1
         step = min(2 * step, _FAR)
@@ -218,50 +208,50 @@ def find_header(view: memoryview, base: int, limit: int, start: int = 0) -> int 
 
 
 def seek_header(read: Callable[[int, int], bytes], start: int, at: int, limit: int) -> tuple[int | None, int]:
-    """Find the first header whose CRC fits in a file, at most `SEARCHED` bytes behind the damaged one.
+    """Find the first header of a file whose CRC matches, at most `SEARCHED` bytes after the damaged one.
 
     Args:
         read: `read(offset, n)` reads the file.
         start: offset of the damaged header.
-        at: where to begin, behind that.
+        at: offset to start at, after `start`.
         limit: size of the file.
 
     Returns:
-        Its offset, None if there is none; and the bytes at the end of the file that were not looked at for that.
+        Its offset, None if there is none; and the bytes at the end of the file that were not searched.
     """
     step, end = _READ, max(min(limit, start + SEARCHED + HEADER), at)
     while end - at >= HEADER and limit - at >= OVERHEAD:
         data = read(at, min(step, end - at))
-        place = find_header(memoryview(data), at, limit)
-        if place is not None:
-            return at + place, 0
+        found = find_header(memoryview(data), at, limit)
+        if found is not None:
+            return at + found, 0
         at += len(data) - HEADER + 1
         step = min(2 * step, _FAR)
     return None, limit - end
 
 
 def _candidates(view: memoryview) -> list[int]:
-    """List the positions in `view` whose 8 bytes have the masked CRC that follows them."""
+    """List the offsets in `view` whose 8 bytes have the masked CRC that follows them."""
     data: NDArray[np.uint8] = np.frombuffer(view, np.uint8)
-    if not data.any():  # a hole in a file, or a bomb: the CRC of zeros is not zero, so there is no header
+    if not data.any():  # a hole, or a decompression bomb: the CRC of zeros is not zero
         return []
     n = len(data) - HEADER + 1
-    # A length below 2**40 has three zero bytes at its end: that leaves one position in 16 million of random data.
-    places = np.flatnonzero((data[5 : n + 5] | data[6 : n + 6] | data[7 : n + 7]) == 0)
-    if len(places) <= _FEW:
-        return [k for k in places.tolist() if mask(crc32c(view[k : k + 8])) == _footer(view, k + 8)[0]]
-    crc = np.full(len(places), _CRC_OF_ZEROS, np.uint32)
-    stored = np.zeros(len(places), np.uint32)
+    # A length below 2**40 ends with three zero bytes: in random data that leaves one offset in 16 million.
+    found = np.flatnonzero((data[5 : n + 5] | data[6 : n + 6] | data[7 : n + 7]) == 0)
+    if len(found) <= _FEW:
+        return [k for k in found.tolist() if mask(crc32c(view[k : k + 8])) == footer_at(view, k + 8)[0]]
+    crc = np.full(len(found), _CRC_OF_ZEROS, np.uint32)
+    stored = np.zeros(len(found), np.uint32)
     for k in range(8):
-        crc ^= _TABLES[k][data[places + k]]
+        crc ^= _TABLES[k][data[found + k]]
     for k in range(4):
-        stored |= data[places + 8 + k].astype(np.uint32) << np.uint32(8 * k)
+        stored |= data[found + 8 + k].astype(np.uint32) << np.uint32(8 * k)
     masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
-    return list(places[masked == stored].tolist())
+    return list(found[masked == stored].tolist())
 
 
 def _crc_tables() -> NDArray[np.uint32]:
-    """Table k gives what byte k of 8 contributes to their CRC: a CRC is linear, up to a constant."""
+    """Table k holds the contribution of byte k of 8 to their CRC, which is linear up to a constant."""
     zeros = crc32c(bytes(8))
     rows = [[crc32c(bytes(k) + bytes([byte]) + bytes(7 - k)) ^ zeros for byte in range(256)] for k in range(8)]
     return np.array(rows, np.uint32)

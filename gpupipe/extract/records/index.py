@@ -1,10 +1,10 @@
-"""index: where every record of a TFRecord file begins, found in one pass over the headers.
+"""index: the offset of every record of a TFRecord file, found in one pass over the headers.
 
-It gives a file a length and random access. The CRC of every length is verified, no payload is read, and damage is
-where a reader from the front finds it: it comes from the same walk that gives references (`walk_headers`).
+An index gives a file a length and random access. The CRC of every length is verified, no payload is read, and damage is
+reported where a sequential reader would find it, as for references: both use `walk_headers`.
 
-An index costs 8 bytes a record. Those of unchanged files stay in memory, the least recently used go first; on request
-they are saved, beside the file or in a folder. A saved index is checked in full before it is used.
+An index takes 8 bytes a record. Those of unchanged files stay in memory, in an LRU; on request they are saved, beside
+the file or in a folder. A saved index is checked in full before it is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crc32c import crc32c
 from gpupipe.errors import DataError, shown_name
 from gpupipe.extract.records.framing import OVERHEAD
 from gpupipe.extract.records.walk import Good, walk_headers
-from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile, translated
 from gpupipe.extract.storage.forking import renew_lock
 from gpupipe.extract.storage.glob import INDEX_SUFFIX
 from gpupipe.extract.storage.retry import asked
@@ -44,8 +44,8 @@ __all__ = [
     "Version",
     "build_index",
     "find_index",
-    "following",
     "keep_index",
+    "offset_after",
     "record_index",
     "saved_path",
     "version_of",
@@ -63,26 +63,25 @@ LIMIT = 256 << 20
 
 
 class RecordIndex:
-    """Where the records of one file begin. Damaged places count like records: a reader gives an error for each.
+    """The offsets of the records of one file. A damaged spot counts as a record: readers give an error for it.
 
     Attributes:
         offsets: of every record, and the end of the last one: uint64[records + 1].
-        faults: by the number of the record, why it cannot be read.
-        lasting: whether the file could be read to its end; else the next look may find more.
-        saved: where it was saved, or tried to be.
+        faults: index of a record -> why it cannot be read.
+        lasting: whether the file could be read to its end; if not, a later pass may find more.
+        saved: the paths it was saved at, or could not be.
     """
 
-    __slots__ = ("_offsets", "_view", "faults", "lasting", "saved")
+    __slots__ = ("_offsets", "faults", "lasting", "saved")
 
     def __init__(self, offsets: array[int], faults: dict[int, DataError] | None = None, lasting: bool = True) -> None:
         self._offsets = offsets
-        self._view = memoryview(offsets)
         self.faults = faults or {}
         self.lasting = lasting
         self.saved: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._view) - 1
+        return len(self._offsets) - 1
 
     @property
     def offsets(self) -> NDArray[np.uint64]:
@@ -90,26 +89,26 @@ class RecordIndex:
 
     @property
     def nbytes(self) -> int:
-        """What it holds in memory, in bytes; an error is taken for 1000."""
+        """Its size in memory, in bytes; an error counts as 1000."""
         return self._offsets.buffer_info()[1] * self._offsets.itemsize + 1000 * len(self.faults)
 
     @property
     def failure(self) -> DataError | None:
-        """Why the file could not be read to its end, where it could not: what is behind that place is not counted."""
+        """The reason the file could not be read to its end, if so; records after that point are not counted."""
         return None if self.lasting else self.faults[max(self.faults)]
 
-    def place(self, i: int) -> tuple[int, int]:
-        """Offset of the header of record `i`, and the length of its payload in bytes; no meaning for a damaged one."""
-        start = self._view[i]
-        return start, self._view[i + 1] - start - OVERHEAD
+    def extent(self, i: int) -> tuple[int, int]:
+        """Return the offset of record `i`'s header and the bytes of its payload; meaningless for a damaged record."""
+        start = self._offsets[i]
+        return start, self._offsets[i + 1] - start - OVERHEAD
 
-    def number(self, offset: int) -> int:
-        """The number of the first record that begins at `offset` or behind."""
+    def find(self, offset: int) -> int:
+        """Return the index of the first record at `offset` or after it."""
         return int(np.searchsorted(self.offsets[:-1], np.uint64(offset)))
 
 
 class Version(NamedTuple):
-    """What tells one state of a file from another."""
+    """The size, time and inode that tell one version of a file from another."""
 
     size: int
     mtime_ns: int
@@ -117,46 +116,41 @@ class Version(NamedTuple):
 
 
 def version_of(path: str) -> Version | None:
-    """The present state of a file; None if there is none, or it cannot be asked for."""
+    """Return the current version of a file; None if the file is missing or cannot be examined."""
     try:
-        status = asked(_unknown, path, None, os.stat, path)
+        status = asked(translated, path, None, os.stat, path)
     except DataError:
         return None
     return Version(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def following(path: str, tag: str, where: str, offset: int) -> int | None:
-    """Where the record behind the one at `offset` begins, or the file ends.
+def offset_after(file: OpenFile, where: str, offset: int) -> int | None:
+    """Find the offset of the record after the one at `offset`, or the end of the file.
 
     Args:
-        path: a local file.
-        tag: its state, as `LocalStorage` calls it.
-        where: its index may be, see `record_index`.
+        file: a local file.
+        where: where its index may be, see `record_index`.
         offset: of a record's header.
 
     Returns:
-        None where there is no index of the file in this state, or no record begins there.
+        None if there is no index of this version of the file, or no record starts there.
     """
-    parts = tag.split("-")
+    parts = file.tag.split("-")
     version = Version(*map(int, parts)) if len(parts) == 3 else None
-    index = find_index(path, version, where)
-    if version is None or index is None or not index.lasting:
+    index = find_index(file.path, version, where)
+    if index is None or not index.lasting:
         return None
-    number = index.number(offset)
-    if number == len(index) or index.place(number)[0] != offset:
+    found = index.find(offset)
+    if found == len(index) or index.extent(found)[0] != offset:
         return None
-    return index.place(number + 1)[0] if number + 1 < len(index) else version.size
-
-
-def _unknown(error: BaseException, path: str, offset: int | None = None) -> DataError:
-    return DataError(str(error))
+    return index.extent(found + 1)[0] if found + 1 < len(index) else file.size
 
 
 class Indexes:
-    """Indexes of files, by path and state. Safe to use from several threads.
+    """An LRU of indexes, by path and version of the file. Safe to use from several threads.
 
     Args:
-        limit: bytes they may hold together; the least recently used go first.
+        limit: bytes that all indexes may take together.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -169,11 +163,11 @@ class Indexes:
 
     @property
     def nbytes(self) -> int:
-        """What they hold, in bytes."""
+        """The bytes that all indexes take."""
         return self._bytes
 
     def get(self, path: str, version: Version) -> RecordIndex | None:
-        """The index of a file in this state."""
+        """Return the index of this version of a file, None if there is none."""
         with self._lock:
             found = self._known.get(path)
             if found is None or found[0] != version:
@@ -182,7 +176,7 @@ class Indexes:
             return found[1]
 
     def put(self, path: str, version: Version, index: RecordIndex) -> None:
-        """Keep an index, unless it alone is beyond the limit."""
+        """Keep an index, unless it alone exceeds the limit."""
         with self._lock:
             self._drop(path)
             if index.nbytes > self.limit:
@@ -193,9 +187,9 @@ class Indexes:
                 self._drop(next(iter(self._known)))
 
     def distrust(self, path: str) -> None:
-        """Drop the index of a file whose records are not where it says, and use none that was saved for this state.
+        """Drop the index of a file whose records are elsewhere, and ignore any that was saved for this version.
 
-        The file was rewritten and has its size and time of before. The next look walks over its headers again.
+        The file was rewritten without a change of its size and time. The next use scans its headers again.
         """
         version = version_of(path)
         with self._lock:
@@ -203,7 +197,7 @@ class Indexes:
             self._distrusted[path] = version
 
     def trusted(self, path: str, version: Version) -> bool:
-        """Whether an index that was saved for a file in this state may be used."""
+        """Whether an index that was saved for this version of a file may be used."""
         with self._lock:
             return self._distrusted.get(path) != version
 
@@ -213,7 +207,7 @@ class Indexes:
             self._bytes -= found[1].nbytes
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all indexes."""
         with self._lock:
             self._known.clear()
             self._distrusted.clear()
@@ -224,14 +218,14 @@ INDEXES = Indexes()
 
 
 def record_index(path: str, where: str = MEMORY, *, storage: LocalStorage = LOCAL) -> RecordIndex:
-    """The index of an uncompressed local file: from memory, as it was saved, or built now.
+    """Return the index of an uncompressed local file: from memory, as it was saved, or built now.
 
     A file that cannot be read has one damaged record. Never raises a DataError.
 
     Args:
         path: the file.
         where: `MEMORY`, `BESIDE`, or a folder to save the index in.
-        storage: where the file is.
+        storage: the storage of the file.
     """
     before = version_of(path)
     found = find_index(path, before, where)
@@ -243,7 +237,7 @@ def record_index(path: str, where: str = MEMORY, *, storage: LocalStorage = LOCA
 
 
 def build_index(path: str, *, storage: LocalStorage = LOCAL) -> RecordIndex:
-    """Build an index in one pass over the headers; nothing is kept."""
+    """Build an index in one pass over the headers; it is not kept."""
     offsets, faults, end, lasting = array("Q"), dict[int, DataError](), 0, True
     for part in walk_headers(path, storage=storage):
         if isinstance(part, Good):
@@ -259,7 +253,7 @@ def build_index(path: str, *, storage: LocalStorage = LOCAL) -> RecordIndex:
 
 
 def find_index(path: str, version: Version | None, where: str = MEMORY) -> RecordIndex | None:
-    """An index that is there already, in memory or saved, for a file in this state."""
+    """Return an existing index of this version of a file, from memory or saved; None if there is none."""
     if version is None:
         return None
     found = INDEXES.get(path, version)
@@ -276,7 +270,7 @@ def find_index(path: str, version: Version | None, where: str = MEMORY) -> Recor
 
 
 def keep_index(path: str, version: Version | None, index: RecordIndex, where: str = MEMORY) -> None:
-    """Keep an index in memory, and save it if asked to. `version` is the file's from before the pass over it."""
+    """Keep an index in memory, and save it if `where` says so. `version` is the file's from before the pass."""
     if version is None or not index.lasting or version != version_of(path):
         return
     INDEXES.put(path, version, index)
@@ -298,7 +292,7 @@ _VERSION = 1
 
 
 def saved_path(path: str, where: str) -> str:
-    """Where the index of a file is saved: beside it, or in a folder under a name that its whole path decides."""
+    """Return the path of a file's saved index: beside it, or in a folder under a name with a hash of the full path."""
     folder, name = os.path.split(path)
     if where == BESIDE:
         return os.path.join(folder, f".{name}{INDEX_SUFFIX}")
@@ -307,7 +301,7 @@ def saved_path(path: str, where: str) -> str:
 
 
 def _save(target: str, version: Version, index: RecordIndex) -> None:
-    """Write an index under another name and rename it, so that nobody ever reads half of one."""
+    """Write an index under another name and rename it, so that no reader sees half of one."""
     index.saved.add(target)
     body = struct.pack("<QQQ", version.size, version.mtime_ns, len(index)) + index.offsets.astype("<u8").tobytes()
     folder = os.path.dirname(target) or "."
@@ -326,27 +320,27 @@ def _save(target: str, version: Version, index: RecordIndex) -> None:
 
 
 def _load(source: str, path: str, version: Version) -> RecordIndex | None:
-    """Read a saved index. One that is damaged or belongs to another state of the file is not used."""
+    """Read a saved index; None if it is missing, damaged or belongs to another version of the file."""
     try:
         found = bounded(source, _saved, source, version)
     except DataError as error:
         found = str(error)
     if isinstance(found, str):
-        logger.info("the index %s is built anew from %s: %s", shown_name(source), shown_name(path), found)
+        logger.info("the index %s is rebuilt from %s: %s", shown_name(source), shown_name(path), found)
         return None
     return found
 
 
 def _saved(source: str, version: Version) -> RecordIndex | str | None:
-    """Read a saved index; say why it cannot be used, None where there is none."""
+    """Read a saved index; return the reason if it cannot be used, None if there is none."""
     try:
         status = os.stat(source)
         size = status.st_size
         if not stat.S_ISREG(status.st_mode):
-            return "it is no regular file"
+            return "it is not a regular file"
         most = _LAYOUT.size + 8 * (version.size // OVERHEAD + 1)
         if size < _LAYOUT.size + 8 or size > most or (size - _LAYOUT.size) % 8:
-            return "its size does not fit"
+            return "its size is wrong"
         with open(source, "rb") as file:
             data = file.read(most + 1)
     except FileNotFoundError:
@@ -357,7 +351,7 @@ def _saved(source: str, version: Version) -> RecordIndex | str | None:
         return "it changes while it is read"
     magic, layout, crc, length, mtime, count = _LAYOUT.unpack_from(data)
     if magic != _MAGIC or layout != _VERSION:
-        return "it is none, or of another version"
+        return "it is not an index, or of another version"
     if (length, mtime) != (version.size, version.mtime_ns):
         return "the file has changed since"
     if size != _LAYOUT.size + 8 * (count + 1) or crc32c(memoryview(data)[16:]) != crc:

@@ -1,7 +1,7 @@
 r"""lines: the lines of a text file in order, read in blocks.
 
-A line ends with ``\n`` or ``\r\n``; neither is part of it. An empty line is one; the end of the file makes a line only
-of bytes that no newline ended. A lone ``\r`` inside a line is data (TensorFlow drops every one).
+A line ends with ``\n`` or ``\r\n``, which is not part of it. Empty lines count; bytes after the last newline are one
+more line. A lone ``\r`` inside a line is data (TensorFlow drops every one).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpupipe.extract.records.reading import BlockReader, ByteSource, Item, Sourc
 __all__ = ["LONGEST", "LineReader"]
 
 LONGEST = 64 << 20
-"""Bytes of the longest line that is read: a file that is no text may have no newline at all."""
+"""Bytes of the longest line that is read: a binary file may have no newline at all."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -23,8 +23,8 @@ class LineReader(BlockReader):
     r"""Iterates over (offset, line as bytes without its end) of one file.
 
     The offset is that of the line's first byte, in the decompressed stream if the file is compressed. A line of more
-    than `longest` bytes is one error, and the lines behind it follow; where it goes on for 256 MiB more, the rest of
-    the file is another error. A missing file and damage of the compression are one error, and then the iteration ends.
+    than `longest` bytes is one error, and the lines after it follow; if it exceeds `longest` by more than 256 MiB, the
+    rest of the file is another error. A missing file and damaged compression are one error, and the iteration ends.
 
     Args:
         path: a local file, or a URL.
@@ -32,8 +32,8 @@ class LineReader(BlockReader):
         longest: bytes of the longest line that is held in memory.
         block: bytes read at once.
         readers: a pool whose threads read one block ahead.
-        storage: where the file is.
-        start: offset of the line to begin with.
+        storage: the storage of the file.
+        start: offset of the line to start with.
     """
 
     longest: int = LONGEST
@@ -47,20 +47,20 @@ class _Lines:
     def __init__(self, reader: LineReader) -> None:
         self._reader = reader
         self._bytes = ByteSource(reader)
-        self._begun: list[bytes] = []  # pieces of a line whose end is not read yet
+        self._partial: list[bytes] = []  # pieces of a line whose end is not read yet
         self._length = 0
         self._at = reader.start  # offset of that line
-        self._begin = reader.start  # bytes that are passed over first
-        self._too_long = False  # it is passed over, not kept
+        self._skip = reader.start  # bytes to skip first
+        self._too_long = False  # the line is skipped, not kept
         self._done = False
 
     def block(self) -> list[Item]:
         out: list[Item] = []
         while not out and not self._done:
             try:
-                if self._begin:
-                    self._bytes.skip(self._begin)
-                    self._begin = 0
+                if self._skip:
+                    self._bytes.skip(self._skip)
+                    self._skip = 0
                 piece = self._bytes.read(self._reader.block)
             except DataError as error:
                 error.offset = self._at
@@ -72,7 +72,7 @@ class _Lines:
             else:
                 self._done = True
                 if self._length and not self._too_long:
-                    self._add(b"".join(self._begun), out)
+                    self._add(b"".join(self._partial), out)
         return out
 
     def _cut(self, piece: bytes, out: list[Item]) -> None:
@@ -84,15 +84,15 @@ class _Lines:
         if self._too_long:
             self._at += self._length + len(head) + 1
         else:
-            self._add(b"".join((*self._begun, head)), out)
-        self._begun, self._length, self._too_long = [], 0, False
+            self._add(b"".join((*self._partial, head)), out)
+        self._partial, self._length, self._too_long = [], 0, False
         for line in lines:
             self._add(line, out)
         if end + 1 < len(piece):
             self._keep(piece[end + 1 :], out)
 
     def _keep(self, piece: bytes, out: list[Item]) -> None:
-        """Begin or go on with a line whose end is not read yet."""
+        """Start or continue a line whose end is not read yet."""
         self._length += len(piece)
         if self._too_long:
             if self._length > self._reader.longest + SEARCHED:  # a file may be a hole of a terabyte
@@ -101,9 +101,9 @@ class _Lines:
                 out.append((at, RecordError(reason, file=self._reader.path, offset=at, stage="read")))
                 self._done = True
             return
-        self._begun.append(piece)
+        self._partial.append(piece)
         if self._length > self._reader.longest + 1:  # its last byte may be the \r of its end
-            self._too_long, self._begun = True, []
+            self._too_long, self._partial = True, []
             out.append((self._at, self._error(f"more than {self._reader.longest}")))
 
     def _add(self, line: bytes, out: list[Item]) -> None:

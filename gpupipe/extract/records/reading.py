@@ -1,7 +1,7 @@
-"""reading: a file as blocks of items, read one block ahead by a thread where one is lent.
+"""reading: a file as blocks of items, read one block ahead by a thread pool if there is one.
 
-What is common to TFRecords, lines and fixed-length records: a block of many items costs one job and one hand-over of
-the GIL, errors are items in their place, and nothing here raises a DataError.
+TFRecords, lines and fixed-length records share this: a block of many items costs one job and one switch of the GIL,
+errors are items in their position, and iterating never raises a DataError.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from gpupipe.errors import DataError
 from gpupipe.extract.records.compression import Compression, checked_compression
 from gpupipe.extract.records.inflate import Inflater
-from gpupipe.extract.storage.files import Storage, read_up_to, storage_of
+from gpupipe.extract.storage.files import OpenFile, Storage
+from gpupipe.extract.storage.remote import storage_of
 
 __all__ = ["BLOCK", "BlockReader", "ByteSource", "Item", "Pool", "Source"]
 
@@ -24,42 +25,39 @@ Item = tuple[int, "memoryview | bytes | DataError"]
 
 
 BLOCK = 256 << 10
-"""Bytes of a plain file that are read at once where nothing else is said."""
-
-
-_Reader = TypeVar("_Reader", bound="BlockReader")
+"""Default number of bytes that are read at once."""
 
 
 class Pool(Protocol):
-    """What a reader needs of a thread pool; `concurrent.futures.ThreadPoolExecutor` has it."""
+    """The part of a thread pool that a reader needs, as in `concurrent.futures.ThreadPoolExecutor`."""
 
     def submit(self, fn: Callable[[], Any], /) -> Future[Any]:
-        """Run `fn` in some thread; RuntimeError if that is no longer possible."""
+        """Run `fn` in some thread; raise RuntimeError after a shutdown."""
         ...
 
 
 class Source(Protocol):
-    """What reads and cuts the blocks of one pass over a file. One thread at a time calls it."""
+    """Reads and splits the blocks of one pass over a file. Called by one thread at a time."""
 
     def block(self) -> list[Any]:
-        """Read and cut the next items; none at the end. It never raises a DataError."""
+        """Return the next items, none at the end. Never raises a DataError."""
         ...
 
 
 @dataclass(eq=False, repr=False)
 class BlockReader(ABC):
-    """Iterates over (offset, payload) of one file; what is damaged is (offset, DataError).
+    """Iterates over (offset, payload) of one file; a damaged item is (offset, DataError).
 
-    Iterating never raises a DataError, and iterating again reads the file again. Where a read fails for good and nobody
-    knows how many items that hides, it is a last error that is `lost`.
+    Iterating never raises a DataError, and iterating again reads the file again. If a read fails for good and hides an
+    unknown number of items, the last item is an error that is `lost`.
 
     Args:
         path: a local file, or a URL.
         compression: "", "GZIP" or "ZLIB".
         block: bytes read at once.
-        readers: a pool whose threads read one block ahead; None reads where the items are asked for.
-        storage: where the file is; None finds it by the path.
-        start: offset of the item to begin with, in the decompressed stream if the file is compressed.
+        readers: a pool whose threads read one block ahead; None reads in the iterating thread.
+        storage: the storage of the file; None finds it by the path.
+        start: offset of the item to start with, in the decompressed stream if the file is compressed.
 
     Raises:
         PlanError: an unknown compression.
@@ -84,33 +82,31 @@ class BlockReader(ABC):
         """Open the file.
 
         Raises:
-            DataError: it is missing, or no file.
+            DataError: it is missing, or not a file.
         """
+
+    def opened(self) -> OpenFile:
+        """Open the file as it is, without decompressing it."""
+        return OpenFile(self.files, self.path)
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
             yield from block
 
-    def __enter__(self: _Reader) -> _Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def ready(self) -> bool:
-        """Whether the next block is there without waiting for a thread of the pool."""
+        """Whether the next block can be had without waiting for a thread of the pool."""
         ahead = self._ahead
         return ahead is None or ahead.done()
 
     def close(self) -> None:
-        """End every iteration at its next block. A read in progress ends by itself; its result is dropped."""
+        """End every iteration at its next block. A read in progress ends on its own; its result is dropped."""
         self._closed = True
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.cancel()
 
     def blocks(self) -> Generator[list[Any], None, None]:
-        """Iterate over the items in lists of many, as they are read; no list is empty."""
+        """Iterate over non-empty lists of items, one for each block."""
         try:
             source = self.source()
         except DataError as error:
@@ -133,50 +129,43 @@ class BlockReader(ABC):
             return None
         try:
             return self.readers.submit(source.block)
-        except RuntimeError:  # the pool was shut down: go on without it
+        except RuntimeError:  # the pool was shut down: continue without it
             return None
 
     def _result(self, ahead: Future[list[Any]] | None, source: Source) -> list[Any]:
-        # A job that no thread has begun is done here and now: waiting for it would only add two switches of threads,
-        # and would never end if the pool is shut down or this runs in its last thread.
+        # A job that no thread has started runs here: waiting for it would only add two thread switches, and would
+        # never end if the pool is shut down or this is its last thread.
         if ahead is None or ahead.cancel():
             return source.block()
         try:
             return ahead.result()
-        except CancelledError:  # by whoever shut down the pool, before it began
+        except CancelledError:  # by a shutdown of the pool, before the job started
             return [] if self._closed else source.block()
 
 
 class ByteSource:
-    """The bytes of a file from its begin to its end, decompressed, a bounded piece at a time.
+    """The bytes of a file from start to end, decompressed, in bounded pieces.
 
     Args:
-        reader: says which file, and how it is compressed.
+        reader: says which file it is, and how it is compressed.
 
     Attributes:
-        size: bytes of the file; None where it is compressed, as nobody knows before the end.
+        size: bytes of the file; None if it is compressed, since the decompressed size is known only at the end.
 
     Raises:
-        DataError: from every method; the file is missing, cannot be read (`lost`), or is not what it should be.
+        DataError: from every method; the file is missing, cannot be read (`lost`), or is damaged.
     """
 
     def __init__(self, reader: BlockReader) -> None:
-        self._path = reader.path
-        self._storage = reader.files
+        self._file = reader.opened()
+        self._inflater = Inflater(self._file, reader.codec) if reader.codec else None
+        self.size = None if reader.codec else self._file.size
         self._at = 0
-        self._inflater: Inflater | None = None
-        self.size: int | None = None
-        self._end, self._tag = 0, ""
-        if reader.codec:
-            self._inflater = Inflater(reader.path, reader.codec, reader.files)
-        else:
-            self._end, self._tag = self._storage.size(reader.path)
-            self.size = self._end
 
     def skip(self, n: int) -> None:
-        """Pass over the next `n` bytes, or what there is of them; those of a compressed file are decompressed."""
+        """Skip the next `n` bytes, or those that are left; in a compressed file they are decompressed."""
         if self._inflater is None:
-            self._at = min(self._at + n, self._end)
+            self._at = min(self._at + n, self._file.size)
             return
         while n > 0:
             data = self._inflater.read(min(n, BLOCK))
@@ -185,21 +174,17 @@ class ByteSource:
             n -= len(data)
 
     def read(self, n: int) -> bytes:
-        """Read at most `n` bytes (> 0); none at the end."""
+        """Read at most `n` bytes (> 0), none at the end."""
         if self._inflater is not None:
             return self._inflater.read(n)
-        try:
-            data = read_up_to(self._storage, self._path, self._at, min(n, self._end - self._at), self._tag)
-        except DataError as error:
-            error.hiding()
-            raise
+        data = self._file.read_up_to(self._at, min(n, self._file.size - self._at))
         self._at += len(data)
         return data
 
-    def go_to(self, offset: int) -> None:
-        """Go on at an offset of a file that is not compressed."""
-        self._at = min(offset, self._end)
+    def seek(self, offset: int) -> None:
+        """Continue at an offset of an uncompressed file."""
+        self._at = min(offset, self._file.size)
 
     def read_at(self, offset: int, n: int) -> bytes:
-        """Read `n` bytes of a file that is not compressed, by themselves: what fails hides nothing else."""
-        return self._storage.read(self._path, offset, n, self._tag)
+        """Read `n` bytes of an uncompressed file on their own: a failure hides nothing else."""
+        return self._file.read(offset, n)

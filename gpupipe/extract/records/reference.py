@@ -1,11 +1,10 @@
-"""reference: where a record lies, instead of its bytes.
+"""reference: the location of a record, instead of its bytes.
 
 A shuffle buffer of 10,000 records of 110 KB is 1.1 GB; of references it is 2 MB.
 """
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gpupipe.errors import DataError, RecordError
-from gpupipe.extract.records.crc import masked_crc32c
+from gpupipe.extract.records.crc import footer_at, header_at, masked_crc32c
 from gpupipe.extract.records.framing import FOOTER, HEADER, OVERHEAD
 from gpupipe.extract.records.index import (
     INDEXES,
@@ -32,19 +31,13 @@ from gpupipe.extract.storage.files import LOCAL, LocalStorage
 
 __all__ = ["HeaderWalker", "Reference", "indexed_elements", "read_many", "reference_at"]
 
-_header = struct.Struct("<QI").unpack_from
-
-
-_footer = struct.Struct("<I").unpack_from
-
-
 _blocks = Blocks(1 << 20)
 
 
-_SMALL = 64 << 10  # bytes that an allocator hands out again without a page fault; a whole block would be held for them
+_SMALL = 64 << 10  # bytes that allocators reuse without a page fault; a whole block would stay in use for them
 
 
-_AT_ONCE = 4096
+_AT_ONCE = 4096  # references that are made in one batch
 
 
 _T = TypeVar("_T")
@@ -64,10 +57,10 @@ class Reference(NamedTuple):
     length: int
 
     def read(self, check_crc: bool = True, storage: LocalStorage = LOCAL) -> bytes:
-        """Read the payload, with one `pread` and another one for its CRC.
+        """Read the payload, with one `pread` and another for its CRC.
 
         Raises:
-            RecordError: the file ends before, was replaced, or the CRC does not fit.
+            RecordError: the file is too short, was replaced, or the CRC does not match.
             MissingFileError: the file is gone.
         """
         at = self.offset + HEADER
@@ -75,26 +68,26 @@ class Reference(NamedTuple):
             payload = storage.read(self.path, at, self.length)
             if not check_crc:
                 return payload
-            footer = storage.read(self.path, at + self.length, FOOTER)  # 2 us; cutting it off would copy the payload
+            footer = storage.read(self.path, at + self.length, FOOTER)  # 2 us; slicing it off would copy the payload
         except DataError as error:
             error.offset = self.offset
             raise
-        if masked_crc32c(payload) != _footer(footer)[0]:
+        if masked_crc32c(payload) != footer_at(footer)[0]:
             raise _damaged(self, storage)
         return payload
 
 
 def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Reference:
-    """The record whose header is at `offset`; those 12 bytes are read.
+    """Make the reference to the record at `offset`; the 12 bytes of its header are read.
 
     Raises:
-        RecordError: no record begins there: the CRC of its length does not fit, or it ends behind the file.
+        RecordError: no record starts there: the CRC of its length does not match, or the record exceeds the file.
         MissingFileError: the file is gone.
     """
     head = storage.read(path, offset, HEADER)
-    length, stored = _header(head)
+    length, stored = header_at(head)
     if masked_crc32c(head[:8]) != stored:
-        reason = "no record begins here: the CRC of its length does not fit"
+        reason = "no record starts here: the CRC of its length does not match"
         raise RecordError(reason, file=path, offset=offset, stage="read")
     storage.check(path, offset + HEADER, length + FOOTER)
     return Reference(path, offset, length)
@@ -103,13 +96,13 @@ def reference_at(path: str, offset: int, storage: LocalStorage = LOCAL) -> Refer
 def read_many(
     references: Sequence[Reference], check_crc: bool = True, storage: LocalStorage = LOCAL
 ) -> list[memoryview | DataError]:
-    """Read the payloads of several records into one piece of memory that is used again once nobody looks at it.
+    """Read the payloads of several records into one buffer, which is reused once no view of it is left.
 
-    A record costs one `preadv`, of its payload and CRC, and no page fault: a third of the time that `Reference.read`
-    takes with fresh memory for each record of 110 KB.
+    A record costs one `preadv`, of its payload and CRC, and no page fault: for 110 KB a third of the time that
+    `Reference.read` takes with fresh memory for each record.
 
     Returns:
-        For each reference a read-only view of its payload, or the error that reading it gave.
+        For each reference a read-only view of its payload, or the error of reading it.
     """
     out: list[memoryview | DataError] = []
     block, at = memoryview(b""), 0
@@ -121,14 +114,14 @@ def read_many(
         try:
             if end > len(block):
                 size = length + FOOTER
-                # Checked before memory is taken: the file was replaced by a shorter one, or the reference is wrong.
+                # Before memory is allocated: a shorter file may have replaced this one, or the reference is wrong.
                 storage.check(reference.path, reference.offset + HEADER, size)
                 fits = left > _SMALL and size <= _blocks.size
                 block = memoryview(_blocks.take() if fits else bytearray(max(size, left)))
                 at, end = 0, size
             readinto(reference.path, reference.offset + HEADER, block[at:end])
             payload = block[at : at + length].toreadonly()
-            if check_crc and masked_crc32c(payload) != _footer(block, at + length)[0]:
+            if check_crc and masked_crc32c(payload) != footer_at(block, at + length)[0]:
                 raise _damaged(reference, storage)
             out.append(payload)
         except DataError as error:
@@ -140,16 +133,16 @@ def read_many(
 
 
 def _damaged(reference: Reference, storage: LocalStorage) -> RecordError:
-    """Why a payload does not fit its CRC: it is damaged, or the file is another one than that the headers were of."""
+    """Make the error for a wrong CRC: the payload is damaged, or the file has changed since its headers were read."""
     path, offset = reference.path, reference.offset
-    reason = "the CRC of the payload does not fit: the record is damaged"
+    reason = "the CRC of the payload does not match: the record is damaged"
     head = storage.read(path, offset, HEADER)
-    length, stored = _header(head)
+    length, stored = header_at(head)
     if length != reference.length or masked_crc32c(head[:8]) != stored:
         INDEXES.distrust(path)
         reason = (
-            "no record of this length begins here any more: the file was changed after its headers were read, its size "
-            "and time were not; start a new iterator, and write new files beside the old ones"
+            "no record of this length starts here any more: the file was changed after its headers were read, but its "
+            "size and time were not; start a new iterator, and write new files beside the old ones"
         )
     return RecordError(reason, file=path, offset=offset, stage="read")
 
@@ -158,14 +151,14 @@ class HeaderWalker:
     """Iterates over (offset, Reference) of an uncompressed local TFRecord file without reading its payloads.
 
     The CRC of every length is verified; a damaged one and truncation are (offset, DataError), as in `RecordReader`.
-    Where there is an index of the file as it is now, nothing is read; a walk that comes to the end leaves one behind.
+    If there is an index of this version of the file, nothing is read; a complete iteration of an intact file keeps one.
 
     Args:
         path: a local file.
-        start: offset of the record to begin with.
-        first: its number, for errors; None if it is not known.
-        storage: where the file is.
-        where: indexes are kept in memory, or saved too; see `record_index`.
+        start: offset of the record to start with.
+        first: its index, for errors; None if it is unknown.
+        storage: the storage of the file.
+        where: where indexes are kept, see `record_index`.
     """
 
     def __init__(
@@ -187,7 +180,7 @@ class HeaderWalker:
         return ((offset, item) for (item,), _, offset in self.rows(None))
 
     def rows(self, stream: _T) -> Iterator[tuple[tuple[Reference | DataError], _T, int]]:
-        """Iterate over ((Reference,), stream, offset): elements, made 4096 at a time where an index is there.
+        """Iterate over elements ((Reference,), stream, offset), made 4096 at a time if there is an index.
 
         A damaged record is ((DataError,), stream, offset).
         """
@@ -195,13 +188,13 @@ class HeaderWalker:
         known = find_index(self.path, version, self._where)
         if known is None:
             return (((item,), stream, offset) for offset, item in self._walked(version))
-        return indexed_elements(known, self.path, stream, known.number(self.start) if self.start else 0)
+        return indexed_elements(known, self.path, stream, known.find(self.start) if self.start else 0)
 
     def _version(self) -> Version | None:
-        """The present state of the file, as the storage sees it: it drops what it had open of an earlier one."""
+        """Return the current version of the file; the storage drops what it has open of an earlier one."""
         try:
             size, _ = self._storage.size(self.path)
-        except DataError:  # the walk will meet it again, in its place
+        except DataError:  # reading the headers will raise it again, at the right offset
             return None
         version = version_of(self.path)
         return version if version is not None and version.size == size else None
@@ -230,20 +223,20 @@ class HeaderWalker:
 def indexed_elements(
     index: RecordIndex, path: str, stream: _T, start: int = 0, step: int = 1
 ) -> Iterator[tuple[tuple[Reference | DataError], _T, int]]:
-    """Every `step`-th record of an index from number `start` on, as ((Reference,), stream, offset).
+    """Iterate over every `step`-th record of an index from index `start` on, as ((Reference,), stream, offset).
 
-    What they are made of is made in C, 4096 at a time: 0.3 us a record.
+    The references are made in C, 4096 at a time: 0.3 us a record.
     """
     make = partial(tuple.__new__, Reference)
     offsets, faults = index.offsets, index.faults
     count = len(index)
     for first in range(start, count, _AT_ONCE * step):
         chosen = slice(first, min(first + _AT_ONCE * step, count), step)
-        begins = offsets[:-1][chosen]
-        lengths = (offsets[1:][chosen] - begins - np.uint64(OVERHEAD)).tolist()
-        places = begins.tolist()
-        items: list[Any] = list(map(make, zip(repeat(path), places, lengths)))
-        for number in faults:
-            if number in range(first, chosen.stop, step):
-                items[(number - first) // step] = faults[number]
-        yield from zip(zip(items, strict=True), repeat(stream), places)
+        starts = offsets[:-1][chosen]
+        lengths = (offsets[1:][chosen] - starts - np.uint64(OVERHEAD)).tolist()
+        headers = starts.tolist()
+        items: list[Any] = list(map(make, zip(repeat(path), headers, lengths)))
+        for i in faults:
+            if i in range(first, chosen.stop, step):
+                items[(i - first) // step] = faults[i]
+        yield from zip(zip(items, strict=True), repeat(stream), headers)

@@ -1,40 +1,35 @@
-"""walk: the headers of a TFRecord file from the front, without its payloads.
+"""walk: the headers of a TFRecord file from front to back, without its payloads.
 
-The CRC of every length is verified, and damage is where a reader from the front finds it.
+The CRC of every length is verified, and damage is reported where a sequential reader would find it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from gpupipe.errors import DataError
-from gpupipe.extract.records.crc import mask
+from gpupipe.extract.records.crc import header_at, mask
 from gpupipe.extract.records.framing import HEADER, OVERHEAD, Framer, seek_header, sniff
-from gpupipe.extract.storage.files import LOCAL, LocalStorage
+from gpupipe.extract.storage.files import LOCAL, LocalStorage, OpenFile
 
 __all__ = ["Bad", "Good", "walk_headers"]
 
 SMALL = 8192
-"""Records up to this size are walked in blocks of `BLOCK` bytes, larger ones by a read of 12 bytes each."""
+"""Headers of records up to this size are read in blocks of `BLOCK` bytes, of larger ones 12 bytes at a time."""
 
 
 BLOCK = 64 << 10
 
 
-_header = struct.Struct("<QI").unpack_from
-
-
 class Good(NamedTuple):
-    """Whole records, one behind the other.
+    """Complete records, one after another.
 
     Attributes:
         offsets: of their headers, in bytes.
-        end: of the last one.
+        end: offset after the last one.
     """
 
     offsets: list[int]
@@ -42,10 +37,10 @@ class Good(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A place where a record should be and none can be read.
+    """An offset where a record should start but cannot be read.
 
     Attributes:
-        passing: the file could not be read, or was replaced: trying again may help.
+        passing: the file could not be read, or was replaced: a retry may help.
     """
 
     offset: int
@@ -56,22 +51,22 @@ class Bad(NamedTuple):
 def walk_headers(
     path: str, *, start: int = 0, first: int | None = None, storage: LocalStorage = LOCAL
 ) -> Iterator[Good | Bad]:
-    """Go through the headers of an uncompressed file; every length is compared with what the file can hold.
+    """Read the headers of an uncompressed file; every length is compared with what the file can hold.
 
     Args:
         path: a local file.
-        start: offset of the record to begin with.
-        first: its number, for errors; None if it is not known.
-        storage: where the file is.
+        start: offset of the record to start with.
+        first: its index, for errors; None if it is unknown.
+        storage: the storage of the file.
 
     Yields:
-        Runs of whole records, and what is damaged, in the order of the file. Never raises a DataError.
+        Runs of complete records, and what is damaged, in file order. Never raises a DataError.
     """
     at, size = start, -1
     try:
-        size, tag = storage.size(path)
-        read = partial(_read, storage, path, tag)
-        alone = 0  # up to here the headers are read one by one
+        file = OpenFile(storage, path)
+        size, read = file.size, file.read
+        alone = 0  # headers before this offset are read one by one
         framer = Framer(path, check_crc=False, first=0 if start == 0 else first)
         length = 0
         while at < size:
@@ -84,55 +79,51 @@ def walk_headers(
                 alone = at + BLOCK
                 continue
             if len(data) < HEADER:
-                yield Bad(at, framer.truncated(at, len(data), HEADER))
+                yield Bad(at, framer.truncated(at, len(data), data))
                 return
-            offsets, place, length, wrong = _whole_records(data, base, size - base)
-            at = base + place
+            offsets, position, length, wrong = _whole_records(data, base, size - base)
+            at = base + position
             framer.index += len(offsets)
             if offsets:
                 yield Good(offsets, at)
             if wrong == "damaged":
-                head = data[place : place + HEADER]
+                head = data[position : position + HEADER]
                 found, unread = None, 0
-                if at or not sniff(head):  # of another format nothing is worth a search
+                if at or not sniff(head):  # a file of another format is not searched
                     found, unread = seek_header(read, at, at + 1, size)
                 yield Bad(at, framer.damaged(at, head, None if found is None else found - at, unread))
                 at, length = size if found is None else found, 0
             elif wrong == "beyond":
-                yield Bad(at, framer.truncated(at, size - at, OVERHEAD + length))
+                yield Bad(at, framer.truncated(at, size - at, data[position:]))
                 return
     except DataError as error:
-        if size >= 0:  # the record's place, not that of the range that was read
+        if size >= 0:  # the offset of the record, not of the range that was read
             error.offset = at
         yield Bad(at, error.at(path, at, "read").kept().hiding(), passing=True)
 
 
 def _whole_records(data: bytes, base: int, limit: int) -> tuple[list[int], int, int, str]:
-    """The records whose headers lie in a block.
+    """Find the records whose headers are in a block.
 
     Args:
-        data: the block, which begins with a header.
+        data: the block, which starts with a header.
         base: its offset in the file.
         limit: bytes from there to the end of the file.
 
     Returns:
-        Their offsets, where in the block the next one begins, the length in the last header, and what is wrong with
-        that: "damaged", "beyond" the end of the file, or "".
+        Their offsets, the position in the block of the next one, the length in the last header, and what is wrong with
+        that header: "damaged", "beyond" the end of the file, or "".
     """
     offsets: list[int] = []
-    place = length = 0
+    position = length = 0
     last = len(data) - HEADER
-    while place <= last:
-        length, stored = _header(data, place)
-        if mask(crc32c(data[place : place + 8])) != stored:
-            return offsets, place, length, "damaged"
-        end = place + OVERHEAD + length
+    while position <= last:
+        length, stored = header_at(data, position)
+        if mask(crc32c(data[position : position + 8])) != stored:
+            return offsets, position, length, "damaged"
+        end = position + OVERHEAD + length
         if end > limit:
-            return offsets, place, length, "beyond"
-        offsets.append(base + place)
-        place = end
-    return offsets, place, length, ""
-
-
-def _read(storage: LocalStorage, path: str, tag: str, offset: int, n: int) -> bytes:
-    return storage.read(path, offset, n, tag)
+            return offsets, position, length, "beyond"
+        offsets.append(base + position)
+        position = end
+    return offsets, position, length, ""

@@ -28,7 +28,7 @@ class _File(Protocol):
 
 
 class _Records(Protocol):
-    """A Dataset, as far as it matters here."""
+    """The part of a Dataset that the writer needs."""
 
     @property
     def element_spec(self) -> Any: ...
@@ -36,7 +36,7 @@ class _Records(Protocol):
 
 
 class TFRecordWriter:
-    """Writes records, or a dataset of them, to a new file. A context manager: leaving it closes the file.
+    """Writes records, or a dataset of them, to a new file. Also a context manager that closes the file.
 
     Args:
         path: the file; one that exists is replaced.
@@ -68,7 +68,7 @@ class TFRecordWriter:
             self._file = self._raw
 
     def write(self, record: bytes | bytearray | memoryview | _Records) -> None:
-        """Append one record; or those of a dataset, as `tf.data.experimental.TFRecordWriter` does, and close the file.
+        """Append one record, or all of a dataset and close the file, as `tf.data.experimental.TFRecordWriter` does.
 
         Args:
             record: the bytes of a record, or a Dataset whose elements are.
@@ -96,7 +96,7 @@ class TFRecordWriter:
         self._file.write(_header(len(payload), self._crc(length)) + payload + _word(self._crc(payload)))
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system."""
+        """Pass everything written so far to the operating system."""
         if self._file is not None:
             self._file.flush()
             self._raw.flush()
@@ -116,7 +116,7 @@ class TFRecordWriter:
 
 
 class _Zlib:
-    """A zlib stream over a file."""
+    """A file that compresses with zlib."""
 
     def __init__(self, file: _File) -> None:
         self._file = file

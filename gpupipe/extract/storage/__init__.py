@@ -1,1 +1,1 @@
-"""storage: bytes of files and URLs."""
+"""storage: names to files, files and URLs to ranges of bytes."""

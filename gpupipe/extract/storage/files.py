@@ -1,11 +1,11 @@
-"""files: how files are reached, as names, sizes and ranges of bytes.
+"""files: access to files by name: their size, and ranges of their bytes.
 
 No memory maps: a cold page would stop every Python thread, and a file truncated under a map kills the process. A
 range is one `pread`; open descriptors are an LRU, since a data set has more shards than a process may have files.
 
-Only regular files are read: opening a FIFO waits for a writer, perhaps for ever, and a device may have no end. Every
-request goes through `waiting.bounded`: it is not begun for a run that is closed, and may be given up (`read_timeout`).
-One that fails for a moment is made again, see `retry`: here, and not in what reads.
+Only regular files are read: opening a FIFO waits for a writer, perhaps forever, and a device may have no end. Every
+request goes through `waiting.bounded`: it is refused once the run is closed, and may time out (`read_timeout`).
+Transient failures are retried here (see `retry`), not in the readers.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from typing import Protocol
 
 from gpupipe.errors import DataError, DirectoryError, MissingFileError, RecordError
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.patterns import is_url
 from gpupipe.extract.storage.retry import again, asked
 from gpupipe.extract.storage.waiting import LIMITS, bounded
 
-__all__ = ["LOCAL", "LocalStorage", "Storage", "read_up_to", "storage_of"]
+__all__ = ["LOCAL", "REMEMBERED", "LocalStorage", "OpenFile", "Storage", "changed", "short", "translated"]
 
-_REMEMBERED = 65_536  # tags of files whose descriptor is closed; bounded, since a folder may hold 10 M images
+REMEMBERED = 65_536  # tags kept of files whose descriptor is closed; bounded, since a folder may hold 10 M images
 
 
 class Storage(Protocol):
-    """Where files live. Every method may be called from several threads at once."""
+    """A place for files. Every method may be called from several threads at once."""
 
     @property
     def random_reads(self) -> bool:
@@ -36,11 +35,11 @@ class Storage(Protocol):
         ...
 
     def size(self, name: str) -> tuple[int, str]:
-        """Give the size in bytes, and a tag that changes when the content does."""
+        """Return the size in bytes, and a tag that changes when the content does."""
         ...
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        """Read exactly `n` bytes from `offset`; fewer are a RecordError. With `tag`, the file must still have it."""
+        """Read exactly `n` bytes from `offset`; fewer raise RecordError. With `tag`, the file must still have it."""
         ...
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
@@ -48,12 +47,12 @@ class Storage(Protocol):
         ...
 
 
-# Whatever it is that was put in place of a file a moment ago, opening it must not wait or take over a terminal.
+# A FIFO or a terminal may just have replaced the file: opening it must neither block nor make it our controlling one.
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 class _Descriptor:
-    """An open file. It is closed when the last user drops it, so never under a reader."""
+    """An open file, closed when its last user drops it, so never while it is being read."""
 
     __slots__ = ("fd", "size", "tag")
 
@@ -73,7 +72,7 @@ class LocalStorage:
     """Files of this machine, read with `pread`.
 
     Args:
-        limit: how many descriptors are kept open. Those in use beyond it are closed by their last user.
+        limit: how many descriptors are kept open. An evicted one that is in use is closed by its last user.
     """
 
     random_reads = True
@@ -86,15 +85,15 @@ class LocalStorage:
         renew_lock(self)
 
     def size(self, name: str) -> tuple[int, str]:
-        """Give the size in bytes and a tag of size, modification time and inode.
+        """Return the size in bytes and a tag made of size, modification time and inode.
 
-        Asking begins a new look at the file: a descriptor of an earlier version is dropped.
+        The file is looked at afresh: an open descriptor of an earlier version is dropped.
 
         Raises:
-            MissingFileError, DirectoryError: the path is no file.
-            RecordError: it cannot be read, or is no regular file.
+            MissingFileError, DirectoryError: the path is not a file.
+            RecordError: it cannot be read, or is not a regular file.
         """
-        status = asked(_translated, name, None, os.stat, name)
+        status = asked(translated, name, None, os.stat, name)
         _check_regular(status, name)
         tag = _tag(status)
         with self._lock:
@@ -106,29 +105,29 @@ class LocalStorage:
         return found.size, found.tag
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
-        """Read exactly `n` bytes from `offset`. With `tag`, the file must still be the one that had it.
+        """Read exactly `n` bytes from `offset`. If `tag` is given, the file must still have it.
 
         Raises:
-            RecordError: the file ends before, cannot be read, or was replaced since it was opened.
-            MissingFileError, DirectoryError: the path is no file.
+            RecordError: the file is too short, cannot be read, or was replaced since it was opened.
+            MissingFileError, DirectoryError: the path is not a file.
         """
         if n <= 0:
             return b""
         found = self._descriptor(name, tag)
         if offset + n > found.size:  # before allocating: a wrong length must not cost its bytes
-            raise _short(name, offset, n, max(found.size - offset, 0))
+            raise short(name, offset, n, max(found.size - offset, 0))
         try:
             data = bounded(name, _read, found, n, offset)
         except Exception as error:
-            data = again(error, _translated, name, offset, self._read_anew, name, tag, n, offset)
+            data = again(error, translated, name, offset, self._reread, name, tag, n, offset)
         if len(data) < n:
-            raise _short(name, offset, n, len(data))
+            raise short(name, offset, n, len(data))
         return data
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`: `read` without a new allocation, and with the same errors."""
         limits = LIMITS.get()
-        if limits is not None and limits.seconds is not None:  # a read that is given up must not write to `out` later
+        if limits is not None and limits.seconds is not None:  # a read that timed out must not write to `out` later
             out[:] = self.read(name, offset, len(out), tag)
             return
         found = self._descriptor(name, tag)
@@ -139,16 +138,16 @@ class LocalStorage:
             while done < n:
                 got = _pread_into(found.fd, out[done:] if done else out, offset + done)
                 if not got:
-                    raise _short(name, offset, n, done)
+                    raise short(name, offset, n, done)
                 done += got
         except OSError as error:
-            data = again(error, _translated, name, offset, self._read_anew, name, tag, n, offset)
+            data = again(error, translated, name, offset, self._reread, name, tag, n, offset)
             if len(data) < n:
-                raise _short(name, offset, n, len(data)) from None
+                raise short(name, offset, n, len(data)) from None
             out[:] = data
 
-    def _read_anew(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
-        """Read once more: through a new descriptor, where the old one has lost its file, as those of NFS may."""
+    def _reread(self, name: str, tag: str | None, n: int, offset: int) -> bytes:
+        """Read again, through a new descriptor if the old one has lost its file, as happens on NFS."""
         found = self._descriptor(name, tag)
         try:
             os.fstat(found.fd)
@@ -161,18 +160,18 @@ class LocalStorage:
         return _read(found, n, offset)
 
     def check(self, name: str, offset: int, n: int) -> None:
-        """Check that a file has `n` bytes from `offset`, before memory is taken for them.
+        """Check that a file has `n` bytes from `offset`, before memory is allocated for them.
 
         Raises:
-            RecordError: the file ends before.
-            MissingFileError, DirectoryError: the path is no file.
+            RecordError: the file is too short.
+            MissingFileError, DirectoryError: the path is not a file.
         """
         found = self._descriptor(name)
         if offset + n > found.size:
-            raise _short(name, offset, n, max(found.size - offset, 0))
+            raise short(name, offset, n, max(found.size - offset, 0))
 
     def close(self) -> None:
-        """Forget every descriptor; those in use are closed by their last user."""
+        """Drop every descriptor; those in use are closed by their last user."""
         with self._lock:
             self._open.clear()
 
@@ -184,27 +183,23 @@ class LocalStorage:
         if found is None:
             found = self._opened(name)
         if tag is not None and tag != found.tag:
-            raise RecordError(
-                "the file must stay as it is while it is read, and its size or time of change differs; "
-                "write new files beside the old ones",
-                file=name,
-                stage="read",
-            )
+            raise changed(name)
         return found
 
     def _opened(self, name: str) -> _Descriptor:
-        fresh = asked(_translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
+        fresh = asked(translated, name, None, _Descriptor, name)  # outside the lock: it may wait for a network
         with self._lock:
             expected = self._tags.pop(name, fresh.tag)
             found = self._open.setdefault(name, fresh)
             while len(self._open) > self._limit:
                 old, dropped = self._open.popitem(last=False)
                 self._tags[old] = dropped.tag
-                if len(self._tags) > _REMEMBERED:
+                if len(self._tags) > REMEMBERED:
                     self._tags.popitem(last=False)
         if expected != fresh.tag:
             raise RecordError(
-                "the file was replaced while it was in use: its size or time of change differs; start a new iterator",
+                "the file was replaced while it was in use, its size or modification time differs; "
+                "start a new iterator",
                 file=name,
                 stage="read",
             )
@@ -212,7 +207,7 @@ class LocalStorage:
 
 
 def _read(found: _Descriptor, n: int, offset: int) -> bytes:
-    """At most `n` bytes; fewer at the end of the file only. It keeps the descriptor open."""
+    """Read `n` bytes, fewer only at the end of the file. Holding `found` keeps its descriptor open."""
     data = _pread(found.fd, n, offset)
     while len(data) < n:  # a signal or a network file system may cut a read
         more = _pread(found.fd, n - len(data), offset + len(data))
@@ -223,10 +218,10 @@ def _read(found: _Descriptor, n: int, offset: int) -> bytes:
 
 
 def _check_regular(status: os.stat_result, name: str) -> None:
-    """Check that a path is a file with bytes at offsets.
+    """Check that a path is a regular file.
 
     Raises:
-        DirectoryError, RecordError: it is something else.
+        DirectoryError, RecordError: it is a directory, or something else.
     """
     mode = status.st_mode
     if stat.S_ISREG(mode):
@@ -249,13 +244,25 @@ def _tag(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
 
 
-def _short(name: str, offset: int, n: int, got: int) -> RecordError:
-    reason = f"{n} bytes are needed, the file ends {n - got} bytes before"
+def changed(name: str) -> RecordError:
+    """Make the error for a file whose tag is not the expected one."""
+    return RecordError(
+        "the file must stay as it is while it is read, and its size, modification time or version differs; "
+        "write new files beside the old ones",
+        file=name,
+        stage="read",
+    )
+
+
+def short(name: str, offset: int, n: int, got: int) -> RecordError:
+    """Make the error for a file of which only `got` of `n` bytes can be read."""
+    reason = f"{n} bytes are needed, the file ends {n - got} bytes too early"
     return RecordError(reason, file=name, offset=offset, stage="read")
 
 
-def _translated(error: Exception, name: str, offset: int | None = None) -> DataError:
-    if isinstance(error, ValueError):  # a NUL, or a character that no encoding of names has
+def translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
+    """Make the DataError for an exception of the system."""
+    if isinstance(error, ValueError):  # a NUL, or a character that file names cannot encode
         return MissingFileError(f"no file can have this name ({error})", file=ascii(name)[1:-1], stage="read")
     if isinstance(error, FileNotFoundError):
         return MissingFileError("no such file", file=name, stage="read")
@@ -269,7 +276,7 @@ _seek = threading.Lock()
 
 
 def _seek_read(fd: int, n: int, offset: int) -> bytes:
-    with _seek:  # Windows has no pread: the position of a descriptor is shared
+    with _seek:  # Windows has no pread, and all threads share a descriptor's position
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, n)
 
@@ -296,40 +303,51 @@ LOCAL = LocalStorage()
 _PAGE = 4096
 
 
-def read_up_to(storage: Storage, name: str, offset: int, n: int, tag: str | None) -> bytes:
-    """Read `n` bytes from `offset`, or those in front of the first page of a disk that cannot be read.
+class OpenFile:
+    """One version of a file: a read fails once the file has been replaced.
 
-    So what is lost behind that page does not depend on where somebody began to read.
+    Attributes:
+        path: its name in the storage.
+        storage: the storage.
+        size: in bytes.
 
     Raises:
-        DataError: not even the first of them can be read.
+        DataError: the file is missing, or cannot be read.
     """
-    try:
-        return storage.read(name, offset, n, tag)
-    except DataError as error:
-        if not error.passing or not storage.random_reads or n <= _PAGE - offset % _PAGE:
-            raise
-    pieces: list[bytes] = []
-    at, end = offset, offset + n
-    while at < end:
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.path, self.storage = path, storage
+        self.size, self.tag = storage.size(path)
+
+    def read(self, offset: int, n: int) -> bytes:
+        """Read exactly `n` bytes from `offset`."""
+        return self.storage.read(self.path, offset, n, self.tag)
+
+    def readinto(self, offset: int, out: memoryview) -> None:
+        """Fill all of `out` from `offset`."""
+        self.storage.readinto(self.path, offset, out, self.tag)
+
+    def read_up_to(self, offset: int, n: int) -> bytes:
+        """Read `n` bytes from `offset`, or those before the first disk page that cannot be read.
+
+        So what is lost after that page does not depend on where reading started.
+
+        Raises:
+            DataError: not even the first byte can be read; the error is `lost`.
+        """
+        pieces: list[bytes] = []
+        end = offset + n
         try:
-            pieces.append(storage.read(name, at, min(_PAGE - at % _PAGE, end - at), tag))
-        except DataError:
+            try:
+                return self.read(offset, n)
+            except DataError as error:
+                if not error.passing or not self.storage.random_reads or n <= _PAGE - offset % _PAGE:
+                    raise
+            while offset < end:
+                pieces.append(self.read(offset, min(_PAGE - offset % _PAGE, end - offset)))
+                offset += len(pieces[-1])
+        except DataError as error:
             if not pieces:
+                error.hiding()
                 raise
-            break
-        at += len(pieces[-1])
-    return b"".join(pieces)
-
-
-def storage_of(name: str) -> Storage:
-    """Find the storage that a file is in: that of this machine, or what the scheme of a URL says.
-
-    Raises:
-        MissingDependencyError: the name is a URL, and fsspec or its part for this scheme is not installed.
-    """
-    if not is_url(name):
-        return LOCAL
-    from .remote import remote_storage
-
-    return remote_storage(name)
+        return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""glob: the paths that a pattern matches, in any folders that can be listed."""
+"""glob: the paths that a pattern matches, in any file system that can list folders."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from typing import Protocol
 
 from gpupipe.errors import PlanError
 
-__all__ = ["INDEX_SUFFIX", "Folders", "matching"]
+__all__ = ["INDEX_SUFFIX", "Folders", "is_url", "matching"]
 
 INDEX_SUFFIX = ".gpindex"
-"""How the name of a saved index of records ends (see `index`). No wildcard matches one: it is not data."""
+"""Suffix of saved record indexes (see `records/index`). No wildcard matches them: they are not data."""
 
 
 _WILD = re.compile(r"[*?\[{]")
+
+
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 _MOST_ALTERNATIVES = 10_000
 
 
 class Folders(Protocol):
-    """What a walk over folders asks; every folder is "" or ends with a slash."""
+    """A file system that can be searched; a folder's name is "" or ends with a slash."""
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
-        """List (name, is a folder, is a link) of a folder; one that cannot be opened holds nothing."""
+        """List (name, is a folder, is a link) of a folder; one that cannot be opened counts as empty."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -36,11 +39,18 @@ class Folders(Protocol):
         ...
 
 
+def is_url(text: str) -> bool:
+    """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``) and is opened by fsspec."""
+    return _URL.match(text) is not None
+
+
 def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> list[tuple[str, str]]:
-    """List (path, path below the part without wildcards) of what matches, sorted by `key`; nothing without wildcards.
+    """List (path, path relative to the part without wildcards) of all matches, sorted by `key`.
+
+    A pattern without wildcards gives an empty list.
 
     Raises:
-        PlanError: braces are not closed, or stand for more than 10,000 patterns.
+        PlanError: a brace is not closed, or the braces expand to more than 10,000 patterns.
     """
     wild = _WILD.search(pattern)
     if wild is None:
@@ -51,7 +61,7 @@ def matching(pattern: str, folders: Folders, key: Callable[[str], bytes]) -> lis
 
 
 def _alternatives(text: str) -> list[str]:
-    """Write out braces: `a{b,c{d,e}}` -> ab, acd, ace."""
+    """Expand braces: `a{b,c{d,e}}` -> ab, acd, ace."""
     done: list[str] = []
     open_ones = [text]
     while open_ones:
@@ -64,12 +74,12 @@ def _alternatives(text: str) -> list[str]:
             choices, rest = _split(tail, one)
             open_ones.extend(head + choice + rest for choice in choices)
         if len(done) + len(open_ones) > _MOST_ALTERNATIVES:
-            raise PlanError(f"the pattern {text!r} means more than {_MOST_ALTERNATIVES} patterns; use fewer braces")
+            raise PlanError(f"the pattern {text!r} expands to more than {_MOST_ALTERNATIVES}; use fewer braces")
     return done
 
 
 def _split(tail: str, whole: str) -> tuple[list[str], str]:
-    """Cut the text behind a `{` into its choices, and what follows the closing brace."""
+    """Split the text after a `{` into its choices, and what follows the closing brace."""
     depth, start, choices = 0, 0, []
     for at, char in enumerate(tail):
         if char == "{":
@@ -85,15 +95,15 @@ def _split(tail: str, whole: str) -> tuple[list[str], str]:
 
 
 def _matches(pattern: str, folders: Folders) -> Iterator[str]:
-    """Walk the folders that can hold matches of a pattern without braces."""
+    """Search the folders that can hold matches of a pattern without braces."""
     absolute = pattern.startswith("/")
     parts = [part for part in pattern.split("/") if part]
-    # (folder, index of the part to match in it); a stack, since folders may be nested deeper than Python's
+    # (folder, index of the part to match in it); a stack, since folders may be nested deeper than Python can recurse
     stack = [("/" if absolute else "", 0)]
     seen: set[tuple[str, int]] = set()
     while stack:
         folder, at = stack.pop()
-        if (folder, at) in seen:  # `**/**` reaches a folder by two ways
+        if (folder, at) in seen:  # `**/**` reaches a folder in two ways
             continue
         seen.add((folder, at))
         part, last = parts[at], at == len(parts) - 1
@@ -121,7 +131,7 @@ def _matches(pattern: str, folders: Folders) -> Iterator[str]:
 
 
 def _compiled(part: str) -> re.Pattern[str]:
-    """Turn one component of a path (without `/`) with `*`, `?`, `[ab]`, `[!ab]`, `[a-c]` into a regular expression."""
+    """Compile one path component with `*`, `?`, `[ab]`, `[!ab]`, `[a-c]` to a regular expression."""
     out, at = "", 0
     while at < len(part):
         char = part[at]
@@ -141,4 +151,4 @@ def _compiled(part: str) -> re.Pattern[str]:
     try:
         return re.compile(out, re.DOTALL)
     except re.error as error:
-        raise PlanError(f"the pattern {part!r} has a range that is no range: {error}") from error
+        raise PlanError(f"the pattern {part!r} has an invalid range: {error}") from error

@@ -1,4 +1,4 @@
-"""names: what identifies the files of a list in any directory, as numbers."""
+"""names: the files of a list as numbers that do not depend on the directory they are in."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _Words = npt.NDArray[np.uint64]
 class Names:
     """The stable names of listed files (see `patterns.stable_names`), and how often each was listed before.
 
-    A name is hashed when it is first asked for, and its hash kept: that costs 0.4 us, as much as everything else that
-    is done with an element of a list, which is gone through once an epoch.
+    A name is hashed when it is first needed and its hash kept: hashing takes 0.4 us, as much as everything else that is
+    done with an element of a list, and a list is read once an epoch.
     """
 
     __slots__ = ("_before", "_hashes", "_known", "_names")
@@ -56,19 +56,19 @@ class Names:
         self._names, self._before = state
         self._forget()
 
-    def hashes(self, places: npt.NDArray[np.int64]) -> _Words:
-        """Some of the names as `random.hash64` hashes them, uint64[N]."""
-        known = self._known[places]
+    def hashes(self, indices: npt.NDArray[np.int64]) -> _Words:
+        """Return the hashes of some of the names, those of `random.hash64`, uint64[N]."""
+        known = self._known[indices]
         if not known.all():
-            new, names = places[~known], self._names
+            new, names = indices[~known], self._names
             wanted: list[int] = new.tolist()
             texts = [names[i].encode(errors="surrogateescape") for i in wanted]
             digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
             self._hashes[new] = np.frombuffer(digests, "<u8")
-            self._known[new] = True  # behind the hashes: another thread may look
-        found: _Words = self._hashes[places]
+            self._known[new] = True  # after the hashes: another thread may be reading
+        found: _Words = self._hashes[indices]
         return found
 
-    def before(self, places: npt.NDArray[np.int64]) -> _Words:
-        """How often these names are in the list before these places, uint64[N]."""
-        return np.zeros(len(places), np.uint64) if self._before is None else self._before[places]
+    def before(self, indices: npt.NDArray[np.int64]) -> _Words:
+        """Count how often each of these names is listed before its index, uint64[N]."""
+        return np.zeros(len(indices), np.uint64) if self._before is None else self._before[indices]

@@ -1,7 +1,7 @@
-"""patterns: which files a glob means, and what each is called wherever the folder lies.
+"""patterns: the files that a glob matches, and a name for each that does not depend on where the folder is.
 
-The rules are tf.data's (`*`, `?`, `[ab]` stay within one folder; hits sorted bytewise), plus `**` for any depth,
-`{a,b}` for alternatives, and pathlib.
+The rules are tf.data's (`*`, `?`, `[ab]` match within one folder; matches are sorted bytewise), plus `**` for any
+depth, `{a,b}` for alternatives, and pathlib.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ import re
 from collections.abc import Sequence
 
 from gpupipe.errors import PlanTypeError
-from gpupipe.extract.storage.glob import matching
+from gpupipe.extract.storage.glob import is_url, matching
+from gpupipe.extract.storage.remote import expand_url
 
 __all__ = ["expand", "is_url", "may_be_paths", "stable_names"]
 
-_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
+_LONGEST = 4096  # bytes of a path
 
 
-_LONGEST = 4096
-
-
-_AT_ONCE = 1024
+_AT_ONCE = 1024  # texts that are joined and searched at a time
 
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
@@ -31,22 +29,20 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """List (path, stable name) of everything that matches `pattern`, sorted by the bytes of the path.
 
-    The stable name is the path below the folder part without wildcards; of an explicit path it is the base name. It
-    uses `/` everywhere, and stays what it is when the folder moves. `*` matches folders, and names that begin with a
-    dot, as in tf.data; `**` enters no folder that begins with a dot and follows no link. A file that exists under the
-    very name of the pattern (`a[1].tfrecord`) is that file. Without a match the list is empty.
+    The stable name is the path relative to the part of the pattern without wildcards; for an explicit path it is the
+    base name. It uses `/` everywhere and does not change when the folder moves. `*` also matches folders and names that
+    start with a dot, as in tf.data; `**` enters no folder whose name starts with a dot and follows no link. If a file
+    has the very name of the pattern (`a[1].tfrecord`), the result is that file. Without a match the list is empty.
 
     Raises:
-        PlanTypeError: `pattern` is no path.
-        PlanError: braces are not closed, or stand for more than 10,000 patterns.
+        PlanTypeError: `pattern` is not a path.
+        PlanError: a brace is not closed, or the braces expand to more than 10,000 patterns.
     """
     try:
         text = os.fsdecode(os.fspath(pattern))
     except TypeError as error:
         raise PlanTypeError(f"a file pattern is a string or a path, got {type(pattern).__name__}") from error
     if is_url(text):
-        from .remote import expand_url
-
         return expand_url(text)
     if os.sep != "/":
         text = text.replace(os.sep, "/")
@@ -57,23 +53,18 @@ def expand(pattern: str | os.PathLike[str]) -> list[tuple[str, str]]:
     return matching(text, _Local(), os.fsencode)
 
 
-def is_url(text: str) -> bool:
-    """Whether a name has a scheme (``s3://...``, ``simplecache::https://...``), so that fsspec finds it."""
-    return _URL.match(text) is not None
-
-
 _NO_FOLDER = FileNotFoundError, NotADirectoryError, PermissionError
 
 
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself, or to where nobody may look
+    except OSError:  # a link to itself, or to a folder that may not be read
         return False
 
 
 class _Local:
-    """The folders of this machine."""
+    """Local folders."""
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
@@ -92,7 +83,7 @@ class _Local:
 
 
 def may_be_paths(texts: Sequence[bytes]) -> bool:
-    """Whether byte strings can all be the paths of files, rather than their contents."""
+    """Whether all byte strings could be paths of files, rather than their contents."""
     for start in range(0, len(texts), _AT_ONCE):
         some = texts[start : start + _AT_ONCE]
         if max(map(len, some)) > _LONGEST or _CONTROL.search(b"".join(some)):
@@ -101,10 +92,10 @@ def may_be_paths(texts: Sequence[bytes]) -> bool:
 
 
 def stable_names(paths: Sequence[str]) -> list[str]:
-    """Names of listed files that are the same in another directory: base names where those tell all files apart.
+    """Name listed files independently of their directory: by base name if that tells all files apart.
 
-    Where they do not (each class folder numbers its images from 1), every file of the list is named by as many of its
-    last path components as it takes. A file that is listed twice has one name.
+    If it does not (each class folder numbers its images from 1), every file of the list is named by as many of its last
+    path components as are needed. A file that is listed twice has one name.
     """
     plain = [path.replace("\\", "/") for path in paths]
     names = [path.rpartition("/")[2] for path in plain]

@@ -1,8 +1,8 @@
 """remote: files named by a URL (``s3://``, ``gs://``, ``https://``, ``memory://``, ...), reached through fsspec.
 
-Nothing is kept open: every read is one request for a range of bytes, from whatever thread asks. A request takes
-milliseconds, so reading ahead in many threads pays here, and following references one by one does not. One that fails
-for a moment is made again, see `retry`; an answer that is too short is asked for once more.
+Nothing is kept open: every read is one request for a range of bytes, in the calling thread. A request takes
+milliseconds, so reading ahead in many threads pays off here, and following references one by one does not. Transient
+failures are retried, see `retry`; a request whose answer is too short is made a second time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 from gpupipe.errors import DataError, DirectoryError, MissingDependencyError, MissingFileError, PlanError, RecordError
+from gpupipe.extract.storage.files import LOCAL, REMEMBERED, Storage, changed, short, translated
 from gpupipe.extract.storage.forking import renew_lock
-from gpupipe.extract.storage.glob import matching
+from gpupipe.extract.storage.glob import is_url, matching
 from gpupipe.extract.storage.retry import asked, passes
 
-__all__ = ["RemoteStorage", "expand_url", "remote_storage"]
+__all__ = ["RemoteStorage", "expand_url", "remote_storage", "storage_of"]
 
 _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 
@@ -26,14 +27,14 @@ _PARTS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)(.*?)(::.*)?", re.DOTALL)
 _STAMPS = "ETag etag generation checksum md5 mtime modified LastModified last_modified updated created".split()
 
 
-_REMEMBERED = 65_536
-
-
 class RemoteStorage:
     """Files of one fsspec file system. Every method may be called from several threads at once.
 
     Args:
-        url: of any file in it.
+        url: of any file in the file system.
+
+    Attributes:
+        files: the file system.
 
     Raises:
         MissingDependencyError: fsspec, or the package it needs for this scheme, is not installed.
@@ -52,8 +53,8 @@ class RemoteStorage:
             ) from error
         self._url_to_fs = url_to_fs
         try:
-            self._files, _ = url_to_fs(url)
-        except ImportError as error:  # fsspec's text names the package of the scheme, e.g. s3fs
+            self.files, _ = url_to_fs(url)
+        except ImportError as error:  # the text names the package of the scheme, e.g. s3fs
             raise MissingDependencyError(f"{url!r} needs a package that is not installed: {error}") from error
         except ValueError as error:
             raise PlanError(f"a URL needs a scheme that fsspec knows, got {url!r}: {error}") from error
@@ -62,35 +63,35 @@ class RemoteStorage:
         renew_lock(self)
 
     def size(self, name: str) -> tuple[int, str]:
-        """Ask for the size in bytes and a tag of size, and of what the storage says about versions and times.
+        """Ask for the size in bytes, and for a tag made of the size, versions and times that the storage reports.
 
         Raises:
-            MissingFileError, DirectoryError: the URL is no file.
-            RecordError: the storage does not answer, or does not know the size.
+            MissingFileError, DirectoryError: the URL is not a file.
+            RecordError: the storage does not answer, or does not report the size.
         """
-        info = asked(_translated, name, None, self._info, self._path(name))
+        info = asked(_translated, name, None, self._info, self.path(name))
         if info.get("type") == "directory":
             raise DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
         size = info.get("size")
         if not isinstance(size, int) or size < 0:
-            raise RecordError("its size is needed, and the server does not tell it", file=name, stage="read")
+            raise RecordError("its size is needed, and the server does not report it", file=name, stage="read")
         tag = "-".join(str(info[key]) for key in ("size", *_STAMPS) if info.get(key) is not None)
         with self._lock:
             self._known[name] = size, tag
             self._known.move_to_end(name)
-            if len(self._known) > _REMEMBERED:
+            if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
         return size, tag
 
     def read(self, name: str, offset: int, n: int, tag: str | None = None) -> bytes:
         """Read exactly `n` bytes from `offset`, with one request.
 
-        The tag is compared with that of the last look at the file: asking the server before each range would double
-        the requests.
+        The tag is compared with the one `size` last returned: asking the server before each range would double the
+        number of requests.
 
         Raises:
-            RecordError: the file ends before, was replaced, or the storage does not answer.
-            MissingFileError, DirectoryError: the URL is no file.
+            RecordError: the file is too short, was replaced, or the storage does not answer.
+            MissingFileError, DirectoryError: the URL is not a file.
         """
         if n <= 0:
             return b""
@@ -99,35 +100,31 @@ class RemoteStorage:
         if known is None:
             known = self.size(name)
         if tag is not None and tag != known[1]:
-            raise RecordError(
-                "the file must stay as it is while it is read, and its size or version differs; "
-                "write new files beside the old ones",
-                file=name,
-                stage="read",
-            )
+            raise changed(name)
         if offset + n > known[0]:  # before asking: a wrong length must not cost its bytes
-            raise _short(name, offset, n, max(known[0] - offset, 0))
-        path = self._path(name)
-        for _ in range(2):  # a connection that breaks may look like the end of the file
+            raise short(name, offset, n, max(known[0] - offset, 0))
+        path = self.path(name)
+        for _ in range(2):  # a broken connection may look like the end of the file
             data: bytes = asked(_translated, name, offset, self._range, path, offset, n)
             if len(data) > n and len(data) == known[0]:  # an HTTP server may answer a range with the whole file
                 data = data[offset : offset + n]
             if len(data) == n:
                 return data
-        raise _short(name, offset, n, len(data))
+        raise short(name, offset, n, len(data))
 
     def readinto(self, name: str, offset: int, out: memoryview, tag: str | None = None) -> None:
         """Fill all of `out` from `offset`, with the same errors."""
         out[:] = self.read(name, offset, len(out), tag)
 
     def _info(self, path: str) -> Any:
-        self._files.invalidate_cache(path)  # asking begins a new look at the file
-        return self._files.info(path)
+        self.files.invalidate_cache(path)
+        return self.files.info(path)
 
     def _range(self, path: str, offset: int, n: int) -> Any:
-        return self._files.cat_file(path, start=offset, end=offset + n)
+        return self.files.cat_file(path, start=offset, end=offset + n)
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """Return the name of a file in `files`: its URL without the scheme."""
         try:
             return str(self._url_to_fs(name)[1])
         except (ImportError, ValueError) as error:
@@ -135,14 +132,11 @@ class RemoteStorage:
 
 
 class _Remote:
-    """The folders of a file system, as paths without scheme."""
+    """Folders of an fsspec file system, as paths without the scheme."""
 
-    def __init__(self, scheme: str, rest: str, url: str) -> None:
-        from fsspec.core import url_to_fs
-
-        self._files = url_to_fs(url)[0]
+    def __init__(self, storage: RemoteStorage, scheme: str, rest: str) -> None:
+        self._files, self._path_of = storage.files, storage.path
         self._around = scheme, rest
-        self._to_path = url_to_fs
 
     def entries(self, folder: str) -> list[tuple[str, bool, bool]]:
         try:
@@ -155,7 +149,7 @@ class _Remote:
         return [(name, folder, False) for name, folder in named if name]
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file: what a busy server says to `exists` of fsspec is no."""
+        """Whether there is such a file. fsspec's own `exists` answers False if the server is busy."""
         try:
             asked(_translated, path, None, self._files.info, self._path(path))
         except DataError as error:
@@ -165,11 +159,11 @@ class _Remote:
         return True
 
     def is_folder(self, path: str) -> bool:
-        return True  # one that is none has no entries: asking would cost a request for each part of the path
+        return True  # a file has no entries either way: asking would cost a request for each part of the path
 
     def _path(self, path: str) -> str:
         scheme, rest = self._around
-        return str(self._to_path(f"{scheme}{path.rstrip('/')}{rest}")[1])
+        return self._path_of(f"{scheme}{path.rstrip('/')}{rest}")
 
 
 def _unlisted(error: BaseException, name: str, offset: int | None = None) -> DataError:
@@ -183,11 +177,11 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
         MissingDependencyError: fsspec, or its package for this scheme, is not installed.
         PlanError: fsspec does not know the scheme, or the storage cannot be listed.
     """
-    remote_storage(pattern)
+    storage = remote_storage(pattern)
     parts = _PARTS.fullmatch(pattern)
-    assert parts is not None  # it is a URL: whoever calls has looked
+    assert parts is not None  # the caller has checked that it is a URL
     scheme, text, rest = parts[1], parts[2], parts[3] or ""
-    folders = _Remote(scheme, rest, pattern)
+    folders = _Remote(storage, scheme, rest)
     try:
         if text and folders.exists(text):
             return [(pattern, text.rstrip("/").rpartition("/")[2] or text)]
@@ -200,6 +194,15 @@ def expand_url(pattern: str) -> list[tuple[str, str]]:
     return [(f"{scheme}{path}{rest}", name) for path, name in paths]
 
 
+def storage_of(name: str) -> Storage:
+    """Return the storage a file is in: this machine's, or the one that the scheme of its URL names.
+
+    Raises:
+        MissingDependencyError: the name is a URL, and fsspec or its package for this scheme is not installed.
+    """
+    return remote_storage(name) if is_url(name) else LOCAL
+
+
 _LOCK = threading.Lock()
 
 
@@ -207,7 +210,7 @@ _STORAGES: dict[tuple[str, str], RemoteStorage] = {}
 
 
 def remote_storage(url: str) -> RemoteStorage:
-    """The storage of a URL, one for each scheme and host: a client keeps its connections.
+    """Return the storage of a URL, one for each scheme and host, so that connections are reused.
 
     Raises:
         MissingDependencyError, PlanError: as `RemoteStorage`.
@@ -225,19 +228,12 @@ def remote_storage(url: str) -> RemoteStorage:
     return found
 
 
-def _short(name: str, offset: int, n: int, got: int) -> RecordError:
-    reason = f"{n} bytes are needed, the file ends {n - got} bytes before"
-    return RecordError(reason, file=name, offset=offset, stage="read")
-
-
 def _translated(error: BaseException, name: str, offset: int | None = None) -> DataError:
-    """Make one error of what file systems raise: each what its client library does."""
+    """Translate an exception of a file system, which raises whatever its client library does."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None and passes(cause):
         error = cause
-    if isinstance(error, FileNotFoundError):
-        return MissingFileError("no such file", file=name, stage="read")
-    if isinstance(error, IsADirectoryError):
-        return DirectoryError("a file is needed, got a directory; name the files in it", file=name, stage="read")
+    if isinstance(error, (FileNotFoundError, IsADirectoryError)):
+        return translated(error, name, offset)
     reason = f"cannot be read: {type(error).__name__}: {error}"
     return RecordError(reason, file=name, offset=offset, stage="read")

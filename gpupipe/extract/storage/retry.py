@@ -1,9 +1,9 @@
-"""retry: requests to a storage that fail for a moment are made again.
+"""retry: requests to a storage, retried after transient failures.
 
-A server that is busy, a connection that breaks, a network disk that hiccups: seconds later the same request is
-answered, and a record that was left out for it would be lost for nothing. So the storages make every request here:
-up to `TRIES` times, with pauses that double. What no patience mends (a name that is not there, a right that is missing)
-fails at once. Pauses are drawn by the system, not by the generators that elements are drawn with.
+A busy server, a broken connection or a slow network disk answers the same request seconds later, and a record skipped
+because of it would be lost for nothing. So the storages make every request here: up to `TRIES` times, with pauses that
+double. What retrying cannot fix (a missing name or permission) fails at once. The jitter of the pauses comes from the
+system's random numbers, not from the generators of random ops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -26,15 +26,15 @@ from gpupipe.log import logger
 __all__ = ["GIVEN_UP", "TRIES", "again", "asked", "passes"]
 
 TRIES = 6
-"""How often a request is made, the first time included."""
+"""How often a request is made in total."""
 
 
 PAUSE = 0.1
-"""Seconds before the second try; each later pause is twice the one before, half to one and a half times that drawn."""
+"""Seconds before the second try. Each later pause is twice the one before; all are scaled by a random 0.5..1.5."""
 
 
 LONGEST = 30.0
-"""Seconds of a server's ``Retry-After`` that are waited; beyond that it is asked again all the same."""
+"""Most seconds that a server's ``Retry-After`` is obeyed; the request is then retried all the same."""
 
 
 _LASTING = frozenset(
@@ -45,7 +45,7 @@ _LASTING = frozenset(
     ).split()
     if hasattr(errno, name)
 )
-"""What the system says of names, rights and kinds of files: it will say the same in a second."""
+"""Errors about names, permissions and kinds of files, which retrying does not change."""
 
 
 _STATUS = frozenset({408, 425, 429})
@@ -58,8 +58,8 @@ _NAMES = frozenset(
     "TimeoutError HTTPException ClientConnectionError ClientPayloadError HTTPClientError IncompleteReadError "
     "ServiceRequestError ServiceResponseError TransportError ProtocolError".split()
 )
-"""Errors of a connection that are no OSError, by the names that asyncio, http, aiohttp, botocore, azure, httpx, google
-and urllib3 give them: none of these is imported here."""
+"""Connection errors that do not derive from OSError, by the class names of asyncio, http, aiohttp, botocore, azure,
+httpx, google and urllib3: none of these is imported here."""
 
 
 _drawn = random.SystemRandom()
@@ -69,13 +69,13 @@ _T = TypeVar("_T")
 
 
 class GivenUp:
-    """Files of which a request failed in all its tries: for a while they are asked only once.
+    """Files for which a request failed in all its tries: for a while their requests are tried only once.
 
-    Where a file is gone for good, each of its records would take the whole patience.
+    If a file is gone for good, each of its records would otherwise cost all tries and pauses.
 
     Args:
-        seconds: how long.
-        most: files that are remembered.
+        seconds: how long a file is remembered.
+        most: how many files are remembered.
     """
 
     def __init__(self, seconds: float = 10.0, most: int = 4096) -> None:
@@ -86,13 +86,13 @@ class GivenUp:
         renew_lock(self)
 
     def lately(self, file: str) -> bool:
-        """Whether all tries failed a moment ago."""
+        """Whether all tries failed within the last `seconds`."""
         with self._lock:
             since = self._since.get(file)
         return since is not None and time.monotonic() - since < self.seconds
 
     def add(self, file: str) -> None:
-        """All tries failed now."""
+        """Remember that all tries have just failed."""
         with self._lock:
             self._since[file] = time.monotonic()
             self._since.move_to_end(file)
@@ -100,7 +100,7 @@ class GivenUp:
                 self._since.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all files."""
         with self._lock:
             self._since.clear()
 
@@ -109,21 +109,21 @@ GIVEN_UP = GivenUp()
 
 
 Translate = Callable[[Any, str, "int | None"], DataError]
-"""What a storage makes of an exception, a file and an offset."""
+"""A storage's function from an exception, a file and an offset to a DataError."""
 
 
 def asked(translated: Translate, file: str, offset: int | None, fn: Callable[..., _T], *args: Any) -> _T:
-    """``fn(*args)``, a request to a storage: under the limits of the run, and again where it fails for a moment.
+    """Make the request ``fn(*args)`` under the limits of the run, and retry it after transient failures.
 
     Args:
-        translated: makes the DataError of what `fn` raises.
-        file: that is read, for messages.
-        offset: where it is read.
-        fn: must be safe to be abandoned, and to be called again.
-        args: for it.
+        translated: turns an exception of `fn` into a DataError.
+        file: the file that is read, for messages.
+        offset: the offset that is read, for messages.
+        fn: must be safe to abandon, and to call again.
+        args: of `fn`.
 
     Raises:
-        DataError: it failed for good, or took too long, or the run is closed.
+        DataError: the request failed for good, timed out, or the run is closed.
     """
     try:
         return bounded(file, fn, *args)
@@ -134,8 +134,8 @@ def asked(translated: Translate, file: str, offset: int | None, fn: Callable[...
 def again(
     error: BaseException, translated: Translate, file: str, offset: int | None, fn: Callable[..., _T], *args: Any
 ) -> _T:
-    """The answer to a request that failed with `error`; see `asked`."""
-    begun, tries, patient = time.monotonic(), 1, True
+    """Retry a request that failed with `error`; see `asked`."""
+    started, tries, patient = time.monotonic(), 1, True
     try:
         while passes(error):
             patient = not GIVEN_UP.lately(file)
@@ -144,20 +144,20 @@ def again(
                 break
             seconds = max(PAUSE * 2 ** (tries - 1) * (0.5 + _drawn.random()), _told_to_wait(error))
             tries += 1
-            logger.info("%s is asked again in %.2g s, try %d of %d: %s", shown_name(file), seconds, tries, TRIES, error)
+            logger.info("retrying %s in %.2g s, try %d of %d: %s", shown_name(file), seconds, tries, TRIES, error)
             pause(file, seconds)
             try:
                 return bounded(file, fn, *args)
             except Exception as failed:
                 error = failed
-        how = f"{tries} tries in {time.monotonic() - begun:.1f} s" if patient else f"as in {TRIES} tries before"
+        how = f"{tries} tries in {time.monotonic() - started:.1f} s" if patient else f"as in {TRIES} tries before"
         raise _failed(error, translated, file, offset, how if tries > 1 or not patient else "")
     finally:
-        del error  # no cycle of an error and the frame it went through: `fn` may hold megabytes
+        del error  # break the cycle of an error and the frame it passed through: `fn` may hold megabytes
 
 
 def _failed(error: BaseException, translated: Translate, file: str, offset: int | None, how: str) -> DataError:
-    """The error to raise, with how often it was tried."""
+    """Make the error to raise, which says how often the request was tried."""
     found = error if isinstance(error, DataError) else translated(error, file, offset)
     found.passing = passes(error)
     if how:
@@ -168,44 +168,40 @@ def _failed(error: BaseException, translated: Translate, file: str, offset: int 
 
 
 def passes(error: BaseException) -> bool:
-    """Whether a request that failed so may be answered a moment later."""
+    """Whether a failure is transient: the same request may succeed a moment later."""
     if isinstance(error, DataError):
         return error.passing
     status = _status(error)
     if status is not None:
         return status in _STATUS or (status >= 500 and status not in _LASTING_STATUS)
     if isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)):
-        # fsspec says of a file it is not there, also where a busy server did not tell its size
+        # fsspec also reports a file as missing when a busy server did not report its size
         return isinstance(error, FileNotFoundError) and error.__cause__ is not None and passes(error.__cause__)
     if isinstance(error, OSError):
-        return error.errno not in _LASTING and not isinstance(error, ValueError)  # a certificate that is refused
+        return error.errno not in _LASTING and not isinstance(error, ValueError)  # ValueError: a rejected certificate
     return any(kind.__name__ in _NAMES for kind in type(error).__mro__)
 
 
-def _places(error: BaseException) -> Iterator[Any]:
-    """Where client libraries keep what a server said: in the error, or in the response that it holds."""
-    yield error
-    yield getattr(error, "response", None)
+def _answers(error: BaseException) -> tuple[Any, Any]:
+    """The objects in which client libraries keep a server's answer: the error, and the response that it holds."""
+    return error, getattr(error, "response", None)
 
 
 def _status(error: BaseException) -> int | None:
-    """The status of HTTP that an error tells, if it does."""
-    for place in _places(error):
+    """The HTTP status that an error carries, if any."""
+    for answer in _answers(error):
         for name in ("status", "status_code", "code"):
-            value = getattr(place, name, None)
+            value = getattr(answer, name, None)
             if isinstance(value, int) and 100 <= value < 600:
                 return int(value)
     return None
 
 
-def _nothing(name: str) -> None:
-    return None
-
-
 def _told_to_wait(error: BaseException) -> float:
     """Seconds that a server asks to wait (``Retry-After``), at most `LONGEST`."""
-    for place in _places(error):
-        said = getattr(getattr(place, "headers", None), "get", _nothing)("Retry-After")
+    for answer in _answers(error):
+        headers: Any = getattr(answer, "headers", None)
+        said = headers.get("Retry-After") if hasattr(headers, "get") else None
         if not isinstance(said, str):
             continue
         try:

@@ -1,9 +1,9 @@
-"""waiting: reads that may never come back, and what ends the wait for them.
+"""waiting: reads that may never return, and what ends the wait for them.
 
-A network file system that is gone stops whoever reads from it: for ever, and out of reach of `close()`. So the limits
-of a run travel with its threads (`LIMITS`), and every request to a storage is made under them: once the run is stopped
-none begins any more, and with a timeout each is made in a thread of its own, for which nobody waits longer than that.
-A thread that is stuck in the system is a daemon and holds nothing but its own request.
+A network file system that is gone blocks its readers forever, out of reach of `close()`. So the limits of a run travel
+with its threads (`LIMITS`), and every request to a storage is made under them: once the run is stopped no request
+starts, and with a timeout each runs in a thread of its own, whose caller waits no longer than that. A thread that is
+stuck in the system is a daemon and holds nothing but its own request.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _T = TypeVar("_T")
 
 
 MOST_STUCK = 64
-"""Requests without an answer that one run leaves behind; while there are as many, every other one fails at once."""
+"""Unanswered requests that one run leaves behind; while there are this many, every further one fails at once."""
 
 
 MOST_OF_A_FILE = 6
-"""The same for one file, since it answered last: as many as one request is tried. Each of its 10,000 records would take
-the timeout, and a thread."""
+"""Unanswered requests for one file since it last answered: as many as one request has tries. Each of its 10,000 records
+would otherwise take the timeout, and a thread."""
 
 
 class _Request:
-    """One call on its way. Whoever asked holds `answered` until there is an answer, or no more hope of one."""
+    """One call in progress. `answered` is held until there is an answer, or the wait for it ends."""
 
     __slots__ = ("answered", "args", "error", "file", "fn", "over", "result", "returned")
 
@@ -43,16 +43,16 @@ class _Request:
         self.args = args
         self.result: Any = None
         self.error: BaseException | None = None
-        self.returned = False  # the call has come back
-        self.over = False  # nobody waits for it any more
+        self.returned = False  # the call has returned
+        self.over = False  # its caller waits no longer
         self.answered = threading.Lock()
         self.answered.acquire()
 
     def wake(self) -> None:
-        """Let go of whoever waits. Safe to call twice."""
+        """Release the waiting thread. Safe to call twice."""
         try:
             self.answered.release()
-        except RuntimeError:  # it was woken before
+        except RuntimeError:  # it was released before
             return
 
 
@@ -60,14 +60,14 @@ _Queue = queue.SimpleQueue[_Request | None]
 
 
 class Limits:
-    """What ends the reads of one run.
+    """The limits on the reads of one run.
 
     Args:
-        seconds: that one request to a storage may take; None waits as long as the system does.
+        seconds: what one request to a storage may take; None waits as long as the system does.
         stopped: set once the run ends.
 
     Attributes:
-        outer: of the run one of whose functions makes this one.
+        outer: the limits of the run whose user function started this run, if any.
     """
 
     def __init__(self, seconds: float | None, stopped: threading.Event) -> None:
@@ -75,40 +75,43 @@ class Limits:
         self.seconds = seconds
         self.stopped = stopped.is_set
         self._stop = stopped
-        # Reentrant: the garbage collector may close a run in a thread that is just here.
+        # Reentrant: the garbage collector may close a run in a thread that holds this lock.
         self._lock = threading.RLock()
         self._idle: list[_Queue] = []
         self._waiting: set[_Request] = set()
         self._stuck: list[_Request] = []
 
     def check(self, file: str) -> None:
-        """Check that the run goes on.
+        """Check that the run is not stopped.
 
         Raises:
             RecordError: it is stopped.
         """
         if self.stopped():
-            raise RecordError("not read any more: its iterator was closed", file=file, stage="read")
+            raise RecordError("no longer read: its iterator was closed", file=file, stage="read")
 
     def pause(self, file: str, seconds: float) -> None:
-        """Wait, at most until the run is stopped, or one that it works for.
+        """Wait, at most until the run or an outer one is stopped.
 
         Raises:
-            RecordError: it is stopped.
+            RecordError: one of them is stopped.
         """
-        until, at = time.monotonic() + seconds, self.outer
-        while (left := until - time.monotonic()) > 0 and not self._stop.wait(left if at is None else min(left, 0.05)):
-            outer = at
+        until, first = time.monotonic() + seconds, self.outer
+        while (left := until - time.monotonic()) > 0 and not self._stop.wait(
+            left if first is None else min(left, 0.05)
+        ):
+            outer = first
             while outer is not None:
                 outer.check(file)
                 outer = outer.outer
         self.check(file)
 
     def call(self, file: str, fn: Callable[..., _T], *args: Any) -> _T:
-        """``fn(*args)``, given up when the time is over or the run is stopped.
+        """Call ``fn(*args)``; abandon it when it times out or the run is stopped.
 
         Raises:
-            RecordError: it was given up; and whatever `fn` raises.
+            RecordError: the call was abandoned.
+            Exception: whatever `fn` raises.
         """
         self.check(file)
         if self.seconds is None:
@@ -118,13 +121,13 @@ class Limits:
             self._stuck = [other for other in self._stuck if not other.returned]
             of_the_file = sum(other.file == file for other in self._stuck)
             if of_the_file >= MOST_OF_A_FILE or len(self._stuck) >= MOST_STUCK:
-                of_which = f"{of_the_file} of this file" if of_the_file >= MOST_OF_A_FILE else f"{len(self._stuck)}"
-                raise self._late(file, f"{of_which} before it still have no answer")
+                which = f"{of_the_file} for this file" if of_the_file >= MOST_OF_A_FILE else f"{len(self._stuck)}"
+                raise self._late(file, f"{which} before it are still unanswered")
             helper = self._idle.pop() if self._idle else _helper()
             self._waiting.add(request)
         try:
             helper.put(request)
-            if not self.stopped():  # looked at once more: `close` wakes those who wait, and later ones see the flag
+            if not self.stopped():  # `close` wakes the calls it finds waiting; those that come later see this flag
                 request.answered.acquire(timeout=self.seconds)
         finally:
             with self._lock:
@@ -135,7 +138,7 @@ class Limits:
                 if request.returned and not self.stopped():
                     self._idle.append(helper)
                 else:
-                    helper.put(None)  # it ends, as soon as it comes back
+                    helper.put(None)  # its thread ends as soon as the call returns
         if not request.returned:
             self.check(file)
             late = self._late(file, "the storage does not answer")
@@ -144,19 +147,19 @@ class Limits:
         if self._stuck:
             with self._lock:
                 for other in self._stuck:
-                    if other.file == file:  # it answers: what hangs was bad luck
+                    if other.file == file:  # the file answers again: the unanswered requests no longer count against it
                         other.file = ""
         error, request.error = request.error, None
         if error is not None:
             try:
                 raise error
             finally:
-                del error, request  # no cycle of an error and the frame it went through
+                del error, request  # break the cycle of an error and the frame it passed through
         result: _T = request.result
         return result
 
     def close(self) -> None:
-        """End every wait, and the threads that have no request. The run must be stopped. Safe to call twice."""
+        """End every wait and every idle thread. The run must be stopped. Safe to call twice."""
         with self._lock:
             waiting, idle, self._idle = list(self._waiting), self._idle, []
         for request in waiting:
@@ -175,25 +178,26 @@ LIMITS: ContextVar[Limits | None] = ContextVar("gpupipe_limits", default=None)
 
 
 def bounded(file: str, fn: Callable[..., _T], *args: Any) -> _T:
-    """``fn(*args)``, a request to a storage, under the limits of the run that this thread works for.
+    """Make the request ``fn(*args)`` under the limits of the run that this thread works for.
 
     Args:
-        file: that it reads, for messages.
-        fn: must be safe to be abandoned: what it writes to belongs to it alone.
-        args: for it.
+        file: the file that is read, for messages.
+        fn: must be safe to abandon: no other code may use what it writes to.
+        args: of `fn`.
 
     Raises:
-        RecordError: it takes too long, or the run is closed; and whatever `fn` raises.
+        RecordError: the request timed out, or the run is closed.
+        Exception: whatever `fn` raises.
     """
     limits = LIMITS.get()
     return fn(*args) if limits is None else limits.call(file, fn, *args)
 
 
 def pause(file: str, seconds: float) -> None:
-    """Wait before a request is made again, at most until the run that this thread works for is closed.
+    """Wait before a retry, at most until the run that this thread works for is closed.
 
     Raises:
-        RecordError: it is closed.
+        RecordError: the run is closed.
     """
     limits = LIMITS.get()
     if limits is None:
@@ -203,14 +207,14 @@ def pause(file: str, seconds: float) -> None:
 
 
 def _helper() -> _Queue:
-    """Start a thread that answers requests."""
+    """Start a thread that serves requests; return its queue."""
     work: _Queue = queue.SimpleQueue()
     Thread(_serve, (work,), name="gpupipe-read").start()
     return work
 
 
 def _serve(work: _Queue) -> None:
-    """What a thread runs. It knows its queue, never the limits."""
+    """Serve requests until None. The thread holds its queue, never the limits."""
     while (request := work.get()) is not None:
         fn, args = request.fn, request.args
         request.fn, request.args = None, ()
@@ -223,7 +227,7 @@ def _serve(work: _Queue) -> None:
             request.result = result
             del result
         request.returned = True
-        if request.over:  # nobody wants it
+        if request.over:
             request.result = request.error = None
         request.wake()
-        del request, fn, args  # nothing is kept alive while waiting
+        del request, fn, args  # keep nothing alive while waiting

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
-from ...extract.storage.files import storage_of
 from ...extract.storage.forking import renew_lock
+from ...extract.storage.remote import storage_of
 from ...graph.host_values import is_image
 from ...graph.values import topological
 from ...log import logger

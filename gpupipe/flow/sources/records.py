@@ -103,7 +103,7 @@ class Records(RandomAccess):
         self._references = flow.references
 
     def one(self, index: int) -> Element:
-        offset, length = self._index.place(index)
+        offset, length = self._index.extent(index)
         stream = self._stream
         error = self._index.faults.get(index)
         if error is not None:
