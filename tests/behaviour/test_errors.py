@@ -155,7 +155,7 @@ PLAN_ERRORS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("zip nothing", lambda: Dataset.zip(), T, "zip needs at least one dataset"),
     ("zip list", lambda: Dataset.zip([R, R]), T, "zip needs datasets in a tuple or dict, got a list; use a tuple"),
     ("zip number", lambda: Dataset.zip(R, 3), T, "zip needs datasets, got int"),
-    ("zip both forms", lambda: Dataset.zip(R, datasets=(R, R)), T, "as arguments or by name, not both"),
+    ("zip both forms", lambda: Dataset.zip(R, datasets=(R, R)), T, "as arguments or by keyword, not both"),
     ("concatenate 3", lambda: R.concatenate(3), T, "concatenate needs a Dataset, got int"),
     (
         "concatenate dtype",

@@ -317,7 +317,7 @@ def test_the_dataset_of_one_epoch_has_no_other() -> None:
     with pytest.raises(gp.PlanError, match=r"iterator needs epoch 3, that of epoch\(3\), got 4"):
         ds.iterator(epoch=4)
     for refused in (lambda: ds.set_epoch(4), lambda: ds.epochs(2)):
-        with pytest.raises(gp.PlanError, match="needs datasets of no fixed epoch"):
+        with pytest.raises(gp.PlanError, match="needs datasets without a fixed epoch"):
             refused()
     other = Dataset.range(3)
     for join in (
@@ -328,7 +328,7 @@ def test_the_dataset_of_one_epoch_has_no_other() -> None:
         lambda: other.flat_map(lambda x: ds),
         lambda: list(other.flat_map(lambda x: [ds][int(x) * 0])),
     ):
-        with pytest.raises(gp.PlanError, match="needs datasets of no fixed epoch"):
+        with pytest.raises(gp.PlanError, match="needs datasets without a fixed epoch"):
             join()
     for wrong in (-1, 1.5, "3", True):
         with pytest.raises((ValueError, TypeError), match="epoch needs"):
