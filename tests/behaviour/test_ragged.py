@@ -135,7 +135,7 @@ def test_it_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         ragged.values = values  # type: ignore[misc]
     values[0] = 1  # what was handed in stays the caller's
-    with pytest.raises(TypeError, match="a Ragged is no array"):
+    with pytest.raises(TypeError, match="a Ragged is not an array"):
         np.asarray(ragged)
 
 
