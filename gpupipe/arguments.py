@@ -36,11 +36,13 @@ def kept(leaf: Any) -> Any:
     return read_only(own(leaf) if getattr(leaf, "nbytes", 0) <= CONST_LIMIT else leaf)
 
 
-def integer(who: str, name: str, value: Any) -> int:
-    """Check a signed integer of 64 bits; a boolean is not one."""
+def integer(who: str, name: str, value: Any, least: int | None = None) -> int:
+    """Check a signed integer of 64 bits, >= `least`; a boolean is not one."""
     number = any_integer(who, name, value)
     if not -(2**63) <= number < 2**63:
         raise PlanError(f"{who} needs an integer of 64 bits for {name}, got {digits(number)}")
+    if least is not None and number < least:
+        raise PlanError(f"{who} needs {name} >= {least}, got {number}")
     return number
 
 
@@ -83,37 +85,22 @@ def file_name(who: str, path: str) -> str:
     return path
 
 
-def rows_of_a_batch(who: str, value: Any) -> int:
-    """Check a batch size, >= 1."""
-    size = integer(who, "batch_size", value)
-    if size < 1:
-        raise PlanError(f"{who} needs batch_size >= 1, got {size}")
-    return size
-
-
-def positive(who: str, name: str, value: Any, default: int) -> int:
-    """Check an integer >= 1; None gives the default."""
-    if value is None:
-        return default
-    number = integer(who, name, value)
-    if number < 1:
-        raise PlanError(f"{who} needs {name} >= 1, got {number}")
-    return number
-
-
-def parallel_calls(who: str, value: Any) -> int:
+def parallel_calls(who: str, value: Any, name: str = "num_parallel_calls") -> int:
     """Check a number of parallel calls: -1 for AUTOTUNE, 0 for None."""
     if value is None:
         return 0
-    calls = integer(who, "num_parallel_calls", value)
+    calls = integer(who, name, value)
     if calls == 0 or calls < AUTOTUNE:
-        raise PlanError(f"{who} needs num_parallel_calls >= 1 or AUTOTUNE, got {calls}")
+        raise PlanError(f"{who} needs {name} >= 1 or AUTOTUNE, got {calls}")
     return calls
 
 
-def checked_function(who: str, fn: Any) -> None:
+def checked_function(who: str, fn: Any, element: ElementType | None = None, extra: int = 0) -> None:
+    """Check a function and, where they are known, its number of arguments: those of an element, and `extra` ones."""
     if not callable(fn):
         raise PlanTypeError(f"{who} needs a function, got {type(fn).__name__}")
+    if element is not None:
+        arity(who, fn, element, extra)
 
 
 class _Nowhere:
@@ -148,8 +135,7 @@ def travels(who: str, fn: Callable[..., Any]) -> None:
         ) from error
 
 
-def arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int = 0) -> None:
-    """Check the number of arguments of a function, where the element and its signature are known."""
+def arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int) -> None:
     if element.structure is None:
         return
     count = (len(element.structure.children) if element.structure.kind is tuple else 1) + extra

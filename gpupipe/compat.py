@@ -84,8 +84,8 @@ def map_and_batch(
     who = "map_and_batch"
     if num_parallel_batches is not None and num_parallel_calls is not None:
         raise PlanError(f"{who} takes num_parallel_batches or num_parallel_calls, not both")
-    if num_parallel_batches is not None and integer(who, "num_parallel_batches", num_parallel_batches) < 1:
-        raise PlanError(f"{who} needs num_parallel_batches >= 1, got {num_parallel_batches}")
+    if num_parallel_batches is not None:
+        integer(who, "num_parallel_batches", num_parallel_batches, 1)
     calls = AUTOTUNE if num_parallel_calls is None else num_parallel_calls
 
     def transformation(dataset: Dataset) -> Dataset:
@@ -121,8 +121,8 @@ def parallel_interleave(
         ("buffer_output_elements", buffer_output_elements, 1),
         ("prefetch_input_elements", prefetch_input_elements, 0),
     ):
-        if number is not None and integer(who, name, number) < least:
-            raise PlanError(f"{who} needs {name} >= {least}, got {number}")
+        if number is not None:
+            integer(who, name, number, least)
     inner = map_func
     if buffer_output_elements is not None:
         inner = _Ahead(map_func, int(buffer_output_elements))

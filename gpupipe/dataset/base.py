@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..arguments import arity, checked_function
+from ..arguments import checked_function
 from ..brief import brief, cut
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import name_of
@@ -129,8 +129,7 @@ class Chain(Compound):
         Raises:
             PlanError: it is known to return something other than one boolean.
         """
-        checked_function(who, fn)
-        arity(who, fn, self.plan.element)
+        checked_function(who, fn, self.plan.element)
         graph = self._question(who, fn)
         if graph is not None and [value.spec for value in graph.outputs] != [TensorSpec((), bool)]:
             got = ", ".join(str(value.spec) for value in graph.outputs)
@@ -139,9 +138,8 @@ class Chain(Compound):
 
     def _inner(self, who: str, fn: Callable[..., Any]) -> Node | None:
         """Trace a function that returns datasets; None if it has to be called for each element."""
-        checked_function(who, fn)
         element = self.plan.element
-        arity(who, fn, element)
+        checked_function(who, fn, element)
         if not element.known or element.structure is None or element.batched:
             require_no_symbols(who, fn)
             return None

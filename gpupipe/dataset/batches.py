@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arguments import arity, checked_function, integer, parallel_calls, positive, rows_of_a_batch
+from ..arguments import checked_function, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError
 from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
@@ -48,7 +48,7 @@ class Batches(Chain):
         Shapes: ``T[...] -> T[batch_size,...]`` for each leaf; a short last batch has fewer rows.
         """
         parallel_calls("batch", num_parallel_calls)
-        return self._then(Batch(self.plan, rows_of_a_batch("batch", batch_size), bool(drop_remainder)))
+        return self._then(Batch(self.plan, integer("batch", "batch_size", batch_size, 1), bool(drop_remainder)))
 
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
@@ -62,7 +62,7 @@ class Batches(Chain):
             padding_values: one value, or a structure of values; the default, also for None, is 0, False or b"".
             drop_remainder: drop a short last batch.
         """
-        size = rows_of_a_batch("padded_batch", batch_size)
+        size = integer("padded_batch", "batch_size", batch_size, 1)
         element = self.plan.element
         _need_arrays("padded_batch", element)
         shapes = values = None
@@ -94,7 +94,7 @@ class Batches(Chain):
         _need_rows("rebatch", self.plan.element)
         several = isinstance(batch_size, (list, tuple, np.ndarray)) and np.ndim(batch_size) == 1
         given: Any = batch_size if several else [batch_size]
-        sizes = tuple(rows_of_a_batch("rebatch", size) for size in given)
+        sizes = tuple(integer("rebatch", "batch_size", size, 1) for size in given)
         if not sizes:
             raise PlanError("rebatch needs at least one batch size, got an empty list")
         return self._then(Rebatch(self.plan, sizes, bool(drop_remainder)))
@@ -116,7 +116,7 @@ class Batches(Chain):
             >>> [batch.to_list() for batch in rows.ragged_batch(3)]
             [[[0], [0, 1], [0, 1, 2]]]
         """
-        size = rows_of_a_batch("ragged_batch", batch_size)
+        size = integer("ragged_batch", "batch_size", batch_size, 1)
         splits = str(splits_dtype("ragged_batch", row_splits_dtype))
         return self._then(RaggedBatch(self.plan, size, bool(drop_remainder), splits))
 
@@ -142,9 +142,9 @@ class Batches(Chain):
             >>> [clip.tolist() for clip in windows.flat_map(lambda w: w.batch(3))]
             [[0, 1, 2], [2, 3, 4]]
         """
-        size = positive("window", "size", integer("window", "size", size), 1)
-        shift = positive("window", "shift", shift, size)
-        stride = positive("window", "stride", integer("window", "stride", stride), 1)
+        size = integer("window", "size", size, 1)
+        shift = size if shift is None else integer("window", "shift", shift, 1)
+        stride = integer("window", "stride", stride, 1)
         return self._then(Window(self.plan, size, shift, stride, bool(drop_remainder), new))
 
     def group_by_window(
@@ -177,12 +177,11 @@ class Batches(Chain):
         """
         if (window_size is None) == (window_size_func is None):
             raise PlanError("group_by_window needs either window_size or window_size_func")
-        size = positive("group_by_window", "window_size", window_size, 0)
+        size = 0 if window_size is None else integer("group_by_window", "window_size", window_size, 1)
         self._gives_an_integer("group_by_window", "key_func", key_func)
         for fn, count in ((reduce_func, 2), (window_size_func, 1)):
             if fn is not None:
-                checked_function("group_by_window", fn)
-                arity("group_by_window", fn, _arguments(count))
+                checked_function("group_by_window", fn, _arguments(count))
                 require_no_symbols("group_by_window", fn)
         return self._then(GroupByWindow(self.plan, key_func, reduce_func, size, window_size_func, new))
 
@@ -244,8 +243,7 @@ class Batches(Chain):
 
     def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
         """Check a function that has to return one integer, as far as that is known before it runs."""
-        checked_function(who, fn)
-        arity(who, fn, self.plan.element)
+        checked_function(who, fn, self.plan.element)
         require_no_symbols(who, fn)
         if not self.plan.element.known or self.plan.element.batched:
             return

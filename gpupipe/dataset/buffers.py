@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import arity, checked_function, integer, integer_or_none
+from ..arguments import checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
 from ..extract.storage.patterns import is_url
 from ..options import AUTOTUNE, All
@@ -188,8 +188,7 @@ class Buffers(Chain):
         if compression not in (None, "", "NONE", "GZIP"):
             raise PlanError(f'save needs compression None, "NONE" or "GZIP", got {compression!r}')
         if shard_func is not None:
-            checked_function("save", shard_func)
-            arity("save", shard_func, self.plan.element)
+            checked_function("save", shard_func, self.plan.element)
         if never_ends(self.plan):
             raise PlanError("save needs a dataset that ends, got an infinite one; use take(n)")
         from ..load.save import save

@@ -9,12 +9,10 @@ import numpy as np
 
 from ..arguments import (
     any_integer,
-    arity,
     checked_function,
     in_the_order_of,
     integer,
     parallel_calls,
-    positive,
     reordered,
     same_structure,
     signature,
@@ -87,11 +85,10 @@ class Elements(Chain):
             raise PlanError(f"map needs workers='thread' or workers='process', got {workers!r}")
         if synchronous and calls:
             raise PlanError("map takes synchronous=True or num_parallel_calls, not both")
-        checked_function("map", map_func)
         element = self.plan.element
+        checked_function("map", map_func, element, extra=1 if rng else 0)
         if traced and (rng or spec is not None):
             raise PlanError("map takes traced=True or the arguments of a Python function (rng, spec), not both")
-        arity("map", map_func, element, extra=1 if rng else 0)
         if workers == "process":
             if traced or synchronous:
                 raise PlanError("map takes workers='process' or traced=True or synchronous=True, not two of them")
@@ -153,8 +150,8 @@ class Elements(Chain):
                 The order stays the same.
             deterministic: False takes what is ready first; default: `Options.deterministic`.
         """
-        cycle = positive("interleave", "cycle_length", None if cycle_length == AUTOTUNE else cycle_length, 16)
-        block = positive("interleave", "block_length", block_length, 1)
+        cycle = 16 if cycle_length in (None, AUTOTUNE) else integer("interleave", "cycle_length", cycle_length, 1)
+        block = 1 if block_length is None else integer("interleave", "block_length", block_length, 1)
         calls = parallel_calls("interleave", num_parallel_calls)
         inner = self._inner("interleave", map_func)
         return self._then(
@@ -204,9 +201,7 @@ class Elements(Chain):
         Raises:
             PlanError: no such shard, or another `even`.
         """
-        shards, index = integer("shard", "num_shards", num_shards), integer("shard", "index", index)
-        if shards < 1:
-            raise PlanError(f"shard needs num_shards >= 1, got {shards}")
+        shards, index = integer("shard", "num_shards", num_shards, 1), integer("shard", "index", index)
         if not 0 <= index < shards:
             raise PlanError(f"shard needs an index from 0 to {shards - 1}, got {index}")
         if even not in (None, "drop", "wrap"):

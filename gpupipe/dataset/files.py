@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import file_name, integer, place_of_index
+from ..arguments import file_name, integer, parallel_calls, place_of_index
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
 from ..extract.storage.files import storage_of
@@ -31,8 +31,8 @@ class _FileDataset(Dataset):
         self, filenames: Any, buffer_size: Any, num_parallel_reads: Any, inner: Callable[[Node, int], Node]
     ) -> None:
         who = type(self).__name__
-        if buffer_size is not None and integer(who, "buffer_size", buffer_size) < 0:
-            raise PlanError(f"{who} needs buffer_size >= 0, got {buffer_size}")
+        if buffer_size is not None:
+            integer(who, "buffer_size", buffer_size, 0)
         if isinstance(filenames, Symbol):
             super().__init__(inner(*_of_symbol(who, filenames)))
             return
@@ -45,9 +45,7 @@ class _FileDataset(Dataset):
         if num_parallel_reads is None:
             plan = FlatMap(source.plan, type(self), one)
         else:
-            reads = integer(who, "num_parallel_reads", num_parallel_reads)
-            if reads == 0 or reads < AUTOTUNE:
-                raise PlanError(f"{who} needs num_parallel_reads >= 1 or AUTOTUNE, got {reads}")
+            reads = parallel_calls(who, num_parallel_reads, "num_parallel_reads")
             cycle = 16 if reads == AUTOTUNE else reads
             plan = Interleave(source.plan, type(self), one, cycle=cycle, calls=reads)
         super().__init__(plan, source._counter, source._epoch)
@@ -158,13 +156,9 @@ class FixedLengthRecordDataset(_FileDataset):
     ) -> None:
         who = "FixedLengthRecordDataset"
         compression = checked_compression(compression_type)
-        record = integer(who, "record_bytes", record_bytes)
-        if record < 1:
-            raise PlanError(f"{who} needs record_bytes >= 1, got {record}")
-        header = 0 if header_bytes is None else integer(who, "header_bytes", header_bytes)
-        footer = 0 if footer_bytes is None else integer(who, "footer_bytes", footer_bytes)
-        if header < 0 or footer < 0:
-            raise PlanError(f"{who} needs header_bytes and footer_bytes >= 0, got {header} and {footer}")
+        record = integer(who, "record_bytes", record_bytes, 1)
+        header = 0 if header_bytes is None else integer(who, "header_bytes", header_bytes, 0)
+        footer = 0 if footer_bytes is None else integer(who, "footer_bytes", footer_bytes, 0)
 
         def records(source: Node, leaf: int) -> Node:
             return FixedRecords(source, leaf, compression, record, header, footer)

@@ -199,8 +199,7 @@ class Running(Chain):
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
         """Make one iterator over `count` epochs, numbered from `start`."""
-        if integer("epochs", "count", count) < 0 or integer("epochs", "start", start) < 0:
-            raise PlanError(f"epochs needs count and start >= 0, got {count} and {start}")
+        count, start = integer("epochs", "count", count, 0), integer("epochs", "start", start, 0)
         self.refuse_epoch("epochs")
         from ..load.iterator import DatasetIterator
         from ..load.progress import Epochs
@@ -224,7 +223,7 @@ class Running(Chain):
         """
         from .. import Dataset
 
-        return Dataset(self.plan, self._counter, _epoch_number("epoch", epoch))
+        return Dataset(self.plan, self._counter, integer("epoch", "epoch", epoch, 0))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterator, from which later ones count on, and of `ds[i]`.
@@ -243,7 +242,7 @@ class Running(Chain):
             >>> list(ds.batch(3).unbatch()) == list(ds.iterator(epoch=30))
             True
         """
-        number = _epoch_number("set_epoch", epoch)
+        number = integer("set_epoch", "epoch", epoch, 0)
         self.refuse_epoch("set_epoch")
         self._counter.set(self.plan, number)
 
@@ -252,7 +251,7 @@ class Running(Chain):
         from ..load.progress import Epochs
 
         if epoch is not None:
-            number = _epoch_number(who, epoch)
+            number = integer(who, "epoch", epoch, 0)
             if self._epoch not in (None, number):
                 raise PlanError(f"{who} needs epoch {self._epoch}, that of epoch({self._epoch}), got {number}")
         else:
@@ -292,10 +291,3 @@ class Running(Chain):
             for element in items:
                 return element
         raise IndexError("the dataset is empty: it has no first element")
-
-
-def _epoch_number(who: str, epoch: Any) -> int:
-    number = integer(who, "epoch", epoch)
-    if number < 0:
-        raise PlanError(f"{who} needs an epoch >= 0, got {epoch}")
-    return number

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..arguments import arity, checked_function, integer, integer_or_none, kept, signature
+from ..arguments import checked_function, integer, integer_or_none, kept, signature
 from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
 from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
@@ -169,9 +169,7 @@ class Scanning(Chain):
             PlanError: elements that are not dicts or have the key already, or a dataset known to be longer. One that
                 turns out to be longer is a data error.
         """
-        count = integer("pad_to_cardinality", "cardinality", cardinality)
-        if count < 0:
-            raise PlanError(f"pad_to_cardinality needs a cardinality >= 0, got {count}")
+        count = integer("pad_to_cardinality", "cardinality", cardinality, 0)
         known, element = self.plan.cardinality, self.plan.element
         if never_ends(self.plan):
             raise PlanError("pad_to_cardinality needs a finite dataset, got an infinite one; use take first")
@@ -236,8 +234,7 @@ class Scanning(Chain):
             PlanError: distributions that do not fit each other, or a wanted class that the input does not have.
             PlanTypeError: a class that is not an integer.
         """
-        checked_function("rejection_resample", class_func)
-        arity("rejection_resample", class_func, self.plan.element)
+        checked_function("rejection_resample", class_func, self.plan.element)
         seed = integer_or_none("rejection_resample", "seed", seed)
         target = _distribution("target_dist", target_dist)
         initial = None if initial_dist is None else _distribution("initial_dist", initial_dist)
