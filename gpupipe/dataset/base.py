@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..arguments import checked_function
+from ..arguments import checked_function, in_the_order_of, reordered, same_structure
 from ..brief import brief, cut
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import name_of
@@ -14,7 +14,7 @@ from ..graph.symbols import active_trace
 from ..graph.trace import Traced, require_no_symbols, trace, trace_inner
 from ..plan.difference import plan_difference
 from ..plan.index import ENDLESS, Order, Select, blocker, why_not
-from ..plan.node import Node
+from ..plan.node import ElementType, Node
 from ..plan.order import never_ends, refuse_options
 from ..plan.sources import Param
 from ..spec import Compound, DatasetSpec, TensorSpec
@@ -23,12 +23,31 @@ from .epochs import EpochCounter, Visits
 if TYPE_CHECKING:
     from .. import Dataset
 
-__all__ = ["Chain", "new"]
+__all__ = ["Chain", "alike", "new"]
 
 
 def new(plan: Node) -> Dataset:
     """A dataset of a plan, with a count of epochs of its own."""
     return Chain._dataset_type(plan)
+
+
+def alike(who: str, datasets: list[Dataset]) -> list[Dataset]:
+    """Check that datasets have equal structures and dtypes; their dicts get the key order of the first."""
+    found: list[Dataset] = []
+    mine: ElementType | None = None
+    for dataset in datasets:
+        other = dataset.plan.element
+        if other.structure is None:
+            found.append(dataset)
+            continue
+        mine = mine or other
+        if not same_structure(mine, other):
+            raise PlanTypeError(f"{who} needs datasets of one structure, got {mine.structure} and {other.structure}")
+        for a, b in zip(mine.specs, reordered(mine, other), strict=True):
+            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
+                raise PlanTypeError(f"{who} needs datasets of one dtype, got {a} and {b}")
+        found.append(dataset if mine.structure == other.structure else dataset.map(in_the_order_of(mine)))
+    return found
 
 
 def _differ(first: Any, second: Any) -> Difference | None:

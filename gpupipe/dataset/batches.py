@@ -63,14 +63,8 @@ class Batches(Chain):
             drop_remainder: drop a short last batch.
         """
         size = integer("padded_batch", "batch_size", batch_size, 1)
-        element = self.plan.element
-        _need_arrays("padded_batch", element)
-        shapes = values = None
-        if element.structure is not None:
-            shapes = checked_shapes(padded_shapes, element)
-            values = checked_values(padding_values, element)
-        given = None if element.known else (padded_shapes, padding_values)
-        return self._then(PaddedBatch(self.plan, size, bool(drop_remainder), shapes, values, given))
+        padding = _padding("padded_batch", self.plan.element, padded_shapes, padding_values)
+        return self._then(PaddedBatch(self.plan, size, bool(drop_remainder), *padding))
 
     def unbatch(self) -> Dataset:
         """Split batches into their rows, the inverse of `batch`."""
@@ -231,15 +225,9 @@ class Batches(Chain):
             raise PlanError(f"{who} needs bucket_boundaries to pad to, got none")
         self._gives_an_integer(who, "element_length_func", element_length_func)
         element = self.plan.element
-        shapes = values = None
-        if not no_padding:
-            _need_arrays(who, element)
-            if element.structure is not None:
-                shapes = checked_shapes(padded_shapes, element)
-                values = checked_values(padding_values, element)
-        given = None if element.known or no_padding else (padded_shapes, padding_values)
+        padding = (None, None, None) if no_padding else _padding(who, element, padded_shapes, padding_values)
         flags = bool(pad_to_bucket_boundary), not no_padding, bool(drop_remainder)
-        return self._then(Bucketed(self.plan, element_length_func, boundaries, sizes, shapes, values, given, *flags))
+        return self._then(Bucketed(self.plan, element_length_func, boundaries, sizes, *padding, *flags))
 
     def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
         """Check a function that has to return one integer, as far as that is known before it runs."""
@@ -264,12 +252,20 @@ def _arguments(count: int) -> ElementType:
     return ElementType(Structure(tuple, (), (LEAF,) * count, count), (TensorSpec(None, None),) * count)
 
 
-def _need_arrays(who: str, element: ElementType) -> None:
-    """Refuse leaves that cannot be padded."""
+def _padding(who: str, element: ElementType, shapes: Any, values: Any) -> tuple[Any, Any, Any]:
+    """The shapes and values of a padding, checked as far as the element is known, and as given where it is not.
+
+    Raises:
+        PlanTypeError: a leaf cannot be padded.
+    """
     for spec in element.specs:
         if type(spec) is not TensorSpec:
-            hint = "; take flat_map(lambda w: w) first" if element.structure is not None and spec.shape == () else ""
+            hint = "; use flat_map(lambda w: w) first" if element.structure is not None and spec.shape == () else ""
             raise PlanTypeError(f"{who} needs arrays, numbers or bytes, got a {spec}{hint}")
+    given = None if element.known else (shapes, values)
+    if element.structure is None:
+        return None, None, given
+    return checked_shapes(shapes, element), checked_values(values, element), given
 
 
 def _need_rows(who: str, element: ElementType) -> None:

@@ -10,11 +10,8 @@ import numpy as np
 from ..arguments import (
     any_integer,
     checked_function,
-    in_the_order_of,
     integer,
     parallel_calls,
-    reordered,
-    same_structure,
     signature,
     travels,
 )
@@ -26,7 +23,7 @@ from ..plan.index import Part
 from ..plan.joins import Concatenate
 from ..plan.maps import Filter, FlatMap, Interleave, Map
 from ..plan.order import Enumerate, Repeat, Shard, Skip, Take
-from .base import Chain
+from .base import Chain, alike
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -247,17 +244,7 @@ class Elements(Chain):
         """
         if not isinstance(dataset, Chain):
             raise PlanTypeError(f"concatenate needs a Dataset, got {type(dataset).__name__}")
-        mine, other = self.plan.element, dataset.plan.element
-        if mine.structure is not None and other.structure is not None:
-            if not same_structure(mine, other):
-                raise PlanTypeError(
-                    f"concatenate needs datasets of one structure, got {mine.structure} and {other.structure}"
-                )
-            for a, b in zip(mine.specs, reordered(mine, other), strict=True):
-                if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
-                    raise PlanTypeError(f"concatenate needs datasets of one dtype, got {a} and {b}")
-            if mine.structure != other.structure:
-                dataset = dataset.map(in_the_order_of(mine))
+        dataset = alike("concatenate", [cast("Dataset", self), dataset])[1]
         first, second = self.plan, dataset.plan
         if isinstance(first, Concatenate) and second.branch < first.branch:
             # `ds = ds.concatenate(d)` in a loop is one node; its number, and so that of every later zip, stays.

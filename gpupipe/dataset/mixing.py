@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import (
-    in_the_order_of,
     integer_or_none,
     kept,
     number_type,
     path_names,
-    reordered,
-    same_structure,
 )
 from ..brief import digits
 from ..errors import PlanError, PlanTypeError
@@ -23,7 +20,7 @@ from ..integers import is_integer, plain
 from ..plan.mixing import ChooseFrom, SampleFrom
 from ..plan.sources import Counter, Listed, RandomNumbers, Slices
 from ..spec import TensorSpec, as_leaf, byte_array, describe, flatten, spec_of
-from .base import Chain, new
+from .base import Chain, alike, new
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -130,7 +127,7 @@ class Mixing(Chain):
             PlanTypeError: datasets that do not fit each other.
         """
         who = "sample_from_datasets"
-        given = _alike(who, datasets)
+        given = _inputs(who, datasets)
         seed = integer_or_none(who, "seed", seed)
         anew, stop = _flag(who, rerandomize_each_iteration), bool(stop_on_empty_dataset)
         if isinstance(weights, Chain):
@@ -164,7 +161,7 @@ class Mixing(Chain):
             PlanTypeError: datasets that do not fit each other, or choices that are not int64.
         """
         who = "choose_from_datasets"
-        given = _alike(who, datasets)
+        given = _inputs(who, datasets)
         if not isinstance(choice_dataset, Chain):
             raise PlanTypeError(f"{who} needs a Dataset for choice_dataset, got {type(choice_dataset).__name__}")
         element = choice_dataset.plan.element
@@ -179,8 +176,8 @@ class Mixing(Chain):
         return given[0]._joined(who, plan, [*given, choice_dataset])
 
 
-def _alike(who: str, datasets: Any) -> list[Dataset]:
-    """Check that datasets have equal structures and dtypes; their dicts get the key order of the first."""
+def _inputs(who: str, datasets: Any) -> list[Dataset]:
+    """Check a list of datasets, and that they are alike."""
     if isinstance(datasets, Chain) or not isinstance(datasets, Sequence):
         raise PlanTypeError(f"{who} needs a list of datasets, got {type(datasets).__name__}")
     if not datasets:
@@ -189,23 +186,7 @@ def _alike(who: str, datasets: Any) -> list[Dataset]:
         if not isinstance(dataset, Chain):
             raise PlanTypeError(f"{who} needs datasets, got {type(dataset).__name__}")
     given = [cast("Dataset", dataset) for dataset in datasets]
-    known = [dataset.plan.element for dataset in given if dataset.plan.element.structure is not None]
-    if not known:
-        return given
-    mine = known[0]
-    alike = []
-    for dataset in given:
-        other = dataset.plan.element
-        if other.structure is None:
-            alike.append(dataset)
-            continue
-        if not same_structure(mine, other):
-            raise PlanTypeError(f"{who} needs datasets of one structure, got {mine.structure} and {other.structure}")
-        for a, b in zip(mine.specs, reordered(mine, other), strict=True):
-            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
-                raise PlanTypeError(f"{who} needs datasets of one dtype, got {a} and {b}")
-        alike.append(dataset if mine.structure == other.structure else dataset.map(in_the_order_of(mine)))
-    return alike
+    return alike(who, given)
 
 
 def _weights_of(weights: Chain, count: int) -> None:
