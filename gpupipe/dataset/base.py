@@ -23,7 +23,7 @@ from .epochs import EpochCounter, Visits
 if TYPE_CHECKING:
     from .. import Dataset
 
-__all__ = ["Chain", "alike", "new"]
+__all__ = ["Chain", "alike", "check_integer", "new"]
 
 
 def new(plan: Node) -> Dataset:
@@ -48,6 +48,14 @@ def alike(who: str, datasets: list[Dataset]) -> list[Dataset]:
                 raise PlanTypeError(f"{who} needs datasets of one dtype, got {a} and {b}")
         found.append(dataset if mine.structure == other.structure else dataset.map(in_the_order_of(mine)))
     return found
+
+
+def check_integer(who: str, name: str, fn: Callable[..., Any], graph: Traced | None) -> None:
+    """Check that a traced function returns one integer; one that is not traced is checked while running."""
+    specs = [] if graph is None else [value.spec for value in graph.outputs]
+    if specs[1:] or any(spec.shape != () or getattr(spec.dtype, "kind", None) not in ("i", "u") for spec in specs):
+        got = ", ".join(map(str, specs))
+        raise PlanTypeError(f"{who} needs a {name} that returns one integer, got {got} from {name_of(fn)}")
 
 
 def _differ(first: Any, second: Any) -> Difference | None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..arguments import checked_function, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError
-from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
 from ..plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from ..plan.node import ElementType
@@ -19,7 +18,7 @@ from ..plan.padding import padding_values as checked_values
 from ..plan.windows import GroupByWindow, Window
 from ..ragged import splits_dtype
 from ..spec import LEAF, Structure, TensorSpec
-from .base import Chain, new
+from .base import Chain, check_integer, new
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -239,12 +238,7 @@ class Batches(Chain):
             graph = self._trace(who, fn)
         except TraceError:  # it needs a value, which is fine: it runs as ordinary Python
             return
-        if graph is None:
-            return
-        (spec, *rest) = [value.spec for value in graph.outputs]
-        if rest or spec.shape != () or not isinstance(spec.dtype, np.dtype) or spec.dtype.kind not in "iu":
-            got = ", ".join(str(value.spec) for value in graph.outputs)
-            raise PlanTypeError(f"{who} needs a {name} that returns one integer, got {got} from {name_of(fn)}")
+        check_integer(who, name, fn, graph)
 
 
 def _arguments(count: int) -> ElementType:

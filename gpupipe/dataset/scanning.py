@@ -10,14 +10,13 @@ import numpy as np
 
 from ..arguments import checked_function, integer, integer_or_none, kept, signature
 from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
-from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
 from ..plan.maps import AssertCardinality, IgnoreErrors, PadToCardinality, RejectionResample, Scan, TakeWhile, Unique
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import never_ends
 from ..ragged import RaggedSpec
 from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
-from .base import Chain
+from .base import Chain, check_integer
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -247,14 +246,7 @@ class Scanning(Chain):
                 if wanted > 0 and there == 0:
                     raise PlanError(f"rejection_resample needs an input with class {c}, got initial_dist[{c}] = 0")
         graph = self._question("rejection_resample", class_func)
-        if graph is not None:
-            (spec, *rest) = [value.spec for value in graph.outputs]
-            if rest or spec.shape != () or spec.dtype is bytes or spec.dtype.kind not in "iu":
-                got = ", ".join(str(value.spec) for value in graph.outputs)
-                raise PlanTypeError(
-                    f"rejection_resample needs a class_func that returns one integer, got {got} from "
-                    f"{name_of(class_func)}"
-                )
+        check_integer("rejection_resample", "class_func", class_func, graph)
         return self._then(RejectionResample(self.plan, class_func, graph, target, initial, seed))
 
 
