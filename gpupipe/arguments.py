@@ -161,7 +161,7 @@ def signature(who: str, given: Any) -> ElementType:
     return ElementType(structure, tuple(leaves))
 
 
-def place_of_index(who: str, index: Any) -> str:
+def index_location(who: str, index: Any) -> str:
     """Check where indices of files are kept: "memory", "beside" or a folder."""
     if not isinstance(index, (str, os.PathLike)) or not os.fspath(index):
         raise PlanTypeError(f'{who} needs index="memory", "beside" or a folder, got {index!r}')

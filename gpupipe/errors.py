@@ -158,7 +158,7 @@ class TooManyBadError(GpupipeError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where an element came from: a file and byte offset, or a stream and index."""
 
     file: str
@@ -290,7 +290,7 @@ class DataError(GpupipeError, RuntimeError):
         return self
 
     def __str__(self) -> str:
-        where = str(Place(self.file, self.offset, self.unit)) if self.file is not None else ""
+        where = str(Location(self.file, self.offset, self.unit)) if self.file is not None else ""
         head = ": ".join(part for part in (where, self.stage) if part)
         return f"{head}: {self.reason}" if head else self.reason
 

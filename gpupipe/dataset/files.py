@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import file_name, integer, parallel_calls, place_of_index
+from ..arguments import file_name, integer, parallel_calls, index_location
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
 from ..extract.storage.files import storage_of
@@ -85,7 +85,7 @@ class TFRecordDataset(_FileDataset):
         index: str | os.PathLike[str] = "memory",
     ) -> None:
         compression = checked_compression(compression_type)
-        where = place_of_index("TFRecordDataset", index)
+        where = index_location("TFRecordDataset", index)
 
         def records(source: Node, leaf: int) -> Node:
             return Records(source, leaf, compression, where)
