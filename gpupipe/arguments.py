@@ -100,7 +100,7 @@ def checked_function(who: str, fn: Any, element: ElementType | None = None, extr
     if not callable(fn):
         raise PlanTypeError(f"{who} needs a function, got {type(fn).__name__}")
     if element is not None:
-        arity(who, fn, element, extra)
+        _arity(who, fn, element, extra)
 
 
 class _Nowhere:
@@ -135,7 +135,7 @@ def travels(who: str, fn: Callable[..., Any]) -> None:
         ) from error
 
 
-def arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int) -> None:
+def _arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int) -> None:
     if element.structure is None:
         return
     count = (len(element.structure.children) if element.structure.kind is tuple else 1) + extra

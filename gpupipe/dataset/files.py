@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import file_name, integer, parallel_calls, index_location
+from ..arguments import file_name, index_location, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
 from ..extract.storage.files import storage_of

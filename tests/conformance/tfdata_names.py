@@ -74,7 +74,7 @@ DATASET: dict[str, Name] = {
     "list_files": Name(better="pathlib, `**`, `{a,b}`, URLs; reproducible without setting a seed"),
     "load": Name(tested="tests/behaviour/test_save_load.py"),
     "map": Name(
-        better="plain Python runs for each element, or in processes; ops are traced into a DALI graph; new draws in each epoch"
+        better="plain Python runs for each element, or in processes; ops are traced into a graph; new draws in each epoch"
     ),
     "options": Name(),
     "padded_batch": Name(better="Python numbers as padding take the dtype of the leaf"),
@@ -215,17 +215,17 @@ def _names(tree: ast.AST) -> set[str]:
 HEAD = """\
 # dataset
 
-The chain as users write it. A call of a method comes in; one plan node (`gpupipe/plan/`) goes out, wrapped in a new `Dataset`.
-Nothing runs here: what runs a chain (`optimize`, `flow`, `transform`, `load`) is imported by the first chain that runs, so
-`import gpupipe` is quick.
+The chain as users write it. A method call comes in; one plan node (`gpupipe/plan/`) goes out, wrapped in a new
+`Dataset`. Nothing runs here: the folders that run a chain (`optimize`, `flow`, `transform`, `load`) are imported by the
+first chain that runs, so `import gpupipe` is quick.
 
 In reading order:
 
 - `base.py`: `Chain`, which holds a plan and the count of its epochs; helpers that trace a user's function.
 - `core.py`: `Dataset`, made of the parts below, each a class with the methods of one family.
 - `sources.py`, `files.py`, `mixing.py`: where elements come from; datasets of files; mixtures and small sources.
-- `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch and caches;
-  steps that keep a state or a count.
+- `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch and
+  caches; steps that keep a state or a count.
 - `running.py`: options, length, `ds[i]`, iterators, epochs and reports.
 - `epochs.py`: which epoch a loop is; [EPOCHS.md](EPOCHS.md) has the rules.
 - `memory.py`: `release_memory`.
@@ -233,24 +233,25 @@ In reading order:
 Two ideas:
 
 - A method checks its arguments (`gpupipe/arguments.py`) and raises on the user's line; a plan that exists is legal.
-- A dataset is immutable. `self._then(node)` continues it with the same count of epochs, `self._joined(...)` makes one of several inputs.
+- A dataset is immutable. `self._then(node)` continues it with the same count of epochs, `self._joined(...)` makes one
+  of several inputs.
 
-To add a method: write it in the part of its family, check the arguments, return `self._then(node)`. The node, its flow and its lowering
-are the other three lines of the recipe "add a step" in [CONTRIBUTING.md](../../CONTRIBUTING.md).
+To add a method: write it in the part of its family, check the arguments, return `self._then(node)`. The node, its flow
+and its lowering are the other three lines of the recipe "add a step" in [CONTRIBUTING.md](../../CONTRIBUTING.md).
 
 # tf.data's names
 
 `python -m tests.conformance.tfdata_names` writes this page; a test compares the two.
 
-*compared* counts the chains and tests under `tests/differential` that run on TensorFlow and on gpupipe and use the name:
-elements, order, structure, cardinality and errors are equal, except for what the last column says.
+*compared* counts the chains and tests under `tests/differential` that run on TensorFlow and on gpupipe and use the
+name: elements, order, structure, cardinality and errors are equal, except for what the last column says.
 """
 
 
 def document() -> str:
     """The page: half of it for newcomers, then the tables."""
     found = comparisons()
-    lines = HEAD.splitlines() + [""]
+    lines = [*HEAD.splitlines(), ""]
     for title, entries in (
         ("Methods of Dataset", DATASET),
         ("tf.data", MODULE),
