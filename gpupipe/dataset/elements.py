@@ -82,10 +82,10 @@ class Elements(Chain):
             raise PlanError(f"map needs workers='thread' or workers='process', got {workers!r}")
         if synchronous and calls:
             raise PlanError("map takes synchronous=True or num_parallel_calls, not both")
-        element = self.plan.element
-        checked_function("map", map_func, element, extra=1 if rng else 0)
         if traced and (rng or spec is not None):
             raise PlanError("map takes traced=True or the arguments of a Python function (rng, spec), not both")
+        element = self.plan.element
+        checked_function("map", map_func, element, extra=1 if rng else 0)
         if workers == "process":
             if traced or synchronous:
                 raise PlanError("map takes workers='process' or traced=True or synchronous=True, not two of them")

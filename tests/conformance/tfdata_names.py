@@ -74,7 +74,7 @@ DATASET: dict[str, Name] = {
     "list_files": Name(better="pathlib, `**`, `{a,b}`, URLs; reproducible without setting a seed"),
     "load": Name(tested="tests/behaviour/test_save_load.py"),
     "map": Name(
-        better="plain Python runs for each element, or in processes; ops are traced into a graph; new draws in each epoch"
+        better="plain Python runs for each element, or in processes; ops are traced into a graph; new draws each epoch"
     ),
     "options": Name(),
     "padded_batch": Name(better="Python numbers as padding take the dtype of the leaf"),
@@ -224,7 +224,7 @@ In reading order:
 - `base.py`: `Chain`, which holds a plan and the count of its epochs; helpers that trace a user's function.
 - `core.py`: `Dataset`, made of the parts below, each a class with the methods of one family.
 - `sources.py`, `files.py`, `mixing.py`: where elements come from; datasets of files; mixtures and small sources.
-- `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch and
+- `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch,
   caches; steps that keep a state or a count.
 - `running.py`: options, length, `ds[i]`, iterators, epochs and reports.
 - `epochs.py`: which epoch a loop is; [EPOCHS.md](EPOCHS.md) has the rules.
