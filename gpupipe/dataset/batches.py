@@ -224,11 +224,11 @@ class Batches(Chain):
             raise PlanError(f"{who} needs bucket_boundaries to pad to, got none")
         self._gives_an_integer(who, "element_length_func", element_length_func)
         element = self.plan.element
-        padding = (None, None, None) if no_padding else _padding(who, element, padded_shapes, padding_values)
-        pads, drops = bool(pad_to_bucket_boundary), bool(drop_remainder)
-        return self._then(
-            Bucketed(self.plan, element_length_func, boundaries, sizes, *padding, pads, not no_padding, drops)
-        )
+        shapes = values = given = None
+        if not no_padding:
+            shapes, values, given = _padding(who, element, padded_shapes, padding_values)
+        flags = bool(pad_to_bucket_boundary), not no_padding, bool(drop_remainder)
+        return self._then(Bucketed(self.plan, element_length_func, boundaries, sizes, shapes, values, given, *flags))
 
     def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
         """Check a function that has to return one integer, as far as that is known before it runs."""
