@@ -1,7 +1,7 @@
 # Every target sets up what it needs in $(VENV), once; a second run starts at once. Knows GNU Make 3.81 (macOS) and later.
 #
 #   make demo                      the README chain on every executor of this machine, compared in one table
-#   make demo DATA='shards/*'      the same on your own TFRecords or images
+#   make demo DATA='shards/*'      make demo on your own TFRecords or images
 #   make test                      make check, then every test that can run here
 #   make demo EXTRA=cpu            choose the extra yourself: cpu, cuda12 or cuda13
 #   make test PYTHON=python3.12    choose the interpreter
@@ -48,8 +48,8 @@ check: $(DEV)
 test-gpu: $(DEV)
 	$(PY) -m pytest -m 'gpu or conformance' $(ARGS)
 
-# The tests of chains, executors and states on a GPU that is none; see tests/stand_in_gpu.py. Without ARGS it wants so many
-# batches to have gone through it that "auto" must have taken it.
+# The tests of chains, executors and states on a simulated GPU; see tests/stand_in_gpu.py. Without ARGS, at least so many
+# batches must go through it that "auto" must have chosen it.
 test-stand-in: $(DEV)
 	$(PY) -m pytest -p tests.stand_in_gpu -n auto --dist worksteal $(if $(ARGS),$(ARGS),--stand-in-batches 3000)
 
@@ -63,8 +63,8 @@ bench-gpu: $(DEV)
 gpu-day:
 	$(or $(wildcard $(PY)),$(PYTHON)) -m benchmarks gpu-day $(ARGS)
 
-# tests/reliability with nothing left out: long runs, every cell of a matrix. Prints what it measured. No stacks are
-# printed of tests that are meant to take minutes.
+# tests/reliability with nothing left out: long runs, every cell of a matrix. Prints its measurements. Tests that are meant
+# to take minutes print no stacks.
 soak: $(DEV)
 	GPUPIPE_FULL=1 $(PY) -m pytest tests/reliability -s --timeout 3600 -o faulthandler_timeout=0 $(ARGS)
 

@@ -1,4 +1,4 @@
-"""gpupipe: feed image training. tf.data's chain on top of NVIDIA DALI, with a NumPy path beside it.
+"""gpupipe: input pipelines for image training. tf.data's chain on top of NVIDIA DALI, with a NumPy path on the CPU.
 
 Importing it imports no GPU library.
 """
@@ -72,7 +72,7 @@ __all__ = [
 
 
 def _elsewhere(name: str) -> str:
-    """Where a name is found that stands in a module of its own, or on `Dataset`."""
+    """Where a name is that `io`, `ops`, `compat` or `Dataset` has."""
     for module in (io, ops, compat):
         if name in module.__all__:
             return f"use {module.__name__}.{name}"
@@ -80,16 +80,16 @@ def _elsewhere(name: str) -> str:
 
 
 _INSTEAD = {
-    "DataLoader": "a Dataset is iterated as it is: for batch in dataset",
+    "DataLoader": "iterate over a Dataset itself: for batch in dataset",
     "Feature": "use gpupipe.io.FixedLenFeature, VarLenFeature or RaggedFeature",
     "Iterator": "use iter(dataset), or dataset.iterator(epoch=...)",
     "RaggedTensor": "use gpupipe.Ragged",
     "RaggedTensorSpec": "use gpupipe.RaggedSpec",
-    "data": "what tf.data has stands in gpupipe itself: gpupipe.Dataset",
-    "experimental": "what tf.data.experimental has are methods of gpupipe.Dataset",
-    "image": "what tf.image has stands in gpupipe.ops",
+    "data": "the names of tf.data are in gpupipe itself: gpupipe.Dataset",
+    "experimental": "the names of tf.data.experimental are methods of gpupipe.Dataset",
+    "image": "the functions of tf.image are in gpupipe.ops",
     "seed": "use gpupipe.set_seed, or Options(seed=...)",
-    "transforms": "what torchvision.transforms has stands in gpupipe.ops",
+    "transforms": "the transforms of torchvision are in gpupipe.ops",
 }
 
 

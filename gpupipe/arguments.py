@@ -1,4 +1,4 @@
-"""arguments: checks of what users hand to the methods of a Dataset, with errors on their line."""
+"""arguments: checks of the arguments of Dataset's methods, with errors on the user's line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .spec import TensorSpec, flatten, is_dataclass_type, own, read_only
 
 
 def path_names(column: Any) -> Names | None:
-    """Names for the rows of a list of paths; None for anything else, e.g. encoded images."""
+    """The stable names of a list of paths; None for any other column, e.g. encoded images."""
     if getattr(column, "dtype", None) is None or column.dtype.kind != "O" or column.ndim != 1:
         return None
     if not may_be_paths(column):
@@ -32,20 +32,22 @@ def path_names(column: Any) -> Names | None:
 
 
 def kept(leaf: Any) -> Any:
-    """A leaf that a dataset keeps: a copy up to 1 MB, above that a read-only view."""
+    """A leaf as a dataset keeps it: a copy up to 1 MB, above that a read-only view."""
     return read_only(own(leaf) if getattr(leaf, "nbytes", 0) <= CONST_LIMIT else leaf)
 
 
-def integer(who: str, name: str, value: Any) -> int:
-    """An integer of 64 bits; no boolean."""
+def integer(who: str, name: str, value: Any, least: int | None = None) -> int:
+    """Check a signed integer of 64 bits, >= `least`; a boolean is not one."""
     number = any_integer(who, name, value)
     if not -(2**63) <= number < 2**63:
         raise PlanError(f"{who} needs an integer of 64 bits for {name}, got {digits(number)}")
+    if least is not None and number < least:
+        raise PlanError(f"{who} needs {name} >= {least}, got {number}")
     return number
 
 
 def any_integer(who: str, name: str, value: Any) -> int:
-    """An integer however large: a seed, of which 64 bits are used. NumPy's are, arrays without axes too."""
+    """Check an integer of any size, such as a seed; NumPy integers and 0-d arrays of them count."""
     number = plain(value)
     if not is_integer(number):
         raise PlanTypeError(f"{who} needs an integer for {name}, got {brief(value)}")
@@ -53,15 +55,15 @@ def any_integer(who: str, name: str, value: Any) -> int:
 
 
 def integer_or_none(who: str, name: str, value: Any) -> int | None:
-    """The same, or None."""
+    """Check an integer of any size, or None."""
     return None if value is None else any_integer(who, name, value)
 
 
 def number_type(who: str, name: str, given: Any) -> np.dtype[Any]:
-    """A dtype of integers or floats.
+    """Check a dtype of integers or floats.
 
     Raises:
-        PlanTypeError: another one, or nothing that is a dtype.
+        PlanTypeError: another dtype, or not a dtype.
     """
     try:
         dtype: np.dtype[Any] = np.dtype(given)
@@ -73,7 +75,7 @@ def number_type(who: str, name: str, given: Any) -> np.dtype[Any]:
 
 
 def file_name(who: str, path: str) -> str:
-    """A name that a file can have."""
+    """Check that a file can have this name."""
     try:
         encoded = os.fsencode(path)
     except UnicodeEncodeError as error:
@@ -83,52 +85,36 @@ def file_name(who: str, path: str) -> str:
     return path
 
 
-def rows_of_a_batch(who: str, value: Any) -> int:
-    """A batch size, >= 1."""
-    size = integer(who, "batch_size", value)
-    if size < 1:
-        raise PlanError(f"{who} needs batch_size >= 1, got {size}")
-    return size
-
-
-def positive(who: str, name: str, value: Any, default: int) -> int:
-    """An integer >= 1, or the default for None."""
-    if value is None:
-        return default
-    number = integer(who, name, value)
-    if number < 1:
-        raise PlanError(f"{who} needs {name} >= 1, got {number}")
-    return number
-
-
-def parallel_calls(who: str, value: Any) -> int:
-    """A number of parallel calls, -1 for AUTOTUNE; 0 for None."""
+def parallel_calls(who: str, value: Any, name: str = "num_parallel_calls") -> int:
+    """Check a number of parallel calls: -1 for AUTOTUNE, 0 for None."""
     if value is None:
         return 0
-    calls = integer(who, "num_parallel_calls", value)
+    calls = integer(who, name, value)
     if calls == 0 or calls < AUTOTUNE:
-        raise PlanError(f"{who} needs num_parallel_calls >= 1 or AUTOTUNE, got {calls}")
+        raise PlanError(f"{who} needs {name} >= 1 or AUTOTUNE, got {calls}")
     return calls
 
 
-def checked_function(who: str, fn: Any) -> None:
-    """Anything that can be called."""
+def checked_function(who: str, fn: Any, element: ElementType | None = None, extra: int = 0) -> None:
+    """Check a function and, where they are known, its number of arguments: those of an element, and `extra` ones."""
     if not callable(fn):
         raise PlanTypeError(f"{who} needs a function, got {type(fn).__name__}")
+    if element is not None:
+        _arity(who, fn, element, extra)
 
 
 class _Nowhere:
-    """A file that forgets what is written to it."""
+    """A file that discards what is written to it."""
 
     def write(self, data: Any) -> int:
         return memoryview(data).nbytes
 
 
 def travels(who: str, fn: Callable[..., Any]) -> None:
-    """Check that multiprocessing can hand a function to another process: that is, by its name.
+    """Check that multiprocessing can pass a function to another process, which it does by name.
 
     Raises:
-        PlanError: a lambda, a function inside another one, or one of a notebook or an interactive session.
+        PlanError: a lambda, a nested function, or a function of a notebook or an interactive session.
     """
     from multiprocessing.reduction import ForkingPickler
 
@@ -142,15 +128,14 @@ def travels(who: str, fn: Callable[..., Any]) -> None:
         )
     try:
         ForkingPickler(_Nowhere()).dump(fn)
-    except Exception as error:  # whatever a part of it raises when it is asked for its name
+    except Exception as error:  # pickling may raise anything that an attribute of the function raises
         raise PlanError(
             f"{who}(workers='process') needs a function that other processes can import by its name, got "
             f"{name_of(fn)}; give it a name at the top of a module ({type(error).__name__}: {error})"
         ) from error
 
 
-def arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int = 0) -> None:
-    """Check the number of arguments where both sides are known, on the user's line."""
+def _arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int) -> None:
     if element.structure is None:
         return
     count = (len(element.structure.children) if element.structure.kind is tuple else 1) + extra
@@ -168,7 +153,7 @@ def arity(who: str, fn: Callable[..., Any], element: ElementType, extra: int = 0
 
 
 def signature(who: str, given: Any) -> ElementType:
-    """A structure of TensorSpec as the type of an element."""
+    """The element type of a structure of TensorSpec."""
     leaves, structure = flatten(given)
     for leaf in leaves:
         if not isinstance(leaf, TensorSpec):
@@ -176,15 +161,15 @@ def signature(who: str, given: Any) -> ElementType:
     return ElementType(structure, tuple(leaves))
 
 
-def place_of_index(who: str, index: Any) -> str:
-    """Where indexes of files are kept: "memory", "beside" or a folder."""
+def index_location(who: str, index: Any) -> str:
+    """Check where indices of files are kept: "memory", "beside" or a folder."""
     if not isinstance(index, (str, os.PathLike)) or not os.fspath(index):
         raise PlanTypeError(f'{who} needs index="memory", "beside" or a folder, got {index!r}')
     return os.fsdecode(index)
 
 
 def shapes_like(shapes: Any, structure: Any) -> list[Any]:
-    """Shapes, nested like a structure, as a list."""
+    """Flatten shapes that are nested like a structure."""
     out: list[Any] = []
 
     def walk(given: Any, at: Any) -> None:
@@ -203,7 +188,7 @@ def shapes_like(shapes: Any, structure: Any) -> list[Any]:
 
 
 def same_structure(a: ElementType, b: ElementType) -> bool:
-    """Whether two elements are nested alike; the keys of a dict may stand in another order."""
+    """Whether two element types have one structure; the keys of a dict may be in another order."""
     if a.structure == b.structure:
         return True
     x, y = a.structure, b.structure
@@ -211,7 +196,7 @@ def same_structure(a: ElementType, b: ElementType) -> bool:
 
 
 def reordered(a: ElementType, b: ElementType) -> tuple[TensorSpec, ...]:
-    """The specs of dict `b` in the key order of dict `a`."""
+    """The specs of `b`; if both are dicts, in the key order of `a`."""
     if a.structure == b.structure or a.structure is None:
         return b.specs
     nested = b.nested
@@ -219,7 +204,7 @@ def reordered(a: ElementType, b: ElementType) -> tuple[TensorSpec, ...]:
 
 
 def in_the_order_of(element: ElementType) -> Callable[[Mapping[Any, Any]], dict[Any, Any]]:
-    """A function that puts the keys of a dict in the order of this element's."""
+    """Make a function that puts the keys of a dict in the order of this element type."""
     assert element.structure is not None
     keys = element.structure.keys
 

@@ -1,7 +1,7 @@
-"""brief: what `repr` shows of gpupipe's objects, cut to what a person reads.
+"""brief: short reprs of gpupipe's objects.
 
-A notebook shows the `repr` of whatever stands last in a cell, a debugger that of every variable: it may neither be of
-megabytes, nor take seconds.
+A notebook shows the `repr` of the last value in a cell, a debugger that of every variable: it must neither have
+megabytes nor take seconds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 __all__ = ["MOST", "brief", "cut", "digits", "fields_in_brief"]
 
 MOST = 1000
-"""Letters of a `repr`, at most."""
+"""Characters of a `repr`, at most."""
 
 
 class _Brief(reprlib.Repr):
-    """Python's own short repr, with room for what is common: a shape, a structure of some features, a path."""
+    """Python's `reprlib`, with limits that fit a shape, a structure of some features, a path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class _Brief(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = 20
 
     def repr_int(self, x: int, level: int) -> str:
-        """An integer; Python refuses to write one of thousands of digits."""
+        """An integer; Python refuses to print one of thousands of digits."""
         return digits(x)
 
     def repr_dict(self, x: Any, level: int) -> str:
-        """A dict in its own order; the library sorts the keys."""
+        """A dict in its own order; `reprlib` sorts the keys."""
         if not x:
             return "{}"
         if level <= 0:
@@ -42,18 +42,18 @@ _BRIEF = _Brief()
 
 
 def brief(value: Any, most: int = MOST) -> str:
-    """The repr of a value in at most `most` letters."""
+    """The repr of a value in at most `most` characters."""
     return cut(_BRIEF.repr(value), most)
 
 
 def digits(number: int) -> str:
-    """A number for a message, one of many digits by its size."""
+    """An integer for a message; one of many digits as a power of 2."""
     about = f"about {'-' if number < 0 else ''}2**{number.bit_length()}"
     return str(number) if number.bit_length() < 100 else about
 
 
 def cut(text: str, most: int = MOST) -> str:
-    """A text in at most `most` letters: its begin and its end."""
+    """Shorten a text to at most `most` characters: its start and its end."""
     if len(text) <= most:
         return text
     tail = most // 4
@@ -61,6 +61,6 @@ def cut(text: str, most: int = MOST) -> str:
 
 
 def fields_in_brief(self: Any) -> str:
-    """The repr of a dataclass, as its decorator would make it, in brief. Put it in the class as ``__repr__``."""
+    """The repr of a dataclass as its decorator would make it, but short. Assign it as ``__repr__`` in the class."""
     parts = [f"{f.name}={brief(getattr(self, f.name))}" for f in fields(self) if f.repr]
     return cut(f"{type(self).__qualname__}({', '.join(parts)})")

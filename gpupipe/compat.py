@@ -1,7 +1,7 @@
 """compat: the spellings of `tf.contrib.data` and TensorFlow 1 (2017-2018), for chains that were written then.
 
-New chains do not need this module; every function says what to write today. Functions that take no dataset are for
-`Dataset.apply`::
+New chains do not need this module; every docstring says what to write today. Functions that take no dataset are
+arguments of `Dataset.apply`::
 
     dataset = (
         gp.Dataset.list_files("train-*")
@@ -52,7 +52,7 @@ Transformation = Callable[[Dataset], Dataset]
 
 
 class OutOfRangeError(GpupipeError):
-    """`get_next` was called behind the last element. tf.errors.OutOfRangeError plays this part in TensorFlow."""
+    """`get_next` was called after the last element; TensorFlow raises tf.errors.OutOfRangeError there."""
 
 
 class NotInitializedError(GpupipeError):
@@ -66,26 +66,26 @@ def map_and_batch(
     drop_remainder: bool = False,
     num_parallel_calls: int | None = None,
 ) -> Transformation:
-    """Apply a function to every element, and stack. Today: ``.map(fn, num_parallel_calls=...).batch(n)``.
+    """Apply a function to every element, and batch. Today: ``.map(fn, num_parallel_calls=...).batch(n)``.
 
-    The two are one here anyway: a batch is one run of the graph.
+    The two are always fused: a batch is one run of the graph.
 
     Args:
         map_func: as for `Dataset.map`.
         batch_size: rows of a batch.
-        num_parallel_batches: batches worked on at a time in tf.data; here a Python function gets `Options.threads`
-            threads whatever it is.
-        drop_remainder: leave out a short last batch.
-        num_parallel_calls: threads for a Python function; not together with `num_parallel_batches`.
+        num_parallel_batches: batches in parallel in tf.data; here a Python function gets `Options.threads` threads
+            whatever its value.
+        drop_remainder: drop a short last batch.
+        num_parallel_calls: threads for a Python function; excludes `num_parallel_batches`.
 
     Raises:
-        PlanError: both numbers are given, or one is no count.
+        PlanError: both numbers are given, or one is below 1.
     """
     who = "map_and_batch"
     if num_parallel_batches is not None and num_parallel_calls is not None:
         raise PlanError(f"{who} takes num_parallel_batches or num_parallel_calls, not both")
-    if num_parallel_batches is not None and integer(who, "num_parallel_batches", num_parallel_batches) < 1:
-        raise PlanError(f"{who} needs num_parallel_batches >= 1, got {num_parallel_batches}")
+    if num_parallel_batches is not None:
+        integer(who, "num_parallel_batches", num_parallel_batches, 1)
     calls = AUTOTUNE if num_parallel_calls is None else num_parallel_calls
 
     def transformation(dataset: Dataset) -> Dataset:
@@ -107,22 +107,22 @@ def parallel_interleave(
     Args:
         map_func: makes a dataset of each element.
         cycle_length: datasets open at a time.
-        block_length: elements taken from each in turn.
-        sloppy: take whatever is ready first.
-        buffer_output_elements: elements that each open dataset makes ahead in a thread of its own, at most; None
-            leaves reading ahead to `interleave`.
-        prefetch_input_elements: input elements (file names) made ahead at most; 0 or None: none.
+        block_length: consecutive elements of one dataset.
+        sloppy: take what is ready first.
+        buffer_output_elements: elements >= 1 that each open dataset computes ahead, in its own thread; None leaves
+            the read-ahead to `interleave`.
+        prefetch_input_elements: input elements (file names) computed ahead, >= 0; None is 0.
 
     Raises:
-        PlanError: a number that is no count.
+        PlanError: a number out of range.
     """
     who = "parallel_interleave"
     for name, number, least in (
         ("buffer_output_elements", buffer_output_elements, 1),
         ("prefetch_input_elements", prefetch_input_elements, 0),
     ):
-        if number is not None and integer(who, name, number) < least:
-            raise PlanError(f"{who} needs {name} >= {least}, got {number}")
+        if number is not None:
+            integer(who, name, number, least)
     inner = map_func
     if buffer_output_elements is not None:
         inner = _Ahead(map_func, int(buffer_output_elements))
@@ -135,7 +135,7 @@ def parallel_interleave(
 
 
 class _Ahead:
-    """A function of datasets whose elements are made ahead."""
+    """A function whose datasets get a prefetch."""
 
     def __init__(self, fn: Callable[..., Dataset], size: int) -> None:
         functools.update_wrapper(self, fn, updated=())  # its name and its arguments, for messages
@@ -148,12 +148,12 @@ class _Ahead:
 
 
 def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | None = None) -> Transformation:
-    """Shuffle and repeat. Today: ``.shuffle(n, seed=seed).repeat(count)``, which becomes one step by itself.
+    """Shuffle and repeat. Today: ``.shuffle(n, seed=seed).repeat(count)``, which a rule fuses.
 
     Args:
         buffer_size: elements of the buffer.
-        count: passes; None or a negative number for ever.
-        seed: mixed with the chain's, as for `Dataset.shuffle`.
+        count: passes; None or a negative number is forever.
+        seed: mixed with the chain's seed, as for `Dataset.shuffle`.
     """
     integer("shuffle_and_repeat", "buffer_size", buffer_size)
     integer_or_none("shuffle_and_repeat", "count", count)
@@ -165,14 +165,14 @@ def shuffle_and_repeat(buffer_size: int, count: int | None = None, seed: int | N
 
 
 class ValueIterator:
-    """An iterator as TensorFlow 1 had it: every `get_next` gives the values of one more element.
+    """An iterator like TensorFlow 1's: every `get_next` returns the next element.
 
-    There is no session: a call gives values, where TensorFlow 1 gave tensors for `session.run`. It is a context manager
-    and a Python iterator too.
+    There is no session: a call returns values where TensorFlow 1 returned tensors for `session.run`. It is also a
+    context manager and a Python iterator.
 
     Args:
-        dataset: what to iterate over.
-        initialized: whether it has begun; else `initializer` has to be called first.
+        dataset: the dataset to iterate over.
+        initialized: whether the first pass has started; otherwise `initializer` has to be called first.
     """
 
     def __init__(self, dataset: Dataset, initialized: bool) -> None:
@@ -181,46 +181,46 @@ class ValueIterator:
 
     @property
     def element_spec(self) -> Any:
-        """The structure of `TensorSpec` of an element."""
+        """The type of an element, a structure of `TensorSpec`."""
         return self._dataset.element_spec
 
     def initializer(self) -> None:
-        """Begin a pass, the next epoch; one that goes on is closed."""
+        """Start a pass, which is the next epoch; close the current one, if any."""
         self.close()
         self._items = iter(self._dataset)
 
     def get_next(self) -> Any:
-        """The next element.
+        """Return the next element.
 
         Raises:
-            OutOfRangeError: there is none.
+            OutOfRangeError: the pass is at its end.
             NotInitializedError: `initializer` was not called.
         """
         if self._items is None:
-            raise NotInitializedError("get_next needs an iterator that has begun; call initializer() first")
+            raise NotInitializedError("get_next needs an iterator that has started; call initializer() first")
         try:
             return next(self._items)
         except StopIteration:
-            raise OutOfRangeError("end of sequence: get_next was called behind the last element") from None
+            raise OutOfRangeError("end of sequence: get_next was called after the last element") from None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this pass stands, as JSON; see `DatasetIterator.state_dict`. TensorFlow 1 kept it in a checkpoint.
+        """The state of this pass, as JSON; see `DatasetIterator.state_dict`. TensorFlow 1 kept it in a checkpoint.
 
         Raises:
             NotInitializedError: `initializer` was not called.
-            StateError: a step that has no state.
+            StateError: the chain has no state; names the step.
         """
         if self._items is None:
-            raise NotInitializedError("state_dict needs an iterator that has begun; call initializer() first")
+            raise NotInitializedError("state_dict needs an iterator that has started; call initializer() first")
         state: dict[str, Any] = self._items.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Go on where `state_dict` was called: before the first `get_next` of a pass, or in place of `initializer()`.
+        """Resume at a state: before the first `get_next` of a pass, or instead of `initializer()`.
 
         Raises:
-            StateError: it belongs to something else; see `DatasetIterator.load_state_dict`.
-            PlanError: this pass has given elements already.
+            StateError: the state does not fit this chain; see `DatasetIterator.load_state_dict`.
+            PlanError: this pass has started already.
         """
         items = iter(self._dataset) if self._items is None else self._items
         items.load_state_dict(state)
@@ -250,15 +250,15 @@ class ValueIterator:
 
 
 def make_one_shot_iterator(dataset: Dataset) -> ValueIterator:
-    """An iterator over one pass. Today: ``iter(dataset)``."""
+    """Make an iterator over one pass. Today: ``iter(dataset)``."""
     return ValueIterator(_checked("make_one_shot_iterator", dataset), initialized=True)
 
 
 def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> ValueIterator:
-    """An iterator that begins a pass each time `initializer()` is called. Today: ``iter(dataset)`` in each epoch.
+    """Make an iterator that starts a pass at each call of `initializer()`. Today: ``iter(dataset)`` in each epoch.
 
     Args:
-        dataset: what to iterate over.
+        dataset: the dataset to iterate over.
         shared_name: accepted for compatibility.
     """
     return ValueIterator(_checked("make_initializable_iterator", dataset), initialized=False)
@@ -278,15 +278,15 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     Args:
         func: called with the values of `inp`.
         inp: a list or tuple of values.
-        Tout: the dtype of the result, or a list or tuple of them; an empty one for a function that returns nothing.
+        Tout: the dtype of the result, or a list or tuple of dtypes; an empty one if the function returns nothing.
         name: accepted for compatibility.
 
     Returns:
         The result, with Python numbers in the dtype of `Tout`; a tuple where `Tout` is a list or tuple.
 
     Raises:
-        FunctionError: another number of results, or an array of another dtype.
-        TraceError: in a function that is traced.
+        FunctionError: a wrong number of results, or an array of another dtype.
+        TraceError: called inside a traced function.
     """
     if active_trace() is not None:
         raise TraceError("compat.py_function needs values, got a traced function; use ops.py_function(fn, args, spec)")

@@ -10,18 +10,18 @@ The tree::
     │   └── TraceError (TypeError)      ... because a traced function needs a value that does not exist yet
     ├── MissingDependencyError (ImportError)   an optional package is needed; the text names the extra
     ├── DeviceError (RuntimeError)      the executor failed, not the data: a GPU, its driver or its memory
-    │   └── PixelError                  a decoder gave other pixels than those of the image, without an error
+    │   └── PixelError                  a decoder returned wrong pixels without an error
     ├── ClosedError (RuntimeError)      an iterator was used after close(), or in a forked child
     ├── StateError (ValueError)         a state that belongs to another chain, other data or another version
     ├── TooManyBadError (RuntimeError)  more bad elements were left out than `Options.max_bad` allows
     └── DataError (RuntimeError)        one element could not be produced; names file, offset, stage and cause
-        ├── RecordError                 framing: CRC, length, truncation; or a read that fails in all of six tries
+        ├── RecordError                 framing: CRC, length, truncation; or a read that failed in all of six tries
         ├── ParseError                  a tf.train.Example lacks a feature or holds another type
-        ├── DecodeError                 bytes that are no image, or a damaged one
+        ├── DecodeError                 bytes that are not an image, or a damaged one
         ├── ShapeError                  elements of one batch that do not stack
         ├── FunctionError               a user's function raised
-        │   └── ResultError (ValueError)    ... or returned what its step has no use for
-        ├── LengthError (TypeError)     a file cannot be read to its end, so nobody can count its records
+        │   └── ResultError (ValueError)    ... or returned a value that its step cannot use
+        ├── LengthError (TypeError)     a file cannot be read to its end, so its records cannot be counted
         ├── MissingFileError (FileNotFoundError)
         └── DirectoryError (IsADirectoryError)
 
@@ -62,24 +62,24 @@ __all__ = [
 
 
 ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What a user's function raises to end the program: never the error of an element."""
+"""Exceptions that end the program: never the error of an element, even from a user's function."""
 
 
 def text_of(error: BaseException) -> str:
-    """``Class: text`` of any exception, also of one whose text cannot be made."""
+    """``Class: text`` of any exception, even if its `__str__` fails."""
     try:
         text = f"{type(error).__name__}: {error}"
-        if isinstance(error, ValueError) and text.endswith(" is read-only"):  # as NumPy says it
-            text += "; nothing may change the arrays of an element in place: copy it first, x = x.copy()"
+        if isinstance(error, ValueError) and text.endswith(" is read-only"):  # NumPy's message
+            text += "; the arrays of an element must not be changed in place: copy first, x = x.copy()"
         return text
     except Exception as failure:
         return f"{type(error).__name__} (its text cannot be made: {type(failure).__name__})"
 
 
 def shown_name(name: str) -> str:
-    """A file name as messages show it: line breaks, control characters and bytes that are no text are escaped.
+    """A file name for messages: line breaks, control characters and bytes that are not text are escaped.
 
-    So a name can neither break a line of a log nor control a terminal, and a message can always be encoded.
+    So a name can neither break a log line nor control a terminal, and a message can always be encoded.
     """
     return name if name.isprintable() else "".join(map(_shown_character, name))
 
@@ -87,17 +87,17 @@ def shown_name(name: str) -> str:
 def _shown_character(character: str) -> str:
     if character.isprintable():
         return character
-    if "\udc80" <= character <= "\udcff":  # what `os.fsdecode` makes of a byte that is no text
+    if "\udc80" <= character <= "\udcff":  # `os.fsdecode` maps bytes that are not text there
         return f"\\x{ord(character) - 0xDC00:02x}"
     return ascii(character)[1:-1]
 
 
 class GpupipeError(Exception):
-    """The root of every exception gpupipe raises on purpose."""
+    """The base of all exceptions that gpupipe raises on purpose."""
 
 
 class PlanError(GpupipeError, ValueError):
-    """A chain or an argument that cannot mean anything."""
+    """A chain or an argument that is invalid, raised on the user's line."""
 
 
 class PlanTypeError(PlanError, TypeError):
@@ -105,17 +105,17 @@ class PlanTypeError(PlanError, TypeError):
 
 
 class PlanKeyError(PlanError, KeyError):
-    """A traced function asked a dict, of the element or of parsed features, for a key that it does not have."""
+    """A traced function used a key that a dict, of the element or of parsed features, does not have."""
 
     __str__ = Exception.__str__
 
 
 class SpecError(PlanError):
-    """An op was applied to a value whose shape, dtype or layout it is not defined for."""
+    """An op was applied to a value of a shape, dtype or layout for which it is not defined."""
 
 
 class TraceError(PlanError, TypeError):
-    """A traced function asked for a value that exists only while the pipeline runs."""
+    """A traced function needed a value that exists only while the pipeline runs."""
 
 
 class MissingDependencyError(GpupipeError, ImportError):
@@ -125,40 +125,40 @@ class MissingDependencyError(GpupipeError, ImportError):
 class DeviceError(GpupipeError, RuntimeError):
     """A GPU, its driver or its memory failed while a batch was computed; the text says which GPU and what to do.
 
-    Not a `DataError`: nothing is wrong with the data, and no `Options.on_error` leaves anything out because of it. The
-    iterator is closed. After most CUDA errors the process cannot use the GPU any more.
+    Not a `DataError`: the data is good, and `Options.on_error` never leaves anything out because of it. The iterator is
+    closed. After most CUDA errors the process can no longer use the GPU.
     """
 
 
 class PixelError(DeviceError):
-    """A decoder gave other pixels than those of the image, without an error; the text says which image and which card.
+    """A decoder returned wrong pixels without an error; the text says which image and which card.
 
-    Raised whatever `Options.on_error` says, since it is not the image that is bad; `Options.wrong_pixels` can make it a
-    warning in the log. The iterator is closed.
+    Raised whatever `Options.on_error` says, since the image is good; `Options.wrong_pixels` can turn it into a warning
+    in the log. The iterator is closed.
     """
 
 
 class ClosedError(GpupipeError, RuntimeError):
     """An iterator was used after it was closed, or in a process forked from its owner.
 
-    `next`, and so a loop, and `state_dict` raise it, also where another thread closes the iterator meanwhile. One that
-    has come to its end is no such iterator.
+    `next` (and so a loop) and `state_dict` raise it, also when another thread closes the iterator meanwhile. Coming to
+    its end does not close an iterator in this sense.
     """
 
 
 class StateError(GpupipeError, ValueError):
-    """A state does not belong to this chain, its data or this version, or a chain has none."""
+    """A state does not belong to this chain, its data or this version, or the chain has no state."""
 
 
 class TooManyBadError(GpupipeError, RuntimeError):
     """More bad elements were left out or replaced than `Options.max_bad` allows; the text counts their causes.
 
-    No `DataError`: it is no element that is wrong, and no step may take it for one.
+    Not a `DataError`: it is not the error of an element, and no step may treat it as one.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where an element came from: a file and byte offset, or a stream and index."""
 
     file: str
@@ -177,13 +177,13 @@ class BadRecord:
     Attributes:
         file: the file or stream it came from.
         offset: byte offset of the record in the file, or index in the stream; None where unknown.
-        unit: what `offset` counts: "offset" (bytes of a file) or "index"; "file" where what the file has from that
-            offset on is lost.
-        key: its identity, 64 bits: what its random parameters depend on. It differs between the passes of a `repeat`.
+        unit: what `offset` counts: "offset" (bytes of a file) or "index"; "file" where the rest of the file from that
+            offset is lost.
+        key: its identity, 64 bits, on which its random parameters depend. It differs between the passes of a `repeat`.
         stage: the step that failed (``"read"``, ``"parse_single_example"``, ``"decode_jpeg"``, ...).
-        reason: what was needed and what was found; the first 500 characters of it.
-        action: what was done: "left out", "replaced" or "raised".
-        epoch: of the iterator.
+        reason: what was needed and what was found, in at most 500 characters.
+        action: "left out", "replaced" or "raised".
+        epoch: the iterator's epoch.
     """
 
     file: str
@@ -202,15 +202,15 @@ class DataError(GpupipeError, RuntimeError):
     """One element could not be produced.
 
     Attributes:
-        reason: what was needed and what was found, without the place.
+        reason: what was needed and what was found, without file and offset.
         file: the file or stream the element came from, None where unknown.
         offset: byte offset of the record in the file, or index in the stream; None where unknown.
         stage: the step that failed, as the user wrote it (``"read"``, ``"parse"``, ``"decode_jpeg"``, ...).
-        rows: where one step works on a batch, the rows that it refuses; the others are good.
-        reasons: the reason of each of these rows, where they have one of their own.
-        lost: it is no element that is bad: the file cannot be read from here on, and nobody knows how many records
-            that hides. It is raised whatever `Options.on_error` says, unless `Options.lost_files` is "skip".
-        passing: trying again may help.
+        rows: where a step works on a batch, the bad rows; the others are good.
+        reasons: the reason of each bad row, where they differ.
+        lost: the file cannot be read from here on, and the number of records that this hides is unknown. The error is
+            raised whatever `Options.on_error` says, unless `Options.lost_files` is "skip".
+        passing: a retry may help.
     """
 
     rows: tuple[int, ...] = ()
@@ -231,7 +231,7 @@ class DataError(GpupipeError, RuntimeError):
     def at(
         self, file: str | None = None, offset: int | None = None, stage: str = "", unit: str | None = None
     ) -> DataError:
-        """Fill in whatever part of the place is not known yet; answer self. An empty name says nothing."""
+        """Fill in the parts of the location that are still unknown; return self. An empty name is unknown."""
         if self.file is None and file:
             self.file, self.offset = file, offset if self.offset is None else self.offset
             self.unit = unit or self.unit
@@ -241,13 +241,13 @@ class DataError(GpupipeError, RuntimeError):
 
     @classmethod
     def of_rows(cls, reasons: dict[int, str], *, stage: str = "") -> DataError:
-        """One error for several rows of a batch, each with its own reason; it reads as that of the first."""
+        """Make one error for several rows of a batch, each with its own reason; its text is that of the first."""
         error = cls(next(iter(reasons.values())), stage=stage)
         error.rows, error.reasons = tuple(reasons), tuple(reasons.values())
         return error
 
     def of_row(self, row: int) -> DataError:
-        """The error of one of the rows: with its own reason, and a place of its own to fill in."""
+        """The error of one of the rows: with its own reason, and its own location to fill in."""
         other = self.again()
         if self.reasons:
             other.reason = self.reasons[self.rows.index(row)]
@@ -256,11 +256,11 @@ class DataError(GpupipeError, RuntimeError):
         return other
 
     def hiding(self) -> DataError:
-        """Say that it hides what its file has from here on, nobody knows how many records; answer self."""
+        """Mark the rest of the file as lost, with an unknown number of records; return self."""
         if not self.lost:
             self.lost = True
             self.reason += (
-                "; its records cannot be counted from there on: mend the storage. This is raised under every on_error, "
+                "; its records cannot be counted from there on: fix the storage. This is raised under every on_error, "
                 'unless Options(lost_files="skip") leaves the rest of such files out'
             )
             self.args = (self.reason,)
@@ -269,9 +269,9 @@ class DataError(GpupipeError, RuntimeError):
     def again(self) -> DataError:
         """An equal error, to be raised; the one that steps and caches keep never gets a traceback.
 
-        It would hold the frames of whoever catches it, with them the iterator, whose threads then would never stop.
+        A traceback would hold the caller's frames, and with them the iterator, whose threads would never stop.
         """
-        base = OSError if isinstance(self, OSError) else Exception  # whose memory it has; subclasses differ in __init__
+        base = OSError if isinstance(self, OSError) else Exception  # decides the memory layout; __init__ differs
         other: DataError = base.__new__(type(self), *self.args)
         other.args = self.args
         other.__dict__.update(self.__dict__)
@@ -279,7 +279,7 @@ class DataError(GpupipeError, RuntimeError):
         return other
 
     def kept(self) -> DataError:
-        """Forget the frames that it and its causes were raised in, for whoever keeps it; answer self.
+        """Drop the frames of this error and its causes, so that it can be kept; return self.
 
         They hold the block that was being read, the open file and the state of a decompressor: a megabyte an error.
         """
@@ -290,13 +290,13 @@ class DataError(GpupipeError, RuntimeError):
         return self
 
     def __str__(self) -> str:
-        where = str(Place(self.file, self.offset, self.unit)) if self.file is not None else ""
+        where = str(Location(self.file, self.offset, self.unit)) if self.file is not None else ""
         head = ": ".join(part for part in (where, self.stage) if part)
         return f"{head}: {self.reason}" if head else self.reason
 
 
 class RecordError(DataError):
-    """A record's framing is damaged: CRC, length or truncation. Or its file cannot be read there, for good."""
+    """A record's framing is damaged (CRC, length, truncation), or its file cannot be read there."""
 
 
 class ParseError(DataError):
@@ -316,28 +316,28 @@ class FunctionError(DataError):
 
 
 class ResultError(FunctionError, ValueError):
-    """A user's function returned what its step has no use for: None, a set, a vector where a boolean is needed.
+    """A user's function returned a value that its step cannot use: None, a set, a vector where a boolean is needed.
 
-    The same mistake of a function that is traced is a `PlanError`, on the user's line; both are a ValueError.
+    In a traced function the same mistake is a `PlanError`, on the user's line; both are a ValueError.
     """
 
     __str__ = DataError.__str__
 
 
 class LengthError(DataError, TypeError):
-    """A file that cannot be read to its end: nobody can count its records. The cause is the error of the file.
+    """A file cannot be read to its end, so its records cannot be counted. The cause is the error of the file.
 
-    A TypeError, as of whatever has no `len()`: so `list(ds)`, which asks for a length to save work, goes on without.
+    A TypeError, as for any object without `len()`: so `list(ds)`, for which a length is only a hint, works without.
     """
 
 
 class MissingFileError(DataError, FileNotFoundError):
-    """A file that was named does not exist."""
+    """A named file does not exist."""
 
     __str__ = DataError.__str__
 
 
 class DirectoryError(DataError, IsADirectoryError):
-    """A file was expected, and a directory found."""
+    """A directory was found where a file was expected."""
 
     __str__ = DataError.__str__

@@ -1,7 +1,7 @@
-"""integers: what counts as one, wherever a user hands in a number.
+"""integers: which values of users count as integers.
 
-NumPy's are Python's at once: they have 64 bits and fewer, so that they overflow where a seed is masked or a size is
-multiplied, and in a digest of a chain they are something else.
+NumPy's are converted to Python's at once: they have at most 64 bits, so they overflow where a seed is masked or a size
+is multiplied, and they change the digest of a chain.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["is_integer", "plain"]
 
 
 def plain(value: Any) -> Any:
-    """A NumPy integer, or an array without axes of one, as Python's; anything else, tuples too, with these in it.
+    """Convert NumPy integers and 0-d integer arrays to Python integers, also inside tuples; return the rest as it is.
 
-    A time is none, which NumPy derives from its integers, and neither is what is masked.
+    NumPy's times, which derive from its integers, and masked arrays are not converted.
     """
     if isinstance(value, (np.integer, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "iu":
         return value if isinstance(value, np.ma.MaskedArray) else int(value)
@@ -28,5 +28,5 @@ def plain(value: Any) -> Any:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value that is `plain` is an integer. A boolean is none."""
+    """Whether a result of `plain` is an integer; a boolean is not one."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,6 +1,6 @@
 """io: files, records and Examples, as ops that run on the host.
 
-Inside a traced map a feature that nobody uses is not parsed: the optimizer replaces the op by `select(names)` of it.
+Inside a traced map an unused feature is not parsed: the optimizer replaces the op by its `select(names)`.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ if not TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ParseSingleExample(Op):
-    """Read features of a serialised `tf.train.Example`. Several features are several results, in their order.
+    """Read features of a serialised `tf.train.Example`: one result for each, in order.
 
     Attributes:
-        features: (name, what it is expected to hold) of each.
+        features: (name, description) of each.
 
     Shapes: ``bytes -> dtype[shape]`` of each feature
     """
@@ -63,7 +63,7 @@ class ParseSingleExample(Op):
     features: tuple[tuple[str, Feature], ...] = ()
 
     def __post_init__(self) -> None:
-        parser_of(self.features)  # whatever is wrong with the features is said here
+        parser_of(self.features)  # raises if a feature is wrong
 
     def infer(self, *xs: TensorSpec) -> TensorSpec | tuple[TensorSpec, ...]:
         (x,) = xs
@@ -82,14 +82,13 @@ class ParseSingleExample(Op):
         return parse if len(self.features) > 1 else lambda x: parse(x)[0]
 
     def select(self, names: Sequence[str]) -> ParseSingleExample:
-        """The same for some of the features, in the order of `names`. One name alone: the result is not a tuple."""
+        """The op for some of the features, in the order of `names`. With one name the result is not a tuple."""
         known = dict(self.features)
         return ParseSingleExample(tuple((name, known[name]) for name in names))
 
 
 @lru_cache(512)
 def parser_of(features: tuple[tuple[str, Feature], ...]) -> ExampleParser:
-    """The parser of an op, made once."""
     return ExampleParser(dict(features))
 
 
@@ -106,7 +105,7 @@ def _op_of(features: Mapping[str, Feature], who: str) -> ParseSingleExample:
     if not isinstance(features, Mapping):
         raise PlanTypeError(f"{who} needs a dict of features, got {type(features).__name__}")
     if not all(isinstance(feature, Feature) for feature in features.values()):
-        ExampleParser(features)  # says which; what is no feature may not even have a hash
+        ExampleParser(features)  # names the wrong one, which may not be hashable
     return ParseSingleExample(tuple(features.items()))
 
 
@@ -122,7 +121,7 @@ def parse_single_example(record: Any, features: Mapping[str, Feature]) -> dict[s
 
     Raises:
         SpecError: `record` is not one byte string.
-        ParseError: the record is no Example, or lacks a feature, or holds another type or number of values.
+        ParseError: the record is not an Example, lacks a feature, or holds another type or number of values.
 
     Example:
         >>> parse_single_example(encode_example({"label": 7}), {"label": FixedLenFeature((), "int64")})
@@ -135,7 +134,7 @@ def parse_single_example(record: Any, features: Mapping[str, Feature]) -> dict[s
     parsed = apply(op, record)
     values = parsed if len(op.features) > 1 else (parsed,)
     names = [name for name, _ in op.features]
-    # Encoded images are views of the record, which spares a copy in a pipeline; a person expects bytes.
+    # Encoded images are views of the record, which saves a copy in a pipeline; callers outside one expect bytes.
     found = dict(zip(names, (bytes(v) if isinstance(v, memoryview) else v for v in values), strict=True))
     active = active_trace()
     return Named(found, "parse_single_example") if active is not None and active.named else found
@@ -146,15 +145,15 @@ def parse_example(records: Any, features: Mapping[str, Feature]) -> dict[str, An
 
     Args:
         records: a list or 1-D array of bytes; in a traced function a batch of records.
-        features: name -> description. In a traced function only `FixedLenFeature`.
+        features: name -> description, as for `parse_single_example`; in a traced function only `FixedLenFeature`.
 
     Returns:
         name -> value for all records: FixedLen is stacked, `dtype[records, *shape]`; FixedLenSequence is padded at the
         end with its default (0 or b"") to the longest; VarLen and Ragged are a `Ragged` (VarLen in tf.io: sparse).
 
     Raises:
-        SpecError: `records` is no batch of byte strings.
-        ParseError: naming the record that is wrong.
+        SpecError: `records` is not a batch of byte strings.
+        ParseError: a record is wrong; names it.
     """
     op = _op_of(features, "parse_example")
     if isinstance(records, Symbol):
@@ -204,7 +203,7 @@ def _stacked(feature: Feature, rows: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile(Op):
-    """The content of a file.
+    """Read a whole file.
 
     Shapes: ``bytes -> bytes``
     """
@@ -227,15 +226,15 @@ def read_file(path: Any) -> Any:
     """Read a whole file.
 
     Args:
-        path: of a local file; a string, bytes or path.
+        path: of a local file: a string, bytes or path.
 
     Returns:
-        Its content as bytes.
+        The content as bytes.
 
     Raises:
-        MissingFileError: there is no such file.
-        DirectoryError: it is a directory.
-        RecordError: it cannot be read.
+        MissingFileError: the file does not exist.
+        DirectoryError: the path is a directory.
+        RecordError: the file cannot be read.
     """
     if isinstance(path, Symbol):
         return apply(ReadFile(), path)
@@ -247,20 +246,20 @@ def read_file(path: Any) -> Any:
 def build_index(filenames: Any, where: str | os.PathLike[str] = "beside") -> int:
     """Index TFRecord files now: one pass over the headers of each, whose CRCs are verified; no payload is read.
 
-    `len(ds)`, `ds[i]`, `skip`, `split` and `shuffle(gp.ALL)` then find the index there. Files that have one already,
-    of the state they are in, are not read.
+    `len(ds)`, `ds[i]`, `skip`, `split` and `shuffle(gp.ALL)` then use that index. Files with a current index are not
+    read.
 
     Args:
         filenames: a path, or a list of paths, of uncompressed local files.
-        where: ``"memory"`` keeps it in this process, ``"beside"`` saves it beside each file as well, anything else in
-            a folder of that name, for ``TFRecordDataset(..., index=where)``.
+        where: ``"memory"`` keeps the index in this process, ``"beside"`` also saves it next to each file; anything else
+            is a folder to save it in, for ``TFRecordDataset(..., index=where)``.
 
     Returns:
         The number of records, damaged ones included.
 
     Raises:
         MissingFileError, DirectoryError, RecordError: a file cannot be read.
-        PlanTypeError: an argument is no path.
+        PlanTypeError: an argument is not a path.
     """
     from .extract.records.index import record_index
 

@@ -1,8 +1,8 @@
-"""log: what gpupipe says in the log `gpupipe` of Python's `logging`.
+"""log: the logger `gpupipe` of Python's `logging`.
 
-What a user's handler or filter raises goes through `logging` to whoever speaks: in a thread of a pipeline it would end
-the stream there, and elements would be lost. So it is shown on stderr, as `logging` shows what goes wrong while a
-record is written, and the pipeline goes on. Ctrl-C and `sys.exit` in a handler still end it.
+Exceptions of a user's handler or filter pass through `logging` to the caller; in a pipeline thread they would end the
+stream there and lose elements. So they are printed to stderr, as `logging` prints errors while it writes a record, and
+the pipeline continues. Ctrl-C and `sys.exit` in a handler still end it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 __all__ = ["logger"]
 
 _CALLER = 3
-"""Frames from `logging` up to whoever speaks, so that a record names that line."""
+"""Frames from `logging` up to the caller, so that a record names the caller's line."""
 
 
 class Log:
-    """Speaks, and raises nothing of what the handlers and filters of the user do.
+    """A logger that raises no exceptions of the user's handlers and filters.
 
     Args:
         target: Python's logger.
@@ -25,18 +25,15 @@ class Log:
 
     def __init__(self, target: logging.Logger) -> None:
         self._target = target
-        self._shown = logging.NullHandler()  # only for how `logging` shows an error
+        self._shown = logging.NullHandler()  # used only for its `handleError`
 
     def info(self, text: str, *args: Any) -> None:
-        """Something to know."""
         self._say(logging.INFO, text, args)
 
     def warning(self, text: str, *args: Any) -> None:
-        """Something that is probably not meant."""
         self._say(logging.WARNING, text, args)
 
     def error(self, text: str, *args: Any) -> None:
-        """Something is lost."""
         self._say(logging.ERROR, text, args)
 
     def _say(self, level: int, text: str, args: tuple[Any, ...]) -> None:

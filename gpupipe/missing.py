@@ -1,4 +1,4 @@
-"""missing: what to write in place of a name that a module of the public face does not have."""
+"""missing: hints for names that a public module does not have."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["names_missing"]
 def names_missing(
     module: str, names: Sequence[str], instead: Mapping[str, str], elsewhere: Callable[[str], str] = lambda name: ""
 ) -> Callable[[str], object]:
-    """The `__getattr__` of a module: it raises an AttributeError that says what to write.
+    """Make the `__getattr__` of a module, which raises an AttributeError that says what to write instead.
 
     Args:
         module: its name.
         names: its public names.
-        instead: what to do in place of names that other libraries have.
-        elsewhere: says where a name is found; empty where it is not.
+        instead: hints for names that other libraries have.
+        elsewhere: returns a hint where another module has the name, else "".
     """
     alike = {_bare(name): name for name in names}
 

@@ -1,4 +1,4 @@
-"""options: how a chain runs, never what it means (apart from `seed`, `on_error` and `lost_files`)."""
+"""options: how a chain runs, not what it means (except for `seed`, `on_error` and `lost_files`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .integers import is_integer, plain
 __all__ = ["ALL", "AUTOTUNE", "All", "Options", "set_seed"]
 
 AUTOTUNE = -1
-"""Let gpupipe choose: readers, pool size, prefetch."""
+"""Let gpupipe choose the number: of readers, threads, prefetched elements."""
 
 
 class All(Enum):
@@ -34,22 +34,22 @@ MAX_PIXELS = 178_956_970
 """Pillow's own limit for one image."""
 
 _LONGEST_TIMEOUT = 1_000_000
-"""Seconds: eleven days. No lock waits for longer than some hundred years, and no user means to."""
+"""Seconds: eleven days. Locks cannot wait longer than some hundred years."""
 
 _MOST_THREADS = 1 << 16
-"""They are made at once, at the start."""
+"""All are created at the start."""
 
 _LARGEST_INTEGER = (1 << 63) - 1
-"""Of the others, but for seeds: what a signed integer of 64 bits holds."""
+"""The limit of all other integers except seeds: a signed integer of 64 bits."""
 
 _LONGEST_SIDE = 65_535
-"""Pixels, of a JPEG: these are what a GPU decodes."""
+"""Pixels, as in a JPEG, the only format that a GPU decodes."""
 
 _MOST_PREALLOCATED = ((1 << 31) - 1) // 3
-"""Pixels whose bytes, 3 each, an integer of 32 bits counts."""
+"""Pixels, 3 bytes each, whose bytes a signed integer of 32 bits can count."""
 
 _LONGEST_ORDINAL = 9
-"""Digits of a GPU's number: DALI's has 32 bits."""
+"""Digits of a GPU's ordinal: DALI's has 32 bits."""
 
 _SEED: list[int] = [0]
 
@@ -67,87 +67,86 @@ def set_seed(seed: int) -> None:
 
 
 def global_seed() -> int:
-    """The seed in force when none is given."""
+    """The seed of chains without `Options.seed`."""
     return _SEED[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Settings of a chain; None means "not set here". `Dataset.with_options` merges them, the last one wins.
+    """Settings of a chain; None means "not set here". `Dataset.with_options` merges them; the last value wins.
 
     Attributes:
-        device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI imports,
-            else the CPU. "gpu" without a number is that of this rank, as torchrun, srun, Open MPI, Intel MPI or MPICH
-            give it (`LOCAL_RANK` first), else torch's current device, else 0.
+        device: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"gpu:1"``. "auto" is the GPU if there is one and DALI can be
+            imported, else the CPU. "gpu" without a number is that of this rank, as torchrun, srun, Open MPI, Intel MPI
+            or MPICH set it (`LOCAL_RANK` first), else torch's current device, else 0.
         backend: ``"auto"``, ``"dali"`` or ``"numpy"``. "auto" is DALI where it is installed, else NumPy.
-        threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. Unless it
-            is set, DALI on the CPU gets one more: its threads wait for one another at the end of each op. On a GPU the
-            ranks of a machine share its CPUs, and each stage gets at most 16; `explain()` says how it was counted.
-        seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: `set_seed`'s,
-            else 0.
-        deterministic: False lets `interleave` and parallel Python maps yield whatever is ready first; default True.
-            Steps that hold such elements have no `state_dict`, records in a shuffle buffer aside.
-        on_error: what a bad element does: ``"raise"`` (default) raises once and goes on as "skip", ``"skip"`` leaves
-            it out and fills the batch from what follows, ``"replace"`` repeats the last good element in its place.
-            Errors are raised when they are found: of one batch those seen on the host come before those that only a
-            decoder sees, whatever their order in the file. Elements whose shapes do not stack are good each by itself:
-            their batch is the bad element, as a whole, and is listed by the first row that differs.
-        lost_files: what a file does that cannot be read (to its end), where nobody knows how many elements that hides:
-            it is missing, or reading fails in all of six tries (see `read_timeout`), and there is no index of it.
-            ``"raise"`` (default) raises whatever `on_error` says, and the next `next` goes on with what follows the
-            file. ``"skip"`` leaves the rest of the file out: counted once, listed and logged like a bad element, in
-            whose place nothing comes; counts change then, also under "replace". A cache keeps no pass that lost a
-            file. Where an index, a header or a fixed length tells the records, they are bad elements, each by itself.
-        error_manifest: a file that every bad element is appended to as a line of JSON, when it is left out, replaced or
-            raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
-        bad_records: such a file, whose records are bad from the start: they are neither read again nor decoded, and no
-            batch has to be repaired for them. Records of a file are known by its path and their offset, everything
-            else by its key. It may be the same file as `error_manifest`, which then gets what is new.
+        threads: CPU threads that decode and transform, 1 to 65,536; default: the CPUs this process may use. By default
+            DALI on the CPU gets one more, as its threads wait for one another at the end of each op. On a GPU the ranks
+            of a machine share its CPUs, and each stage gets at most 16; `explain()` says how they were counted.
+        seed: seeds every shuffle and every random op of the chain (64 bits, folded into 32); default: the seed of
+            `set_seed`, else 0.
+        deterministic: False lets `interleave` and parallel Python maps yield what is ready first; default True. A chain
+            whose steps hold such elements has no `state_dict`, except for records in a shuffle buffer.
+        on_error: what happens to a bad element: ``"raise"`` (default) raises once and continues like "skip",
+            ``"skip"`` leaves it out and fills the batch from what follows, ``"replace"`` repeats the last good element
+            in its place. Errors are raised when they are found: in one batch those found on the host come before those
+            that only a decoder finds, whatever their order in the file. If elements do not stack, each of them is good:
+            their batch as a whole is the bad element, listed by the first row that differs.
+        lost_files: what happens to a file that cannot be read to its end, where the number of elements that this hides
+            is unknown: it is missing, or reading fails in all of six tries (see `read_timeout`), and there is no index
+            of it. ``"raise"`` (default) raises whatever `on_error` says, and the next `next` continues with what
+            follows the file. ``"skip"`` leaves the rest of the file out: counted once, listed and logged like a bad
+            element, but not replaced; counts change then, also under "replace". A cache keeps no pass that lost a file.
+            Where an index, a header or a fixed length locates the records, each of them is a bad element.
+        error_manifest: a file to which every bad element is appended as a line of JSON, when it is left out, replaced
+            or raised: file, offset, unit, key, stage, reason, action, epoch (see `BadRecord`). Its folder must exist.
+        bad_records: such a file, whose records are bad from the start: they are neither read nor decoded, and no batch
+            is repaired for them. Records of a file are identified by path and offset, everything else by key. It may be
+            the same file as `error_manifest`, to which new records are then added.
         max_bad: how many bad elements may be left out or replaced; one more ends the iterator with `TooManyBadError`.
             An integer >= 0 counts all of them; a float from 0.0 to 1.0 is their share of the last 10,000 elements, of
             which 100 are always allowed. Default: any number.
-        max_pixels: images with more pixels (height * width) than this are bad elements, found before they are decoded;
-            default 178,956,970, Pillow's own limit.
+        max_pixels: images with more pixels (height * width) are bad elements, found before they are decoded; default
+            178,956,970, Pillow's own limit.
         host_memory: bytes that queues of finished and waiting batches may hold on the host; default 1 GiB.
         device_memory: bytes of decoded images that one run of the graph may hold on its device; a batch that needs
-            more is run in parts; default 4 GiB.
-        verify: one image in so many that DALI decodes is decoded again on the host and compared: in each tile of 8x8
-            pixels the mean difference may be 8 of 255 (16 with ``jpeg_fancy_upsampling=False``), which other inverse
-            transforms and roundings stay below and wrong images do not. Which images is a function of seed, epoch and
-            the element's identity: the same in every run, behind a state too, and others in the next epoch. 1 compares
-            all, 0 none. What is compared is what the decoder gave, before any crop (the region, if it decodes one
-            alone). Costs the host one decoding for each (1000: some microseconds an image). Default: none is. At most
-            2**64 - 1. On a GPU every row is looked at whatever this says, in some microseconds: its size, the mean of
-            the first 8x8 pixels of a JPEG, and whether it is black, in part too. The host decodes those that are
-            suspicious, which few photographs are; where many are and prove right, at most 1 for every 256 rows, about
-            a millisecond, and the log says so once a run; see `gpupipe.transform.dali.proof`.
-        wrong_pixels: what an image does that is not what the host makes of it: ``"raise"`` (default) ends the run with
-            a `PixelError` that names the image, the card and the versions, whatever `on_error` says, as the data is
-            not bad; ``"warn"`` says the same in the log and delivers the image as it is.
-        hw_decoder_load: the share of a batch's JPEGs (0.0 to 1.0) that a GPU with a hardware decoder gives to it; CUDA
-            decodes the others. Default 1.0: then the place of an image in its batch changes no bit of it. Which share
-            is fastest depends on the card (on an A100 0.75 is). Without a GPU this and the next two do nothing.
-        jpeg_fancy_upsampling: False lets a GPU take each colour of a JPEG with fewer colours than pixels as it is,
-            without the interpolation that libjpeg does; that is faster, and differs along edges of colours by tens of
-            255. Default True.
-        preallocate: (height, width) in pixels of the largest images to expect: decoders of a GPU make their buffers
-            that large at the begin, and need not grow them later. Each is 65,535 at most, as in a JPEG, and their
-            product 715,827,882: DALI's numbers have 32 bits. Changes no result. Default: they grow.
+            more runs in parts; default 4 GiB.
+        verify: of the images that DALI decodes, one in this many is decoded again on the host and compared: in each
+            tile of 8x8 pixels the mean difference may be 8 of 255 (16 with ``jpeg_fancy_upsampling=False``), which
+            other inverse transforms and roundings stay below and wrong images do not. Which images depends on seed,
+            epoch and identity: the same in every run, also after resuming, and others in the next epoch. 1 compares
+            all, 0 (default) none; at most 2**64 - 1. The output of the decoder is compared, before any crop (or the
+            decoded region alone). Each costs the host one decoding (with 1000 some microseconds an image). On a GPU
+            every row is checked whatever this is, in some microseconds: its size, the mean of the first 8x8 pixels of
+            a JPEG, and whether all or part of it is black. The host decodes suspicious rows, which few photographs
+            are; if many are suspicious and prove right, at most 1 for every 256 rows, about a millisecond, and the log
+            says so once a run; see `gpupipe.transform.dali.proof`.
+        wrong_pixels: what happens to an image whose pixels differ from the host's: ``"raise"`` (default) ends the run
+            with a `PixelError` that names the image, the card and the versions, whatever `on_error` says, as the data
+            is good; ``"warn"`` logs the same and delivers the image as it is.
+        hw_decoder_load: the share of a batch's JPEGs (0.0 to 1.0) that a GPU's hardware decoder gets, if it has one;
+            CUDA decodes the others. Default 1.0: then no bit of an image depends on its index in the batch. Which
+            share is fastest depends on the card (0.75 on an A100). Without a GPU this and the next two do nothing.
+        jpeg_fancy_upsampling: False lets a GPU repeat the colours of a JPEG with subsampled chroma, without libjpeg's
+            interpolation; that is faster, and differs along edges of colours by tens of 255. Default True.
+        preallocate: (height, width) in pixels of the largest images expected: GPU decoders allocate buffers of that
+            size at the start instead of growing them. Each is at most 65,535, as in a JPEG, and their product at most
+            715,827,882: DALI's sizes have 32 bits. Changes no result. Default: buffers grow.
         read_timeout: seconds > 0 that one request to a file's storage may take (to open it, or to read one block or
-            record), and `close()` waits for no read. Each request then costs a hand-over to another thread and back,
-            and a copy. Default: as long as the system takes. A file system says by itself when it fails, unless it is
-            mounted to wait for ever. A request that takes too long, or that fails for a moment (a server answers 429
-            or 5xx, a connection breaks, a disk says EIO), is made up to six times, after 0.1, 0.2, ... 1.6 s, or as
-            long as the server asks for, up to 30 s; what is missing or forbidden fails at once.
+            record); then `close()` does not wait for reads either. Each request costs a hand-over to another thread
+            and back, and a copy. Default: no limit, as a file system reports failures itself, unless it is mounted to
+            wait forever. A request that takes too long, or fails temporarily (a server answers 429 or 5xx, a
+            connection breaks, a disk reports EIO), is tried up to six times, after 0.1, 0.2, ... 1.6 s, or as long as
+            the server asks for, up to 30 s; a missing or forbidden file fails at once.
         persistent_workers: whether the processes of ``map(workers="process")`` wait for the next iterator and end with
             the dataset; False starts new ones in each iterator. Default True: a process that imports PyTorch takes
-            seconds to start. Those that wait use no CPU; `release_memory` ends them.
-        file_digests: True lets a state hold digests of what the files of the chain hold, and `load_state_dict` compare
-            them: a file of the same name and size with other contents is refused then. Each process reads all files
-            once for it, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
-        disabled_rules: names of optimizer rules to leave out, see `explain()`. Without "deferral" every traced map is
-            computed where it stands: an element whose image is bad fails even if a filter would drop it unseen.
-            "deferral" and "map_and_batch" stay on under ``on_error="replace"``, whose stand-ins are drawn anew.
+            seconds to start. Waiting processes use no CPU; `release_memory` ends them.
+        file_digests: True stores digests of the contents of the chain's files in states, and `load_state_dict` compares
+            them: a file of the same name and size with other contents is then refused. Each process reads all files
+            once for that, at the first `state_dict` or `load_state_dict`. Default: names and sizes only.
+        disabled_rules: names of optimizer rules to disable, see `explain()`. Without "deferral" every traced map is
+            computed in its place: an element whose image is bad fails even if a filter would drop it unseen.
+            "deferral" and "map_and_batch" stay on under ``on_error="replace"``, as replacements get draws of their own.
     """
 
     device: str | None = None
@@ -220,7 +219,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions:
-    """What a decoder of a GPU is asked for, see `Options`."""
+    """Settings of GPU decoders, see `Options`."""
 
     hw_decoder_load: float = 1.0
     jpeg_fancy_upsampling: bool = True
@@ -229,9 +228,9 @@ class DecoderOptions:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options with every default filled in: what a run reads.
+    """Options with every default filled in, as a run reads them.
 
-    Only `gpu_threads` may be None: then ranks share the CPUs, and only where there is a GPU are they looked for.
+    Only `gpu_threads` may be None: then the ranks share the CPUs, and are counted only where there is a GPU.
     """
 
     device: str
@@ -260,7 +259,7 @@ class Settings:
 
 def _one_of(*legal: str) -> Callable[[str, Any], str]:
     def checked(who: str, value: Any) -> str:
-        wrong = PlanError if isinstance(value, str) else PlanTypeError  # an array is not asked whether it is equal
+        wrong = PlanError if isinstance(value, str) else PlanTypeError  # an array is not compared
         if wrong is PlanTypeError or value not in legal:
             raise wrong(f"{who} needs one of {', '.join(map(repr, legal))}, got {brief(value)}")
         return str(value)
@@ -372,7 +371,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "file_digests": _flag,
     "disabled_rules": _rules,
 }
-"""What each option may be."""
+"""The check of each option."""
 
 
 def parse_device(device: Any) -> tuple[str, int | None]:
@@ -386,7 +385,7 @@ def parse_device(device: Any) -> tuple[str, int | None]:
     kind, colon, number = device.partition(":")
     if kind in ("auto", "cpu", "gpu") and not colon:
         return kind, None
-    # Superscripts are digits to Python, and no integers.
+    # Superscripts are digits for Python, but not integers.
     if kind == "gpu" and number.isascii() and number.isdigit() and len(number) <= _LONGEST_ORDINAL:
         return kind, int(number)
     raise PlanError(f'Options.device needs "auto", "cpu", "gpu" or "gpu:N", got {brief(device)}')

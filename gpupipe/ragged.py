@@ -1,8 +1,8 @@
 """ragged: rows of unequal length as one leaf (`Ragged`), and the type of such a leaf (`RaggedSpec`).
 
-The layout is tf.RaggedTensor's: all rows stored end to end, and the places where they begin. It is what
-`Dataset.ragged_batch` and `io.parse_example` give, what `batch` makes of leaves that are ragged already, and what
-`unbatch` takes apart again.
+The layout is tf.RaggedTensor's: all rows stored end to end, and the offsets at which they start.
+`Dataset.ragged_batch` and `io.parse_example` return it, `batch` makes it of leaves that are ragged already, and
+`unbatch` splits it again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Array = npt.NDArray[Any]
 class Ragged(Compound):
     """Rows of unequal length, stored end to end. Immutable: its arrays are read-only views of those it was given.
 
-    With a `Ragged` as `values` the rows are ragged themselves: a dimension more.
+    With a `Ragged` as `values` the rows are ragged themselves: one dimension more.
 
     Args:
         values: all rows, one after the other: ``dtype[total, ...]``, or a `Ragged` of `total` rows. Not copied: do not
-            change an array that was handed in.
+            change the array afterwards.
         row_splits: row i is ``values[row_splits[i]:row_splits[i + 1]]``: int64 or int32 [rows + 1], the first 0, the
             last `total`, none smaller than the one before.
 
     Raises:
         PlanError: the splits do not fit the values.
-        PlanTypeError: splits that are no integers, values that are no array.
+        PlanTypeError: splits that are not integers, or values that are not an array.
 
     Example:
         >>> rows = Ragged([1, 2, 3], [0, 2, 2, 3])
@@ -74,7 +74,7 @@ class Ragged(Compound):
             splits = splits.astype(np.int64)
         if len(splits) == 0 or splits[0] != 0:
             first = splits[0] if len(splits) else "nothing"
-            raise PlanError(f"Ragged needs row_splits that begin with 0, got {first}")
+            raise PlanError(f"Ragged needs row_splits that start with 0, got {first}")
         if (splits[1:] < splits[:-1]).any():
             at = int(np.flatnonzero(splits[1:] < splits[:-1])[0])
             raise PlanError(f"Ragged needs row_splits that ascend, got {splits[at + 1]} after {splits[at]}")
@@ -87,18 +87,18 @@ class Ragged(Compound):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values; object where they are byte strings."""
+        """The dtype of the values; object for byte strings."""
         found: np.dtype[Any] = self.flat_values.dtype
         return found
 
     @property
     def ragged_rank(self) -> int:
-        """How many dimensions have unequal lengths (or may have), >= 1: those behind the first."""
+        """The number of dimensions after the first that have (or may have) unequal lengths, >= 1."""
         return 1 + (self.values.ragged_rank if isinstance(self.values, Ragged) else 0)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The number of rows, None for each ragged dimension, then the dimensions inside."""
+        """The number of rows, None for each ragged dimension, then the inner dimensions."""
         return (len(self), None, *self.values.shape[1:])
 
     @property
@@ -134,7 +134,7 @@ class Ragged(Compound):
         """One array, every row padded at its end to the longest: ``dtype[rows, longest, ...]``.
 
         Args:
-            fill: what to pad with, in the dtype of the values; 0, False or b"" unless given.
+            fill: the padding, in the dtype of the values; default 0, False or b"".
 
         Raises:
             PlanTypeError: `fill` does not fit the dtype exactly.
@@ -143,12 +143,12 @@ class Ragged(Compound):
         flat, splits = self.flat_values, self.nested_row_splits
         longest = [int(np.diff(one).max(initial=0)) for one in splits]
         out = np.full((len(self), *longest, *flat.shape[1:]), fill, flat.dtype)
-        places: tuple[Array, ...] = (np.arange(len(self)),)
+        indices: tuple[Array, ...] = (np.arange(len(self)),)
         for one in splits:
             lengths = np.diff(one)
             inside = np.arange(one[-1]) - np.repeat(one[:-1], lengths)
-            places = (*(np.repeat(place, lengths) for place in places), inside)
-        out[places] = flat
+            indices = (*(np.repeat(index, lengths) for index in indices), inside)
+        out[indices] = flat
         return out
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class Ragged(Compound):
         """Row `index`: an array, a `Ragged` where rows are ragged themselves; a `Ragged` of rows for a slice.
 
         Raises:
-            IndexError: there is no such row.
+            IndexError: the index is out of range.
         """
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
@@ -179,24 +179,23 @@ class Ragged(Compound):
         return self.values[int(self.row_splits[index]) : int(self.row_splits[index + 1])]
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
-        raise TypeError("a Ragged is no array: take its rows, its flat_values, or to_padded()")
+        raise TypeError("a Ragged is not an array: use its rows, its flat_values, or to_padded()")
 
     def __repr__(self) -> str:
         rows = ", ".join(_row_in_brief(row) for row in self[:3])
         return cut(f"<Ragged {self.leaf_spec()} [{rows}{', ...' if len(self) > 3 else ''}]>")
 
     def leaf_spec(self) -> RaggedSpec:
-        """Its exact spec."""
+        """The exact spec."""
         dtype = bytes if self.dtype == object else self.dtype
         return RaggedSpec(self.shape, dtype, ragged_rank=self.ragged_rank, row_splits_dtype=self.row_splits.dtype)
 
     def leaf_parts(self) -> tuple[Any, ...]:
-        """Values and splits."""
         return (self.flat_values, *self.nested_row_splits)
 
 
 def _row_in_brief(row: Any, edge: int = 3) -> str:
-    """A row as nested lists, of a long one its first and last items, as NumPy shows arrays."""
+    """A row as nested lists; of a long row the first and last items, as NumPy prints arrays."""
     if not isinstance(row, (np.ndarray, Ragged)):
         return brief(row.item() if isinstance(row, np.generic) else row, 40)
     many = len(row) > 2 * edge
@@ -212,9 +211,9 @@ class RaggedSpec(TensorSpec):
     It counts as unknown (`known` is False): a function of such a leaf is ordinary Python, never traced.
 
     Attributes:
-        shape: of the leaf; None for the ragged dimensions and for what varies.
+        shape: of the leaf; None for ragged dimensions and others that vary.
         dtype: of the values.
-        ragged_rank: how many dimensions behind the first are ragged, >= 1.
+        ragged_rank: how many dimensions after the first are ragged, >= 1.
         row_splits_dtype: int64 or int32.
     """
 
@@ -250,7 +249,7 @@ class RaggedSpec(TensorSpec):
         return False
 
     def batched(self, size: int | None) -> TensorSpec:
-        """The spec of `size` such leaves stacked: a ragged dimension more."""
+        """The spec of `size` such leaves stacked: one ragged dimension more."""
         shape = None if self.shape is None else (size, None, *self.shape[1:])
         return RaggedSpec(shape, self.dtype, ragged_rank=self.ragged_rank + 1, row_splits_dtype=self.row_splits_dtype)
 
@@ -262,7 +261,7 @@ class RaggedSpec(TensorSpec):
         return RaggedSpec(shape, self.dtype, ragged_rank=self.ragged_rank - 1, row_splits_dtype=self.row_splits_dtype)
 
     def require(self, who: str, *, layout: str | None = None, dtype: Any = None) -> TensorSpec:
-        """Refuse: ops take arrays.
+        """Raise: ops take arrays.
 
         Raises:
             SpecError: always.
@@ -270,7 +269,7 @@ class RaggedSpec(TensorSpec):
         raise SpecError(f"{who} needs an array, got a {self}; use it before ragged_batch, or to_padded()")
 
     def accepts(self, other: TensorSpec) -> bool:
-        """Whether `other` is a ragged spec of this form."""
+        """Whether `other` is a ragged spec that fits this one."""
         return isinstance(other, RaggedSpec) and other.ragged_rank == self.ragged_rank and self._agrees(other)
 
     def relax(self, other: TensorSpec) -> TensorSpec:
@@ -290,13 +289,13 @@ class RaggedSpec(TensorSpec):
 
 
 def splits_dtype(who: str, given: Any) -> np.dtype[Any]:
-    """The dtype of row splits.
+    """Check the dtype of row splits.
 
     Raises:
         PlanTypeError: neither int64 nor int32.
     """
     dtype: np.dtype[Any] = np.dtype(np.void)
-    with contextlib.suppress(TypeError):  # no dtype at all: refused below
+    with contextlib.suppress(TypeError):  # not a dtype: refused below
         dtype = np.dtype(given)
     if given is None or dtype not in (np.dtype(np.int64), np.dtype(np.int32)):
         raise PlanTypeError(f"{who} needs row_splits_dtype int64 or int32, got {given!r}")
@@ -336,10 +335,10 @@ def splits_of(lengths: Any, dtype: Any) -> Array:
 
 
 def stack_arrays(rows: Sequence[Array], ragged_rank: int, dtype: Any = "int64") -> Ragged:
-    """Arrays that differ in their first `ragged_rank` dimensions as one `Ragged` with that many ragged dimensions.
+    """Stack arrays that differ in their first `ragged_rank` dimensions into one `Ragged`.
 
     Args:
-        rows: arrays of one rank > 0, one dtype, and equal in the dimensions behind `ragged_rank`.
+        rows: arrays of one rank > 0 and one dtype, equal in the dimensions after `ragged_rank`.
         ragged_rank: >= 1.
         dtype: of the splits.
     """
@@ -353,12 +352,12 @@ def stack_arrays(rows: Sequence[Array], ragged_rank: int, dtype: Any = "int64") 
 
 
 def stack_ragged(rows: Sequence[Ragged]) -> Ragged:
-    """Several `Ragged` of one rank and dtype as one, a ragged dimension more."""
+    """Stack several `Ragged` of one rank and dtype into one, with one ragged dimension more."""
     return Ragged(_joined(rows), splits_of([len(row) for row in rows], rows[0].row_splits.dtype))
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """The rows of one after those of the other."""
+    """Concatenate the rows."""
     if not isinstance(parts[0], Ragged):
         return np.concatenate(parts)
     lengths = np.concatenate([part.row_lengths() for part in parts])
@@ -366,7 +365,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def stack_ragged_rows(rows: Sequence[Any], like: Ragged) -> Ragged:
-    """Rows of `like` as a `Ragged` of the same form; `rows` may be empty."""
+    """Stack rows of `like` into a `Ragged` of the same form; `rows` may be empty."""
     if not rows:
         return like[:0]
     return Ragged(_joined(rows), splits_of([len(row) for row in rows], like.row_splits.dtype))

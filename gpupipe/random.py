@@ -6,12 +6,12 @@ Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 
     counter = (element key: 2 words, site, draw)
 
 so a value depends neither on batch size, threads, order of arrival, shard layout nor device. One vectorised call
-draws for a whole batch. Draws are added at the end, never re-ordered: changing any of this changes `LAW`.
+draws for a whole batch. New draws are appended, never re-ordered; changing any of this requires a new `LAW`.
 
-Keys come from the place in the chain where a dataset is opened (`place_key`): the outer element that it belongs to,
-which input of a concatenation or mixture it is, which pass of a repeat, and which input of a zip. A step of the host
-that is given a seed of its own draws without the last: inputs of a zip that shuffle with equal seeds shuffle alike.
-Random ops, those with a seed too, draw by the identity of the element, in which the input of the zip counts.
+Keys come from the place in the chain where a dataset is opened (`place_key`): its outer element, which input of a
+concatenation or mixture it is, which pass of a repeat, and which input of a zip. A host step with a seed of its own
+draws without the last: inputs of a zip that shuffle with equal seeds shuffle alike. Random ops, with or without a seed,
+draw by the identity of the element, which includes the input of the zip.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LAW = 2
-"""Version of the law, stored wherever a stream is."""
+"""Version of the law; states and the names of cache files depend on it."""
 
 _MASK = (1 << 64) - 1
 _LOW = 0xFFFF_FFFF
@@ -78,13 +78,13 @@ _BRANCH, _PASS = hash64("branch"), hash64("pass")
 
 
 def place_key(outer: int, branch: int = 0, passes: int = 0, zipped: int = 0) -> int:
-    """The key of a place in a chain. Where all numbers are 0 it is that of the outer element.
+    """The key of a place in a chain: that of the outer element if all numbers are 0.
 
     Args:
-        outer: key of the outer element of `flat_map` and `interleave`; `ROOT` where there is none.
+        outer: key of the outer element of `flat_map` and `interleave`; `ROOT` if there is none.
         branch: number of the input of a concatenation or mixture, counted through nested ones.
         passes: number of the pass, see `pass_number`.
-        zipped: inputs of zips, mixed; 0 for first inputs, and where a seed takes their place.
+        zipped: inputs of zips, mixed; 0 for first inputs, and where a seed replaces them.
     """
     key = outer
     if branch:
@@ -100,7 +100,7 @@ def pass_number(before: int, index: int, count: int) -> int:
     Args:
         before: number of the pass of the repeats around this one.
         index: of the pass of this one.
-        count: passes of this one, negative for endless; then a later `before` is mixed in.
+        count: passes of this one, negative for endless; then `before` is mixed in.
     """
     if count < 0:
         return mix64(before, index) if before else index
@@ -113,7 +113,7 @@ def step_seed(chain: int, own: int | None) -> int:
 
 
 def philox_key(seed: int, epoch: int) -> tuple[int, int]:
-    """The two words of a key: of 64 bits both halves count."""
+    """The two words of a key, each folded from the 64 bits of a number."""
     return (seed ^ (seed >> 32) * 0x85EB_CA6B) & _LOW, (epoch ^ (epoch >> 32) * 0xC2B2_AE35) & _LOW
 
 
@@ -131,7 +131,7 @@ def philox(counter: Array, key: tuple[int, int]) -> Array:
 
 
 def _rounds(counter: Any, key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
-    """The rounds of Philox4x32-10 over four uint64 arrays, or four of Python's integers."""
+    """The rounds of Philox4x32-10 over four uint64 arrays, or four Python integers."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -176,7 +176,7 @@ class BatchRng:
         self._block = 0
 
     def words(self, count: int) -> Array:
-        """The next `count` 32-bit words of every element: uint64[B, count]."""
+        """Draw the next `count` 32-bit words of every element: uint64[B, count]."""
         blocks = -(-count // 4)
         counter = np.empty((self.size, blocks, 4), np.uint64)
         counter[:, :, :3] = self._counter[:, None, :]
@@ -185,12 +185,12 @@ class BatchRng:
         return philox(counter.reshape(-1, 4), self._key).reshape(self.size, blocks * 4)[:, :count]
 
     def uniform(self, count: int | None = None) -> Array:
-        """Numbers in [0, 1) with 32 random bits: float64[B, count], or float64[B] without a count."""
+        """Draw numbers in [0, 1) with 32 random bits: float64[B, count], or float64[B] without a count."""
         drawn = self.words(1 if count is None else count).astype(np.float64) / 2.0**32
         return drawn[:, 0] if count is None else drawn
 
     def integers(self, low: Array | int, high: Array | int) -> Array:
-        """One integer in [low, high) per element: int64[B]; the bounds may differ between elements."""
+        """Draw one integer in [low, high) per element: int64[B]; the bounds may differ between elements."""
         low, high = np.asarray(low, np.int64), np.asarray(high, np.int64)
         drawn: Array = low + np.floor(self.uniform() * (high - low)).astype(np.int64)
         return drawn

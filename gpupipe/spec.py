@@ -1,4 +1,4 @@
-"""spec: what a value is (`TensorSpec`), and what becomes of a value that is to be a leaf.
+"""spec: the types of leaves (`TensorSpec`), and the conversion of values to leaves.
 
 An element is a nested structure (tuple, NamedTuple, dict, dataclass) of leaves; a leaf is a NumPy array, a NumPy
 scalar or `bytes`. `bytes` stay Python objects: NumPy's `S` dtype drops trailing NULs, which would damage images.
@@ -58,10 +58,10 @@ DType = np.dtype[Any] | type[bytes]
 
 
 def as_dtype(dtype: Any) -> DType | None:
-    """Turn whatever names a dtype into `np.dtype` or `bytes`; None stays None (unknown).
+    """Convert anything that names a dtype to `np.dtype` or `bytes`; None stays None (unknown).
 
     Raises:
-        PlanTypeError: for objects, complex numbers, dates and anything that is no dtype.
+        PlanTypeError: for objects, complex numbers, dates and anything that is not a dtype.
     """
     if dtype is None:
         return None
@@ -127,12 +127,12 @@ class TensorSpec(Described):
         return self.dtype is not None and self.shape is not None
 
     def require(self, who: str, *, layout: str | None = None, dtype: Any = None) -> TensorSpec:
-        """Check that this is what op `who` needs; answer the spec with its layout filled in.
+        """Check that op `who` can take this; return the spec with its layout filled in.
 
-        An array of rank 3 without a layout is taken for an image {HWC}.
+        An array without a layout that has the right rank is taken for such an image: rank 3 for {HWC}.
 
         Raises:
-            SpecError: naming the op, what it needs and what it got.
+            SpecError: names the op, what it needs and what it got.
         """
         if dtype is not None and self.dtype != as_dtype(dtype):
             raise SpecError(f"{who} needs {TensorSpec((), dtype)}, got {self}")
@@ -166,7 +166,7 @@ class TensorSpec(Described):
         return TensorSpec(self.shape[1:], self.dtype, layout)
 
     def accepts(self, other: TensorSpec) -> bool:
-        """Whether a value of spec `other` is also one of this spec; an unknown part accepts everything."""
+        """Whether every value of spec `other` fits this spec; an unknown part accepts everything."""
         if type(other) is not type(self) and not (self.shape is None and self.dtype in (None, other.dtype)):
             return False
         return self._agrees(other)
@@ -182,7 +182,7 @@ class TensorSpec(Described):
         )
 
     def relax(self, other: TensorSpec) -> TensorSpec:
-        """The narrowest spec that accepts both (dtypes must agree): what `concatenate` gives."""
+        """The narrowest spec that accepts both (dtypes must agree), as for `concatenate`."""
         if type(other) is not type(self):
             return TensorSpec(None, None)
         layout = self.layout if self.layout == other.layout else None
@@ -193,7 +193,7 @@ class TensorSpec(Described):
         return TensorSpec(shape, dtype, layout)
 
     def loose(self) -> TensorSpec:
-        """The spec with every dimension unknown: what one element tells about the next."""
+        """The spec with every dimension unknown: all that one element tells about the next."""
         return TensorSpec(None if self.shape is None else (None,) * len(self.shape), self.dtype)
 
 
@@ -201,7 +201,7 @@ UNKNOWN = TensorSpec(None, None)
 
 
 class Compound:
-    """A leaf that is neither array nor `bytes`: a nested dataset, rows of unequal length. It says its own spec."""
+    """A leaf that is neither array nor `bytes`: a nested dataset, or rows of unequal length."""
 
     __slots__ = ()
 
@@ -210,13 +210,13 @@ class Compound:
         raise NotImplementedError
 
     def leaf_parts(self) -> tuple[Any, ...]:
-        """Plain data that tells it from others: what fingerprints are made of."""
+        """Plain data for the fingerprint."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec(TensorSpec):
-    """The type of a leaf that is a dataset itself, e.g. of `Dataset.window`.
+    """The type of a leaf that is a dataset itself, e.g. after `Dataset.window`.
 
     It counts as unknown (`known` is False): a function of such a leaf is ordinary Python, never traced.
 
@@ -232,13 +232,13 @@ class DatasetSpec(TensorSpec):
     __repr__ = fields_in_brief
 
     def __post_init__(self) -> None:
-        flatten(self.element_spec)  # a structure, or an error that says so
+        flatten(self.element_spec)  # raises if it is not a structure
 
     def __str__(self) -> str:
         return f"dataset of {describe(self.element_spec)}"
 
     def batched(self, size: int | None) -> TensorSpec:
-        """Datasets do not stack.
+        """Raise: datasets do not stack.
 
         Raises:
             PlanTypeError: always; says what to do instead.
@@ -249,7 +249,7 @@ class DatasetSpec(TensorSpec):
         )
 
     def row(self) -> TensorSpec:
-        """A dataset has no rows.
+        """Raise: a dataset has no rows.
 
         Raises:
             SpecError: always.
@@ -257,7 +257,7 @@ class DatasetSpec(TensorSpec):
         raise SpecError(f"unbatch needs leaves with a first dimension, got a {self}; use flat_map(lambda w: w)")
 
     def accepts(self, other: TensorSpec) -> bool:
-        """Whether `other` is a dataset, too, of elements that this one's spec accepts."""
+        """Whether `other` is a dataset spec, too, whose elements this spec accepts."""
         if not isinstance(other, DatasetSpec):
             return False
         (mine, structure), (theirs, same) = flatten(self.element_spec), flatten(other.element_spec)
@@ -280,7 +280,7 @@ class DatasetSpec(TensorSpec):
 
 
 def as_leaf(value: Any) -> Any:
-    """Turn one Python value into a leaf by NumPy's own rules: int -> int64, float -> float64, str -> UTF-8 bytes.
+    """Convert one Python value to a leaf by NumPy's rules: int -> int64, float -> float64; str -> UTF-8 bytes.
 
     Raises:
         PlanTypeError: for values that NumPy can only hold as objects, and for masked arrays.
@@ -311,7 +311,7 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
     try:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and array.ndim:
-            array = np.asarray(value, object)  # nested lists of strings: the same with every trailing NUL
+            array = np.asarray(value, object)  # nested lists of strings: an S or U array would drop trailing NULs
     except ValueError as error:
         raise PlanError(f"a leaf needs a rectangular array, got {_short(value)}; pad it or use a tuple") from error
     except Exception as error:  # an array-like of a foreign library may raise anything
@@ -321,7 +321,7 @@ def _as_leaf(value: Any, kind: type[Any]) -> Any:
 
 
 def _all_bytes(values: list[Any]) -> list[Any]:
-    """A list of byte strings and texts as leaves: long ones of one type take one call for each."""
+    """Convert a list of byte strings and texts; a list of one type costs one call for each item."""
     kinds = set(map(type, values))
     if kinds == {bytes}:
         return values
@@ -329,7 +329,7 @@ def _all_bytes(values: list[Any]) -> list[Any]:
         try:
             return [text.encode() for text in values]
         except UnicodeEncodeError:
-            pass  # the one of them says so
+            pass  # raised below for the item that fails
     return [as_leaf(item) for item in values]
 
 
@@ -341,7 +341,7 @@ def _encoded(text: str) -> bytes:
 
 
 def read_only(leaf: Any) -> Any:
-    """The same leaf, an array as a view that cannot be written to: nobody changes data that others still read."""
+    """Make an array read-only, as a view, so that data which others still read cannot change; return other leaves."""
     if type(leaf) is not np.ndarray:
         return leaf
     view = leaf.view()
@@ -350,7 +350,7 @@ def read_only(leaf: Any) -> Any:
 
 
 def own(leaf: Any) -> Any:
-    """The leaf, an array as a copy: a function that fills one buffer again and again may have returned it."""
+    """Copy an array, since a function may return the same buffer every time; return other leaves as they are."""
     return leaf.copy() if type(leaf) is np.ndarray else leaf
 
 
@@ -366,8 +366,8 @@ def _as_array(array: Array) -> Array:
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind in "SU" or (array.dtype == object and all(isinstance(v, (bytes, str)) for v in array.flat)):
         out = np.empty(array.shape, object)
-        for place, value in np.ndenumerate(array):
-            out[place] = _encoded(value) if isinstance(value, str) else bytes(value)
+        for index, value in np.ndenumerate(array):
+            out[index] = _encoded(value) if isinstance(value, str) else bytes(value)
         return out
     if array.dtype == object and any(isinstance(v, int) and not -(2**63) <= v < 2**64 for v in array.flat):
         raise PlanError(f"a leaf needs integers that fit 64 bits, got {_short(array)}")
@@ -384,9 +384,9 @@ def spec_of(leaf: Any) -> TensorSpec:
 
 
 def as_declared(value: Any, spec: TensorSpec) -> Any:
-    """Turn one Python value into a leaf of a declared dtype: Python floats have no precision of their own.
+    """Convert one Python value to a leaf; Python floats take a declared float dtype.
 
-    Everything else stays what it is, for whoever checks it against the spec.
+    The caller checks everything else against the spec.
     """
     leaf = as_leaf(value)
     if isinstance(value, (float, list, tuple)) and not isinstance(spec.dtype, type) and spec.dtype is not None:
@@ -400,7 +400,7 @@ def as_declared(value: Any, spec: TensorSpec) -> Any:
 
 
 def _holds(value: Any, kinds: Any) -> bool:
-    """Whether a nested list has such values in it."""
+    """Whether a nested list contains values of some kinds."""
     if isinstance(value, (list, tuple)):
         return any(_holds(item, kinds) for item in value)
     return isinstance(value, kinds)

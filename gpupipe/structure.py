@@ -1,4 +1,4 @@
-"""structure: how values are nested: tuples, NamedTuples, dicts and dataclasses with leaves in them."""
+"""structure: the nesting of values: tuples, NamedTuples, dicts and dataclasses of leaves."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 
 
 class Described:
-    """What says something of a leaf and is none itself: a spec."""
+    """The base of descriptions of leaves, such as specs, which are not leaves themselves."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The nesting of an element: what is left of it when every leaf is taken out.
+    """The nesting of an element without its leaves.
 
     Attributes:
         kind: the class of this level (tuple, dict, a NamedTuple or a dataclass), None for a leaf, `type(None)` for an
@@ -59,10 +59,10 @@ class Structure:
         object.__setattr__(self, "flat", flat)
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """Put leaves back in place.
+        """Restore the nesting around leaves.
 
-        Dataclasses are made by their constructor. Where leaves are no values (specs, texts, traced symbols) it is not
-        called: what it checks of an array would fail there.
+        Dataclasses are made by their constructor, except around leaves that are not values (specs, texts, traced
+        symbols), for which its checks would fail.
         """
         if self.kind is None:
             return leaves[0]
@@ -90,7 +90,7 @@ class Structure:
         return made
 
     def leaf_names(self, prefix: str = "") -> list[str]:
-        """A name per leaf, as a user writes it: ``"[0]"``, ``"['label']"``, ``".image"``, ``""`` for a lone leaf."""
+        """A name per leaf, as a user writes it: ``"[0]"``, ``"['label']"``, ``".image"``, ``""`` for a single leaf."""
         if self.kind is None:
             return [prefix]
         if self.kind is type(None):
@@ -114,9 +114,9 @@ ABSENT = Structure(type(None), count=0)
 
 
 def is_dataclass_type(kind: Any) -> bool:
-    """Whether instances of a class are taken apart as dataclasses.
+    """Whether instances of a class are flattened as dataclasses.
 
-    Not where they are what leaves are described by (gpupipe's own), nor where NumPy can read them as an array.
+    gpupipe's own classes, such as specs, are not, nor are classes that NumPy can convert to an array.
     """
     return (
         hasattr(kind, "__dataclass_fields__")
@@ -131,7 +131,7 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
     """The fields of a dataclass, in order.
 
     Raises:
-        PlanError: its constructor does not take exactly its fields, so that it cannot be made again from them.
+        PlanError: its constructor does not take exactly its fields, so it cannot be rebuilt from them.
     """
     given = fields(kind)
     for one in given:
@@ -154,24 +154,24 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _is_value(leaf: Any) -> bool:
-    """Whether a leaf is a value, not what stands for one."""
+    """Whether a leaf is a value, not a description or a symbol of one."""
     return not isinstance(leaf, (Described, str)) and not hasattr(type(leaf), "__gpupipe_symbol__")
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """Take a structure apart into its leaves and what is left.
+    """Split a value into its leaves and its structure.
 
     tuple, NamedTuple, dict and dataclass are structure, everything else is a leaf.
 
     Raises:
-        PlanError: for sets, for empty structures, and for a dataclass that cannot be made again from its fields.
+        PlanError: for sets, for empty structures, and for a dataclass that cannot be rebuilt from its fields.
     """
     leaves: list[Any] = []
     return leaves, _flatten(value, leaves)
 
 
 _LEAVES = (np.ndarray, np.generic, bytes, int, float, str, list)
-"""What most leaves are: asked first, since a test for `Mapping` is slow."""
+"""The types of most leaves, tested first, as a test for `Mapping` is slow."""
 
 
 def _flatten(value: Any, leaves: list[Any]) -> Structure:
@@ -209,7 +209,7 @@ def map_structure(fn: Callable[[Any], Any], value: Any) -> Any:
 
 
 def describe(spec: Any) -> str:
-    """A structure of specs as one line of text."""
+    """Describe a structure of specs in one line."""
     if isinstance(spec, tuple):
         inner = ", ".join(describe(item) for item in spec)
         return f"({inner},)" if len(spec) == 1 else f"({inner})"
@@ -223,9 +223,9 @@ def describe(spec: Any) -> str:
 
 
 def flatten_like(value: Any, structure: Structure) -> list[Any] | None:
-    """The parts of a value where a structure has its leaves, whatever they are; None if the value is nested otherwise.
+    """The parts of a value where a structure has leaves; None if the value has another structure.
 
-    A list stands for a tuple, as in tf.data, and where the structure has a leaf a tuple is an array.
+    A list counts as a tuple, as in tf.data; a tuple where the structure has a leaf counts as an array.
     """
     parts: list[Any] = []
     return parts if _take_apart(value, structure, parts) else None

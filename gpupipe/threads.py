@@ -1,11 +1,11 @@
-"""threads: daemon threads that are waited for, but never without limit, and what they and others wait at.
+"""threads: daemon threads that are joined with a timeout, and locks that survive Ctrl-C.
 
-`concurrent.futures.ThreadPoolExecutor` is joined at exit without limit, so a function that never returns would keep the
-interpreter alive for ever. A user's function may be such a one.
+`concurrent.futures.ThreadPoolExecutor` is joined at exit without a timeout, so a user's function that never returns
+would keep the interpreter alive forever.
 
-The user's thread may be cut short anywhere, by Ctrl-C. A `threading.Condition` it is just leaving stays locked then,
-and whoever needs it stands still: entering and leaving one is Python code, into which a signal's handler may raise. So
-what the user's thread shares with others is guarded by locks of C, and it waits in a `Room`.
+Ctrl-C may interrupt the user's thread anywhere. A `threading.Condition` that it is just leaving then stays locked, and
+other threads wait for it forever: its `__enter__` and `__exit__` are Python code, in which a signal handler may raise.
+So state shared with the user's thread is guarded by locks implemented in C, and threads wait in a `Room`.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ __all__ = ["PATIENCE", "DaemonPool", "Flag", "Job", "Room", "Thread", "join"]
 _T = TypeVar("_T")
 
 PATIENCE = 2.0
-"""Seconds to wait for a thread at the end. Only a user's function, or the system, can take that long."""
+"""Seconds to wait for a thread at the end. Only a user's function, or a read, can take longer."""
 
 
 def join(threads: Sequence[Thread]) -> None:
-    """Wait for threads that were told to stop, `PATIENCE` seconds at most for each; say so if one does not end."""
+    """Wait for threads that were told to stop, at most `PATIENCE` seconds for each; log those that do not end."""
     for thread in threads:
         if thread.ident is None or thread is threading.current_thread():
             continue
-        thread._started.wait(PATIENCE)  # it has an ident a moment before it may be waited for
+        thread._started.wait(PATIENCE)  # a thread has an ident shortly before it can be joined
         thread.join(PATIENCE)
         if thread.is_alive():
             logger.warning("%s still runs a function of the chain, or a read, after %.0f s", thread.name, PATIENCE)
 
 
-# CPython lets others derive from its lock, and has what its own Condition restores it with.
+# CPython allows subclasses of its lock, and its own Condition uses `_acquire_restore`, too.
 class Room(_thread.RLock):  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
-    """A lock at which threads wait for one another, as at a `threading.Condition`.
+    """A lock with `wait` and `notify_all`, like `threading.Condition`.
 
-    An exception of a signal's handler leaves it as it should be, wherever it strikes.
+    It stays consistent wherever a signal handler raises.
     """
 
     def __init__(self) -> None:
         self._sleepers: list[_thread.LockType] = []
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Let go of the lock, which is held once, until somebody notifies; whether that came in time."""
+        """Release the lock, which is held once, until notified; return False if the timeout comes first."""
         sleeper = _thread.allocate_lock()
         sleeper.acquire()
         self._sleepers.append(sleeper)
@@ -59,18 +59,18 @@ class Room(_thread.RLock):  # type: ignore[misc]  # pyright: ignore[reportGenera
             self.release()
             return sleeper.acquire(timeout=-1 if timeout is None else timeout)
         finally:
-            # Unlike `acquire` it is never cut short.
+            # Unlike `acquire` it is never interrupted.
             self._acquire_restore(mine)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
     def notify_all(self) -> None:
-        """Wake everybody who waits; the lock is held."""
+        """Wake all waiting threads; the lock must be held."""
         sleepers, self._sleepers = self._sleepers, []
         for sleeper in sleepers:
             sleeper.release()
 
 
 class Flag(threading.Event):
-    """An event that may be set and waited for where Ctrl-C strikes."""
+    """An event that stays consistent if Ctrl-C interrupts `set` or `wait`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,11 +78,11 @@ class Flag(threading.Event):
 
 
 class Thread(threading.Thread):
-    """A daemon thread that may be started where Ctrl-C strikes: a plain one could wait for ever for who started it.
+    """A daemon thread whose start Ctrl-C may interrupt: a plain one could then wait forever for its starter.
 
     Args:
-        target: what it runs.
-        args: for it.
+        target: the function to run.
+        args: its arguments.
         name: of the thread.
     """
 
@@ -92,7 +92,7 @@ class Thread(threading.Thread):
 
 
 class Job(Future[_T], Generic[_T]):
-    """A future that may be waited for where Ctrl-C strikes."""
+    """A future that stays consistent if Ctrl-C interrupts waiting for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,9 +100,9 @@ class Job(Future[_T], Generic[_T]):
 
 
 class DaemonPool:
-    """Runs functions in a fixed number of daemon threads, in the order in which they were submitted.
+    """Runs functions in a fixed number of daemon threads, in the order of submission.
 
-    Each runs in the context of whoever submitted it: under the limits of its run, for one.
+    Each runs in the submitter's context (`contextvars`), for instance under the limits of its run.
 
     Args:
         count: how many threads; they start with the first function.
@@ -135,14 +135,14 @@ class DaemonPool:
         return future
 
     def wait(self, ready: Callable[[], bool]) -> bool:
-        """Wait until something is so, which is looked at whenever a function was run; False once the pool is closed."""
+        """Wait until `ready()` holds, checked after each function; return False once the pool is closed."""
         with self._room:
             while not (ready() or self._closed):
                 self._room.wait()
         return not self._closed
 
     def close(self, wait: bool = True) -> None:
-        """Cancel what has not begun, and wait for what has."""
+        """Cancel functions that have not started, and wait for the others."""
         self._closed = True
         with self._room:
             self._room.notify_all()
@@ -160,7 +160,7 @@ class DaemonPool:
 
 
 def _serve(work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None], room: Room) -> None:
-    """What a thread of the pool runs. It knows the queue and the room, never the pool."""
+    """Run functions in a thread of the pool. It references the queue and the room, never the pool."""
     while (item := work.get()) is not None:
         future, fn, args = item
         if not future.set_running_or_notify_cancel():
@@ -173,4 +173,4 @@ def _serve(work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[
             future.set_result(result)
         with room:
             room.notify_all()
-        del item, future, fn, args  # nothing is kept alive while waiting
+        del item, future, fn, args  # keep nothing alive while waiting

@@ -47,7 +47,7 @@ def test_a_fresh_process_shows_nothing_else() -> None:
         (gp, "parse_example", "use gpupipe.io.parse_example"),
         (gp, "random_crop", "use gpupipe.ops.random_crop"),
         (gp, "make_one_shot_iterator", "use gpupipe.compat.make_one_shot_iterator"),
-        (gp, "data", "what tf.data has stands in gpupipe itself: gpupipe.Dataset"),
+        (gp, "data", "the names of tf.data are in gpupipe itself: gpupipe.Dataset"),
         (ops, "RandomResizedCrop", "did you mean random_resized_crop?"),
         (ops, "RandomHorizontalFlip", "use random_flip_left_right"),
         (ops, "MixUp", "did you mean mixup?"),

@@ -1,7 +1,4 @@
-"""dataset: the chain as a user writes it. Every method makes one plan node and runs nothing.
-
-What runs a chain (optimize, flow, transform, load) is imported by the first chain that runs: `import gpupipe` is quick.
-"""
+"""dataset: the chain as a user writes it. Every method makes one plan node and runs nothing."""
 
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from .core import Dataset

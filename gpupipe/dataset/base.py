@@ -1,11 +1,11 @@
-"""base: what every dataset is: a plan, and the epochs of its loops."""
+"""base: a dataset without its methods: a plan, and the epochs of its loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..arguments import arity, checked_function
+from ..arguments import checked_function, in_the_order_of, reordered, same_structure
 from ..brief import brief, cut
 from ..errors import PlanError, PlanTypeError
 from ..graph.classify import name_of
@@ -14,7 +14,7 @@ from ..graph.symbols import active_trace
 from ..graph.trace import Traced, require_no_symbols, trace, trace_inner
 from ..plan.difference import plan_difference
 from ..plan.index import ENDLESS, Order, Select, blocker, why_not
-from ..plan.node import Node
+from ..plan.node import ElementType, Node
 from ..plan.order import never_ends, refuse_options
 from ..plan.sources import Param
 from ..spec import Compound, DatasetSpec, TensorSpec
@@ -23,17 +23,44 @@ from .epochs import EpochCounter, Visits
 if TYPE_CHECKING:
     from .. import Dataset
 
-__all__ = ["Chain", "new"]
+__all__ = ["Chain", "alike", "check_integer", "new"]
 
 
 def new(plan: Node) -> Dataset:
-    """A dataset of a plan that begins here."""
+    """A dataset of a plan, with a count of epochs of its own."""
     return Chain._dataset_type(plan)
 
 
+def alike(who: str, datasets: list[Dataset]) -> list[Dataset]:
+    """Check that datasets have equal structures and dtypes; their dicts get the key order of the first."""
+    found: list[Dataset] = []
+    mine: ElementType | None = None
+    for dataset in datasets:
+        other = dataset.plan.element
+        if other.structure is None:
+            found.append(dataset)
+            continue
+        mine = mine or other
+        if not same_structure(mine, other):
+            raise PlanTypeError(f"{who} needs datasets of one structure, got {mine.structure} and {other.structure}")
+        for a, b in zip(mine.specs, reordered(mine, other), strict=True):
+            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
+                raise PlanTypeError(f"{who} needs datasets of one dtype, got {a} and {b}")
+        found.append(dataset if mine.structure == other.structure else dataset.map(in_the_order_of(mine)))
+    return found
+
+
+def check_integer(who: str, name: str, fn: Callable[..., Any], graph: Traced | None) -> None:
+    """Check that a traced function returns one integer; one that is not traced is checked while running."""
+    specs = [] if graph is None else [value.spec for value in graph.outputs]
+    if specs[1:] or any(spec.shape != () or getattr(spec.dtype, "kind", None) not in ("i", "u") for spec in specs):
+        got = ", ".join(map(str, specs))
+        raise PlanTypeError(f"{who} needs a {name} that returns one integer, got {got} from {name_of(fn)}")
+
+
 def _differ(first: Any, second: Any) -> Difference | None:
-    """In what two results of a function differ that returns datasets; None where that is told otherwise."""
-    if not isinstance(first, Chain) or first.plan.element.structure is None:  # the latter is made for each element
+    """How two results of a function that should return datasets differ; None where another check decides."""
+    if not isinstance(first, Chain) or first.plan.element.structure is None:  # such a dataset is made for each element
         return None
     if not isinstance(second, Chain):
         return Difference(f"a Dataset, then {type(second).__name__}", "")
@@ -41,10 +68,10 @@ def _differ(first: Any, second: Any) -> Difference | None:
 
 
 class Chain(Compound):
-    """A plan. The methods of a `Dataset` come in parts, one module each; this is what all of them stand on.
+    """A plan. The methods of `Dataset` come in parts, one module each; this is the base of all parts.
 
     Class attributes:
-        _dataset_type: `Dataset`, which is made of these parts.
+        _dataset_type: `Dataset`, which is composed of the parts.
     """
 
     _dataset_type: ClassVar[type[Dataset]]
@@ -52,12 +79,12 @@ class Chain(Compound):
     def __init__(self, plan: Node, counter: EpochCounter | None = None, epoch: int | None = None) -> None:
         if not isinstance(plan, Node):
             raise PlanTypeError(
-                f"Dataset needs a constructor, got {type(plan).__name__}; write Dataset.from_tensor_slices(...), "
-                f"Dataset.from_generator(...) or another of them"
+                f"Dataset needs a plan, got {type(plan).__name__}; call a constructor: "
+                f"Dataset.from_tensor_slices(...), Dataset.from_generator(...) or another"
             )
         self.plan = plan
         self._counter = EpochCounter() if counter is None else counter
-        self._epoch = epoch  # of a dataset that `epoch` made
+        self._epoch = epoch  # set only by the method `epoch`
         self._visits = Visits()
 
     def _then(self, plan: Node) -> Dataset:
@@ -70,26 +97,26 @@ class Chain(Compound):
         return self._dataset_type(plan, EpochCounter.joined([dataset._counter for dataset in inputs]))
 
     def refuse_epoch(self, who: str) -> None:
-        """Refuse the dataset of one epoch inside another one: all of a chain is in one epoch.
+        """Refuse a dataset of a fixed epoch as part of another: the whole chain is in one epoch.
 
         Raises:
-            PlanError: it is one.
+            PlanError: this dataset comes from `epoch(n)`.
         """
         if self._epoch is not None:
             raise PlanError(
-                f"{who} needs datasets of no fixed epoch, got one of epoch({self._epoch}); put epoch() last"
+                f"{who} needs datasets without a fixed epoch, got one of epoch({self._epoch}); put epoch() last"
             )
 
     def _select(self, who: str, order: Order, instead: str = "") -> Dataset:
-        """The elements at some places.
+        """The elements at some indices.
 
         Args:
             who: the method.
             order: says which.
-            instead: what does the same for a chain that ends and has no places.
+            instead: the call that does the same for a finite chain that cannot be indexed.
 
         Raises:
-            PlanError: some step has no places, or there is no end of them.
+            PlanError: a step cannot be indexed, or the chain is infinite.
         """
         step = blocker(self.plan)
         if step is not None:
@@ -117,20 +144,19 @@ class Chain(Compound):
         )
 
     def _question(self, who: str, fn: Callable[..., Any]) -> Traced | None:
-        """A function of each element as a graph; None where it is ordinary Python."""
+        """Trace a function of each element; None where it is ordinary Python."""
         graph = self._trace(who, fn) if self.plan.element.known and not self.plan.element.batched else None
         if graph is None:
             require_no_symbols(who, fn)
         return graph
 
     def _predicate(self, who: str, fn: Callable[..., Any]) -> Traced | None:
-        """A function that returns one boolean, as `_question`.
+        """Trace a predicate; None where it is ordinary Python.
 
         Raises:
-            PlanError: it returns something else, where that is known.
+            PlanError: it is known to return something other than one boolean.
         """
-        checked_function(who, fn)
-        arity(who, fn, self.plan.element)
+        checked_function(who, fn, self.plan.element)
         graph = self._question(who, fn)
         if graph is not None and [value.spec for value in graph.outputs] != [TensorSpec((), bool)]:
             got = ", ".join(str(value.spec) for value in graph.outputs)
@@ -138,10 +164,9 @@ class Chain(Compound):
         return graph
 
     def _inner(self, who: str, fn: Callable[..., Any]) -> Node | None:
-        """The plan of a function that returns datasets; None if it has to be called for each element."""
-        checked_function(who, fn)
+        """Trace a function that returns datasets; None if it has to be called for each element."""
         element = self.plan.element
-        arity(who, fn, element)
+        checked_function(who, fn, element)
         if not element.known or element.structure is None or element.batched:
             require_no_symbols(who, fn)
             return None
@@ -166,7 +191,7 @@ class Chain(Compound):
         return DatasetSpec(self.plan.element.nested)
 
     def leaf_parts(self) -> tuple[Any, ...]:
-        """What it is, for the fingerprint of a chain that holds it as a leaf."""
+        """The fingerprint of this chain, for that of a chain that holds it as a leaf."""
         return (self.plan.fingerprint,)
 
     def __bool__(self) -> bool:

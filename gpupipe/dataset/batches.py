@@ -1,4 +1,4 @@
-"""batches: the methods of a `Dataset`: steps that make batches and take them apart."""
+"""batches: the methods of `Dataset` that make batches, windows and groups, and take them apart."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arguments import arity, checked_function, integer, parallel_calls, positive, rows_of_a_batch
+from ..arguments import checked_function, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError
-from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
 from ..plan.batches import Batch, Bucketed, PaddedBatch, RaggedBatch, Rebatch, Unbatch
 from ..plan.node import ElementType
@@ -19,7 +18,7 @@ from ..plan.padding import padding_values as checked_values
 from ..plan.windows import GroupByWindow, Window
 from ..ragged import splits_dtype
 from ..spec import LEAF, Structure, TensorSpec
-from .base import Chain, new
+from .base import Chain, check_integer, new
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -28,7 +27,7 @@ __all__ = ["Batches"]
 
 
 class Batches(Chain):
-    """The methods of a `Dataset`: steps that make batches and take them apart."""
+    """Batches, windows and groups."""
 
     def batch(
         self,
@@ -40,13 +39,15 @@ class Batches(Chain):
         """Stack `batch_size` consecutive elements.
 
         Args:
-            batch_size: rows of a batch.
-            drop_remainder: leave out a short last batch.
+            batch_size: rows of a batch, >= 1.
+            drop_remainder: drop a short last batch.
             num_parallel_calls: accepted for compatibility: a batch is one run of the graph over `Options.threads`.
-            deterministic: the same.
+            deterministic: accepted for compatibility: batches keep the order of their elements.
+
+        Shapes: ``T[...] -> T[batch_size,...]`` for each leaf; a short last batch has fewer rows.
         """
         parallel_calls("batch", num_parallel_calls)
-        return self._then(Batch(self.plan, rows_of_a_batch("batch", batch_size), bool(drop_remainder)))
+        return self._then(Batch(self.plan, integer("batch", "batch_size", batch_size, 1), bool(drop_remainder)))
 
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: bool = False
@@ -56,34 +57,28 @@ class Batches(Chain):
         Args:
             batch_size: rows of a batch.
             padded_shapes: a structure of shapes like the element; None or -1 in a shape is the largest of the batch.
-                Without it unknown dimensions are padded; None in the place of a part does the same for that part.
-            padding_values: one value, or a structure of them; 0, False or b"" unless given, and where None stands.
-            drop_remainder: leave out a short last batch.
+                By default unknown dimensions are padded; None for a part of the structure does the same for that part.
+            padding_values: one value, or a structure of values; the default, also for None, is 0, False or b"".
+            drop_remainder: drop a short last batch.
         """
-        size = rows_of_a_batch("padded_batch", batch_size)
-        element = self.plan.element
-        _need_arrays("padded_batch", element)
-        shapes = values = None
-        if element.structure is not None:
-            shapes = checked_shapes(padded_shapes, element)
-            values = checked_values(padding_values, element)
-        given = None if element.known else (padded_shapes, padding_values)
-        return self._then(PaddedBatch(self.plan, size, bool(drop_remainder), shapes, values, given))
+        size = integer("padded_batch", "batch_size", batch_size, 1)
+        padding = _padding("padded_batch", self.plan.element, padded_shapes, padding_values)
+        return self._then(PaddedBatch(self.plan, size, bool(drop_remainder), *padding))
 
     def unbatch(self) -> Dataset:
-        """Take batches apart into their rows."""
+        """Split batches into their rows, the inverse of `batch`."""
         _need_rows("unbatch", self.plan.element)
         return self._then(Unbatch(self.plan))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset:
-        """Cut batches into batches of another size: `unbatch().batch(batch_size)`. Rows keep their identities.
+        """Change the size of batches: ``unbatch().batch(batch_size)``. Rows keep their identities.
 
         Args:
             batch_size: rows of a batch, >= 1; a list of sizes is cycled.
-            drop_remainder: leave out a short last batch.
+            drop_remainder: drop a short last batch.
 
         Raises:
-            PlanError: a size below 1, elements that have no rows.
+            PlanError: a size below 1, or elements without rows.
 
         Example:
             >>> [batch.tolist() for batch in gp.Dataset.range(8).batch(4).rebatch([2, 1, 1])]
@@ -92,7 +87,7 @@ class Batches(Chain):
         _need_rows("rebatch", self.plan.element)
         several = isinstance(batch_size, (list, tuple, np.ndarray)) and np.ndim(batch_size) == 1
         given: Any = batch_size if several else [batch_size]
-        sizes = tuple(rows_of_a_batch("rebatch", size) for size in given)
+        sizes = tuple(integer("rebatch", "batch_size", size, 1) for size in given)
         if not sizes:
             raise PlanError("rebatch needs at least one batch size, got an empty list")
         return self._then(Rebatch(self.plan, sizes, bool(drop_remainder)))
@@ -100,13 +95,13 @@ class Batches(Chain):
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = "int64") -> Dataset:
         """Stack `batch_size` consecutive elements that differ in their unknown dimensions, without padding.
 
-        A leaf whose shape is known is stacked as `batch` does. One with unknown dimensions becomes a `gpupipe.Ragged`,
-        ragged in every dimension up to its last unknown one. What an ordinary Python function returns has only unknown
+        Leaves of known shape are stacked as by `batch`. A leaf with unknown dimensions becomes a `gpupipe.Ragged`,
+        ragged in every dimension up to its last unknown one. The result of an ordinary Python function has only unknown
         dimensions, unless `map(fn, spec=...)` says more.
 
         Args:
-            batch_size: rows of a batch.
-            drop_remainder: leave out a short last batch.
+            batch_size: rows of a batch, >= 1.
+            drop_remainder: drop a short last batch.
             row_splits_dtype: "int64" or "int32".
 
         Example:
@@ -114,35 +109,35 @@ class Batches(Chain):
             >>> [batch.to_list() for batch in rows.ragged_batch(3)]
             [[[0], [0, 1], [0, 1, 2]]]
         """
-        size = rows_of_a_batch("ragged_batch", batch_size)
+        size = integer("ragged_batch", "batch_size", batch_size, 1)
         splits = str(splits_dtype("ragged_batch", row_splits_dtype))
         return self._then(RaggedBatch(self.plan, size, bool(drop_remainder), splits))
 
     # ---- windows and groups
 
     def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False) -> Dataset:
-        """Gather elements in datasets of `size` elements each.
+        """Collect elements into datasets of `size` elements each.
 
-        Window k begins at input element k * shift and holds every `stride`-th from there. Each leaf becomes a dataset,
-        the structure stays outside: windows of ``(image, label)`` are pairs of datasets. A window is a dataset of its
-        own, with options and epochs of its own, and can be iterated over any number of times. Elements keep their
-        identities in it. An element that failed and is raised or skipped is no input element: its window goes on with
-        the next one. For clips without such gaps, `on_error="replace"` keeps every place.
+        Window k starts at input element k * shift and holds every `stride`-th element from there. Each leaf becomes a
+        dataset, and the structure stays outside: windows of ``(image, label)`` are pairs of datasets. A window has its
+        own options and epochs, and can be iterated over any number of times; its elements keep their identities. An
+        element that failed and is raised or skipped does not count as input: its window continues with the next one.
+        For clips without such gaps, `on_error="replace"` keeps every index.
 
         Args:
-            size: elements of a window.
-            shift: elements between the beginnings of two windows; `size` unless given.
-            stride: elements between two of one window.
-            drop_remainder: leave out windows that are short, of which there is one for every beginning near the end.
+            size: elements of a window, >= 1.
+            shift: input elements between the starts of two windows; default: `size`.
+            stride: input elements from one element of a window to the next, >= 1.
+            drop_remainder: drop short windows; there is one for every start near the end.
 
         Example:
             >>> windows = gp.Dataset.range(5).window(3, shift=2, drop_remainder=True)
             >>> [clip.tolist() for clip in windows.flat_map(lambda w: w.batch(3))]
             [[0, 1, 2], [2, 3, 4]]
         """
-        size = positive("window", "size", integer("window", "size", size), 1)
-        shift = positive("window", "shift", shift, size)
-        stride = positive("window", "stride", integer("window", "stride", stride), 1)
+        size = integer("window", "size", size, 1)
+        shift = size if shift is None else integer("window", "shift", shift, 1)
+        stride = integer("window", "stride", stride, 1)
         return self._then(Window(self.plan, size, shift, stride, bool(drop_remainder), new))
 
     def group_by_window(
@@ -152,17 +147,20 @@ class Batches(Chain):
         window_size: int | None = None,
         window_size_func: Callable[..., int] | None = None,
     ) -> Dataset:
-        """Gather elements by key; give the elements of `reduce_func(key, dataset)` for each group.
+        """Group elements by key, and yield the elements of `reduce_func(key, dataset)` for each group.
 
-        A group leaves when it is full, and its key begins anew; at the end the groups that are left leave by ascending
-        key. All functions run as ordinary Python.
+        A group is emitted when it is full, and its key starts a new one; at the end the remaining groups follow by
+        ascending key. All functions run as ordinary Python.
 
         Args:
-            key_func: gives the key of an element, one integer; a top-level tuple is unpacked into arguments.
-            reduce_func: makes a dataset of the key, int64 (uint64 where `key_func` gives that), and the dataset of the
-                group's elements.
-            window_size: elements of a group.
-            window_size_func: gives that number for a key, instead of `window_size`; asked when a group is begun.
+            key_func: returns the key of an element, one integer; a top-level tuple is unpacked into arguments.
+            reduce_func: takes the key, int64 (uint64 if `key_func` returns that), and the dataset of the group's
+                elements; returns a dataset.
+            window_size: elements of a group, >= 1.
+            window_size_func: returns that number for a key, instead of `window_size`; called when a group starts.
+
+        Raises:
+            PlanError: neither or both of `window_size` and `window_size_func`, or a size below 1.
 
         Example:
             >>> numbers = gp.Dataset.from_tensor_slices([5, 1, 3, 5, 1])
@@ -171,13 +169,12 @@ class Batches(Chain):
             [[5, 5], [1, 1], [3]]
         """
         if (window_size is None) == (window_size_func is None):
-            raise PlanError("group_by_window needs window_size or window_size_func, one of the two")
-        size = positive("group_by_window", "window_size", window_size, 0)
+            raise PlanError("group_by_window needs either window_size or window_size_func")
+        size = 0 if window_size is None else integer("group_by_window", "window_size", window_size, 1)
         self._gives_an_integer("group_by_window", "key_func", key_func)
         for fn, count in ((reduce_func, 2), (window_size_func, 1)):
             if fn is not None:
-                checked_function("group_by_window", fn)
-                arity("group_by_window", fn, _arguments(count))
+                checked_function("group_by_window", fn, _arguments(count))
                 require_no_symbols("group_by_window", fn)
         return self._then(GroupByWindow(self.plan, key_func, reduce_func, size, window_size_func, new))
 
@@ -192,21 +189,24 @@ class Batches(Chain):
         no_padding: bool = False,
         drop_remainder: bool = False,
     ) -> Dataset:
-        """Make batches of elements of about one length, so that little is padded.
+        """Batch elements of similar length, so that little is padded.
 
-        Bucket b holds the elements with ``bucket_boundaries[b - 1] <= length < bucket_boundaries[b]``. A batch leaves
-        when its bucket is full; at the end what is left leaves by bucket number.
+        Bucket b holds the elements with ``bucket_boundaries[b - 1] <= length < bucket_boundaries[b]``. A batch is
+        emitted when its bucket is full; at the end the remaining buckets follow by number.
 
         Args:
-            element_length_func: gives the length of an element; a top-level tuple is unpacked into arguments.
+            element_length_func: returns the length of an element; a top-level tuple is unpacked into arguments.
             bucket_boundaries: ascending lengths.
-            bucket_batch_sizes: rows of the batches of each bucket; one more than boundaries.
+            bucket_batch_sizes: rows of the batches of each bucket, >= 1; one size more than boundaries.
             padded_shapes: as in `padded_batch`.
             padding_values: as in `padded_batch`.
             pad_to_bucket_boundary: pad unknown dimensions to the bucket's upper boundary - 1, instead of the longest of
                 the batch; an element as long as the last boundary is an error.
             no_padding: stack the elements as they are.
-            drop_remainder: leave out batches that are short.
+            drop_remainder: drop short batches.
+
+        Raises:
+            PlanError: boundaries that do not ascend, sizes below 1, or a wrong number of sizes.
         """
         who = "bucket_by_sequence_length"
         boundaries = tuple(integer(who, "bucket_boundaries", n) for n in bucket_boundaries)
@@ -224,50 +224,48 @@ class Batches(Chain):
             raise PlanError(f"{who} needs bucket_boundaries to pad to, got none")
         self._gives_an_integer(who, "element_length_func", element_length_func)
         element = self.plan.element
-        shapes = values = None
+        shapes = values = given = None
         if not no_padding:
-            _need_arrays(who, element)
-            if element.structure is not None:
-                shapes = checked_shapes(padded_shapes, element)
-                values = checked_values(padding_values, element)
-        given = None if element.known or no_padding else (padded_shapes, padding_values)
+            shapes, values, given = _padding(who, element, padded_shapes, padding_values)
         flags = bool(pad_to_bucket_boundary), not no_padding, bool(drop_remainder)
         return self._then(Bucketed(self.plan, element_length_func, boundaries, sizes, shapes, values, given, *flags))
 
     def _gives_an_integer(self, who: str, name: str, fn: Callable[..., Any]) -> None:
-        """Check a function of an element that has to return one integer, as far as it can be known by now."""
-        checked_function(who, fn)
-        arity(who, fn, self.plan.element)
+        """Check a function that has to return one integer, as far as that is known before it runs."""
+        checked_function(who, fn, self.plan.element)
         require_no_symbols(who, fn)
         if not self.plan.element.known or self.plan.element.batched:
             return
         try:
             graph = self._trace(who, fn)
-        except TraceError:  # it needs a value; no harm, as it runs as ordinary Python
+        except TraceError:  # it needs a value, which is fine: it runs as ordinary Python
             return
-        if graph is None:
-            return
-        (spec, *rest) = [value.spec for value in graph.outputs]
-        if rest or spec.shape != () or not isinstance(spec.dtype, np.dtype) or spec.dtype.kind not in "iu":
-            got = ", ".join(str(value.spec) for value in graph.outputs)
-            raise PlanTypeError(f"{who} needs a {name} that returns one integer, got {got} from {name_of(fn)}")
+        check_integer(who, name, fn, graph)
 
 
 def _arguments(count: int) -> ElementType:
-    """The type of an element that a function gets as `count` arguments."""
+    """The type of an element that a function takes as `count` arguments."""
     return ElementType(Structure(tuple, (), (LEAF,) * count, count), (TensorSpec(None, None),) * count)
 
 
-def _need_arrays(who: str, element: ElementType) -> None:
-    """Refuse leaves that cannot be padded."""
+def _padding(who: str, element: ElementType, shapes: Any, values: Any) -> tuple[Any, Any, Any]:
+    """The shapes and values of a padding, checked as far as the element is known, and as given where it is not.
+
+    Raises:
+        PlanTypeError: a leaf cannot be padded.
+    """
     for spec in element.specs:
         if type(spec) is not TensorSpec:
-            hint = "; take flat_map(lambda w: w) first" if element.structure is not None and spec.shape == () else ""
+            hint = "; use flat_map(lambda w: w) first" if element.structure is not None and spec.shape == () else ""
             raise PlanTypeError(f"{who} needs arrays, numbers or bytes, got a {spec}{hint}")
+    given = None if element.known else (shapes, values)
+    if element.structure is None:
+        return None, None, given
+    return checked_shapes(shapes, element), checked_values(values, element), given
 
 
 def _need_rows(who: str, element: ElementType) -> None:
-    """Refuse elements that are no batches."""
+    """Refuse elements that are not batches."""
     for spec in element.specs:
         if spec.shape == ():
             raise PlanError(f"{who} needs leaves with a first dimension, got the scalar {spec}")

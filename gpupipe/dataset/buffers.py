@@ -1,4 +1,4 @@
-"""buffers: the methods of a `Dataset`: steps that hold elements."""
+"""buffers: the methods of `Dataset` that hold elements: shuffle, prefetch, caches and files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import arity, checked_function, integer, integer_or_none
+from ..arguments import checked_function, integer, integer_or_none
 from ..errors import PlanError, PlanTypeError
 from ..extract.storage.patterns import is_url
 from ..options import AUTOTUNE, All
@@ -25,22 +25,26 @@ __all__ = ["Buffers"]
 
 
 class Buffers(Chain):
-    """The methods of a `Dataset`: steps that hold elements."""
+    """Shuffle, prefetch, caches and files."""
 
     def shuffle(
         self, buffer_size: int | All, seed: int | None = None, reshuffle_each_iteration: bool | None = None
     ) -> Dataset:
-        """Draw elements at random from a buffer of `buffer_size`.
+        """Draw elements at random from a buffer of `buffer_size` elements.
 
         Args:
-            buffer_size: output p holds an element of input index <= p + buffer_size - 1. Records of local files are
-                held as references of about 250 bytes, not as payloads. `gpupipe.ALL` shuffles the whole dataset by an
-                index: nothing is held and nothing is filled, and every order is as likely as any other. It needs steps
-                that can be indexed. `gpupipe.UNKNOWN_CARDINALITY`, as in ``shuffle(ds.cardinality())``, shuffles the
-                whole of any dataset that ends: all of it is held, and read before the first element leaves.
-            seed: mixed with the chain's. Inputs of a `zip` that are shuffled with equal seeds, alike and over equal
-                numbers of elements, stay in step, in every epoch; without seeds each has an order of its own.
-            reshuffle_each_iteration: False gives the same order in every epoch and pass.
+            buffer_size: elements of the buffer, >= 1; output p is an input element of index <= p + buffer_size - 1.
+                Records of local files are held as references of about 250 bytes, not as payloads. `gpupipe.ALL`
+                shuffles the whole dataset by index: nothing is held or filled, and every order is equally likely. It
+                needs steps that can be indexed. `gpupipe.UNKNOWN_CARDINALITY`, as in ``shuffle(ds.cardinality())``,
+                shuffles the whole of any finite dataset: all of it is read before the first element, and held.
+            seed: mixed with the chain's seed. Inputs of a `zip` that are shuffled with equal seeds, buffers and numbers
+                of elements stay in step, in every epoch; without seeds each has its own order.
+            reshuffle_each_iteration: False gives the same order in every epoch and pass; default True.
+
+        Raises:
+            PlanError: a buffer size below 1, `ALL` after a step that cannot be indexed, or the whole of an infinite
+                dataset.
         """
         seed = integer_or_none("shuffle", "seed", seed)
         if isinstance(buffer_size, All):
@@ -65,11 +69,13 @@ class Buffers(Chain):
         return self._then(Shuffle(self.plan, size, seed, reshuffle_each_iteration is not False))
 
     def prefetch(self, buffer_size: int | None) -> Dataset:
-        """Make up to `buffer_size` elements ahead, in the background; `AUTOTUNE` or None lets gpupipe choose.
+        """Compute up to `buffer_size` elements ahead in the background.
 
-        So many elements wait at most, made and not taken. What steps before it work on is not among them: image ops run
-        on up to three batches at a time, whether there is a prefetch or not, and ``map(num_parallel_calls=n)`` on 2 n
-        elements.
+        At most that many finished elements wait. Elements that earlier steps are working on do not count: image ops run
+        on up to three batches at a time, with or without a prefetch, and ``map(num_parallel_calls=n)`` on 2 n elements.
+
+        Args:
+            buffer_size: elements, >= 0; `AUTOTUNE` or None lets gpupipe choose.
         """
         size = AUTOTUNE if buffer_size is None else integer("prefetch", "buffer_size", buffer_size)
         if size < AUTOTUNE:
@@ -79,31 +85,31 @@ class Buffers(Chain):
     def cache(self, filename: str | os.PathLike[str] = "") -> Dataset:
         """Keep the elements of the first full pass, in memory or in a file.
 
-        Random ops before the cache are drawn once; those behind it differ from epoch to epoch, and in the first pass of
+        Random ops before the cache are drawn once. Those after it differ from epoch to epoch, and in the first pass of
         each epoch draw what they would draw without the cache.
 
-        Elements that come in any order (``deterministic=False``) are kept as they came. Over a cache in memory of such
-        elements there is no `state_dict`; one in a file is needed to go on from it.
+        Elements in any order (``deterministic=False``) are kept in the order in which they arrived. With such elements
+        a chain has a `state_dict` only if the cache is in a file.
 
-        What it keeps is on the host, also where images are computed on a GPU, whose memory is the model's: put it in
-        front of the map that makes the images, where it keeps them encoded.
+        The elements are kept on the host, also where images are computed on a GPU, whose memory belongs to the model:
+        place the cache before the map that decodes the images, so that it keeps them encoded.
 
         Args:
-            filename: where the file begins; its name goes on with a hash of all that the elements depend on: the chain
-                before the cache by content, seed and options, the files it reads with their sizes and times. So another
-                chain, or newer data, never gets these elements. It is written beside and put in place at the end of a
-                full pass; a pass that stops early leaves nothing. A file that is damaged costs the elements that the
-                damage hits, and is computed again by the next iterator. "" keeps the elements in memory. Inside a
-                function of `interleave` or `flat_map` every dataset that differs has a file of its own.
+            filename: the start of the file's path; a hash of everything that the elements depend on follows: the chain
+                before the cache by content, its seed and options, and the files it reads with their sizes and times. So
+                another chain, or newer data, never gets these elements. A temporary file is renamed at the end of a
+                full pass; a pass that stops early leaves nothing. A damaged file costs the damaged elements, and the
+                next iterator computes it again. "" keeps the elements in memory. Inside a function of `interleave` or
+                `flat_map` each different dataset has its own file.
 
         Raises:
-            PlanError: the file is given by a URL.
-            MissingFileError: while iterating; the folder does not exist.
+            PlanError: the file is a URL.
+            MissingFileError: while iterating: the folder does not exist.
         """
         if not isinstance(filename, (str, os.PathLike)):
             raise PlanTypeError(f"cache needs a file name, got {filename!r}")
         if any(isinstance(node, Param) for node in walk(self.plan)):
-            # Refused while tracing: the function is then called for each element, and each dataset has its own cache.
+            # Refused while tracing: the function is called for each element instead, so each dataset has its own.
             raise PlanError("cache needs a chain of its own, got one that depends on a traced element")
         path = os.fspath(filename)
         if not path:
@@ -119,11 +125,11 @@ class Buffers(Chain):
         reader_func: None = None,
         shard_func: None = None,
     ) -> Dataset:
-        """Keep the elements of the first full pass in a folder: `cache` with a file name, and a folder for each chain.
+        """Keep the elements of the first full pass in a folder: like `cache` with a file name, in a folder per chain.
 
         Args:
-            path: the folder; made if it does not exist.
-            compression: "AUTO", "NONE" or None for none, or "GZIP".
+            path: the folder; created if it does not exist.
+            compression: "GZIP"; "AUTO", "NONE" or None for none.
             reader_func: must be None: elements are read in the order in which they were written; see `load`.
             shard_func: must be None: there is one file; see `save`.
         """
@@ -131,7 +137,7 @@ class Buffers(Chain):
             raise PlanTypeError(f"snapshot needs the path of a folder, got {path!r}")
         if reader_func is not None or shard_func is not None:
             raise PlanError(
-                "snapshot needs reader_func=None and shard_func=None, it keeps one file; "
+                "snapshot needs reader_func=None and shard_func=None, as it keeps one file; "
                 "use save(path, shard_func=...) and load(path, reader_func=...)"
             )
         if compression not in ("AUTO", "NONE", "", None, "GZIP"):
@@ -140,10 +146,10 @@ class Buffers(Chain):
 
     def _kept_in_files(self, who: str, path: str, folder: bool = False, compression: str = "") -> Dataset:
         if is_url(path):
-            raise PlanError(f"{who} needs a path of this machine, got {path!r}; save it here and copy the folder")
+            raise PlanError(f"{who} needs a local path, got {path!r}; save it here and copy the folder")
         for spec in self.plan.element.specs:
             if isinstance(spec, DatasetSpec):
-                raise PlanTypeError(f"{who} needs arrays, numbers and bytes, got a {spec}; flat_map it first")
+                raise PlanTypeError(f"{who} needs arrays, numbers and bytes, got a {spec}; use flat_map first")
         if any(isinstance(node, Param) for node in walk(self.plan)):  # as in `cache`
             raise PlanError(f"{who} needs a chain of its own, got one that depends on a traced element")
         from .. import __version__
@@ -158,19 +164,19 @@ class Buffers(Chain):
         compression: str | None = None,
         shard_func: Callable[..., Any] | None = None,
     ) -> None:
-        """Run the dataset now and write its elements to a folder, for `Dataset.load`.
+        """Run the chain now and write its elements to a folder, for `Dataset.load`.
 
-        What was saved there before stays until everything is written, and is replaced then. The type that is saved
-        holds for all elements: dimensions that differ are unknown, and an element of another dtype is a bad element.
+        Earlier contents of the folder are replaced once everything is written. The saved type holds for all elements:
+        dimensions that differ are unknown, and an element of another dtype is a bad element.
 
         Args:
-            path: the folder; made if it does not exist.
+            path: the folder; created if it does not exist.
             compression: None, "NONE" or "GZIP".
-            shard_func: called with each element (a tuple is unpacked), gives the number >= 0 of the file that it goes
-                to. Without one there is one file, and `load` gives the elements in their order.
+            shard_func: takes an element (a tuple is unpacked) and returns the number >= 0 of its file. Without it there
+                is one file, and `load` gives the elements in order.
 
         Raises:
-            PlanError: the dataset is infinite, or an argument is none of these.
+            PlanError: the dataset is infinite, the path is a URL, or the compression is unknown.
             DataError: an element is bad, under ``on_error="raise"``; nothing is saved.
             OSError: the folder cannot be written.
         """
@@ -178,12 +184,11 @@ class Buffers(Chain):
             raise PlanTypeError(f"save needs the path of a folder, got {path!r}")
         folder = os.fspath(path)
         if is_url(folder):
-            raise PlanError(f"save needs a path of this machine, got {folder!r}; save it here and copy the folder")
+            raise PlanError(f"save needs a local path, got {folder!r}; save it here and copy the folder")
         if compression not in (None, "", "NONE", "GZIP"):
             raise PlanError(f'save needs compression None, "NONE" or "GZIP", got {compression!r}')
         if shard_func is not None:
-            checked_function("save", shard_func)
-            arity("save", shard_func, self.plan.element)
+            checked_function("save", shard_func, self.plan.element)
         if never_ends(self.plan):
             raise PlanError("save needs a dataset that ends, got an infinite one; use take(n)")
         from ..load.save import save

@@ -1,4 +1,4 @@
-"""core: the chain as a user writes it. Every method makes one plan node and runs nothing."""
+"""core: `Dataset`, composed of its parts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Dataset"]
 
 
 class Dataset(Sources, Mixing, Elements, Scanning, Batches, Buffers, Running):
-    """A lazy chain of steps over elements; immutable, every method returns a new one.
+    """A lazy chain of steps over elements. It is immutable: every method returns a new dataset.
 
-    Make one with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), then iterate over it.
-    Building a chain reads names, never contents.
+    Start with a constructor (`from_tensor_slices`, `list_files`, `TFRecordDataset`, ...), add steps, then iterate.
+    Building a chain reads file names, never contents.
     """
 
     INFINITE_CARDINALITY = INFINITE

@@ -1,4 +1,4 @@
-"""epochs: which epoch a loop over a dataset is. The rules stand in EPOCHS.md beside this file, with examples."""
+"""epochs: which epoch a loop over a dataset is. EPOCHS.md beside this file has the rules, with examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Counted", "EpochCounter", "Visits"]
 
 Key = tuple[bytes, int]
-"""A chain and its seed: what loops are counted by."""
+"""A chain and its seed; loops are counted for each."""
 
 
 class ChainCount:
@@ -37,8 +37,8 @@ class ChainCount:
         loops: iterators that were counted.
         request: the number of the `set_epoch` call that it followed last, 0 for none.
         progress: of the last iterator.
-        process: whose iterator that is, by id: a forked child knows nothing of how it goes on.
-        owner: a weak reference to the counter that made it.
+        process: the id of that iterator's process: a forked child does not see how it continues.
+        owner: a weak reference to the counter that made this count.
     """
 
     __slots__ = ("following", "loops", "owner", "process", "progress", "request")
@@ -51,10 +51,10 @@ class ChainCount:
 
 
 class EpochCounter:
-    """The epochs of all chains over one source; made by the source and handed on from dataset to dataset.
+    """The epochs of all chains over one source; made by the source and passed from dataset to dataset.
 
-    So a chain that is written again over the same source goes on counting, and `set_epoch` on a dataset holds for the
-    chains that continue it. A dataset of several inputs counts with its first input, and follows `set_epoch` on any.
+    So a chain that is written again over the same source continues its count, and `set_epoch` on a dataset applies to
+    the chains that extend it. A dataset of several inputs counts with its first input, and follows `set_epoch` on any.
 
     Args:
         inputs: the counters of the inputs of such a dataset.
@@ -75,11 +75,11 @@ class EpochCounter:
         return distinct[0] if len(distinct) == 1 else cls(distinct)
 
     def set(self, plan: Node, epoch: int) -> None:
-        """Take note of a `set_epoch` call on the dataset of a plan."""
+        """Note a `set_epoch` call on the dataset of a plan."""
         self._requests[epoch_key(plan)] = (_REQUESTS.another(), epoch)
 
     def requested(self, plan: Node) -> tuple[int, int] | None:
-        """The last `set_epoch` call on a dataset or on one that it continues: the number of the call, and the epoch."""
+        """The last `set_epoch` call on a dataset or on one that it extends: the number of the call, and the epoch."""
         requests = [counter._requests for counter in self._inputs or (self,) if counter._requests]
         if not requests:
             return None
@@ -125,14 +125,13 @@ class EpochCounter:
         place = _written_at(plan, settings)
         before = _LAST_AT.get(place)
         if before is not None:
-            rebuilt = before.owner() is None and before.loops == 1  # nobody can compare the two any more
+            rebuilt = before.owner() is None and before.loops == 1  # the two can no longer be compared
             resized = any(before is other for other in self._chains.values())
             if rebuilt or resized:
                 _warn_once(("again", place), _STARTS_AGAIN, plan.line, before.following)
         _remember(_LAST_AT, place, count)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """The numbers, for pickling."""
         return {key: (c.following, c.request) for key, c in self._chains.items()}, self._requests, self._inputs
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -154,16 +153,16 @@ class Counted:
         self._counter, self._plan, self._settings = counter, plan, settings
 
     def __call__(self, progress: Progress, first: int | None = None) -> Iterator[int]:
-        """The number, taken when the iterator starts, or `first`; the next iterator counts on from there."""
+        """The number, taken when the iterator starts, or `first`; the next iterator counts from there."""
         yield self._counter.take(self._plan, self._settings, progress, first)
 
     def after(self, progress: Progress, epoch: int) -> Iterator[int]:
-        """The epoch after one that came to its end."""
+        """The epoch after one that is at its end."""
         return self(progress, epoch + 1)
 
 
 class Visits:
-    """Which epoch `ds[i]` is of, and how often it was asked for in that epoch."""
+    """Which epoch `ds[i]` is of, and how many elements were read in that epoch."""
 
     __slots__ = ("_count", "_latest", "_request")
 
@@ -172,7 +171,7 @@ class Visits:
         self._request = (0, 0)
 
     def epoch(self, counter: EpochCounter, plan: Node, elements: int) -> int:
-        """The epoch that `set_epoch` gave, else 0; says once where every epoch of a loop would be the same.
+        """The epoch that `set_epoch` gave, else 0; warns once where every epoch of a loop would be the same.
 
         Args:
             counter: of the dataset.
@@ -198,7 +197,7 @@ def in_torch_worker() -> bool:
 
 
 class _Requests:
-    """Numbers the calls of `set_epoch` in this process, so that the last of several is known."""
+    """Numbers the `set_epoch` calls of this process, so that the last of several is known."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -211,29 +210,29 @@ class _Requests:
 _REQUESTS = _Requests()
 
 _KEPT = 256
-"""How many chains and warnings are remembered."""
+"""Chains, and warnings, that are remembered."""
 
 _LAST_AT: OrderedDict[bytes, ChainCount] = OrderedDict()
-"""The chain that started last, by where the program writes it."""
+"""The chain that started last at each place in the program."""
 
 _WARNED: OrderedDict[tuple[Any, ...], None] = OrderedDict()
 
 _STARTS_AGAIN = (
-    "the chain that ends at %s was built again and starts at epoch 0: it draws what its epoch 0 drew before. If it is "
-    "epoch %d of one training, call set_epoch(epoch) before the loop, or iterate over ds.iterator(epoch=epoch); see "
+    "the chain that ends at %s was built again and starts at epoch 0: it draws what its epoch 0 drew before. If this "
+    "is epoch %d of one training, call set_epoch(epoch) before the loop, or iterate over ds.iterator(epoch=epoch); see "
     "gpupipe/dataset/EPOCHS.md"
 )
 _PEEKED = (
-    "the last iterator over the chain that ends at %s was left after one element: it counts as epoch %d, and this one "
-    "is epoch %d. ds.first() looks at an element without starting an epoch; see gpupipe/dataset/EPOCHS.md"
+    "the last iterator over the chain that ends at %s stopped after one element: it counts as epoch %d, and this one "
+    "is epoch %d. ds.first() returns an element without starting an epoch; see gpupipe/dataset/EPOCHS.md"
 )
 _IN_A_WORKER = (
-    "a DataLoader worker cannot know how often the loader was iterated over: this iterator draws as epoch %d, as that "
-    "of the next new worker will. Call ds.set_epoch(epoch) before each loop over the loader; see "
+    "a DataLoader worker cannot know how often the loader was iterated over: this iterator draws as epoch %d, and so "
+    "will that of the next new worker. Call ds.set_epoch(epoch) before each loop over the loader; see "
     "gpupipe/dataset/EPOCHS.md"
 )
 _VISITED_AGAIN = (
-    "ds[i] of the chain that ends at %s draws as epoch %d each time: every epoch has the same crops. Call "
+    "ds[i] of the chain that ends at %s draws as epoch %d every time: all epochs have the same crops. Call "
     "ds.set_epoch(epoch) before each epoch (of a DataLoader without persistent_workers), or read ds.epoch(epoch)[i]; "
     "see gpupipe/dataset/EPOCHS.md"
 )
@@ -259,14 +258,14 @@ def _written_at(plan: Node, settings: Settings) -> bytes:
         if isinstance(node, WithOptions):
             continue
         parts += [type(node).__name__, node.line]
-        if not node.sources or isinstance(node, (Take, Skip, Shard, Select)):  # steps that say which elements
+        if not node.sources or isinstance(node, (Take, Skip, Shard, Select)):  # they select elements
             names = [f.name for f in fields(node) if f.name not in DERIVED and f.name != "source"]
             parts += [_name_of(getattr(node, name)) for name in names]
     return digest_of(parts, loose=True)
 
 
 def _name_of(value: Any) -> Any:
-    """What tells one source or choice of elements from another, without reading contents."""
+    """A value that distinguishes sources or selections of elements, without reading contents."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape
     if isinstance(value, tuple):

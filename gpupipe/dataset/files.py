@@ -1,4 +1,4 @@
-"""files: datasets of what files hold."""
+"""files: datasets of the contents of files: TFRecords, lines of text, records of one length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import file_name, integer, place_of_index
+from ..arguments import file_name, index_location, integer, parallel_calls
 from ..errors import PlanError, PlanTypeError, TraceError, shown_name
 from ..extract.records.compression import checked_compression
 from ..extract.storage.patterns import is_url, stable_names
@@ -25,14 +25,14 @@ __all__ = ["FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
 
 
 class _FileDataset(Dataset):
-    """What the files that somebody names hold, one file after the other or in turn."""
+    """Datasets over named files, read one after the other or in turn."""
 
     def __init__(
         self, filenames: Any, buffer_size: Any, num_parallel_reads: Any, inner: Callable[[Node, int], Node]
     ) -> None:
         who = type(self).__name__
-        if buffer_size is not None and integer(who, "buffer_size", buffer_size) < 0:
-            raise PlanError(f"{who} needs buffer_size >= 0, got {buffer_size}")
+        if buffer_size is not None:
+            integer(who, "buffer_size", buffer_size, 0)
         if isinstance(filenames, Symbol):
             super().__init__(inner(*_of_symbol(who, filenames)))
             return
@@ -45,9 +45,7 @@ class _FileDataset(Dataset):
         if num_parallel_reads is None:
             plan = FlatMap(source.plan, type(self), one)
         else:
-            reads = integer(who, "num_parallel_reads", num_parallel_reads)
-            if reads == 0 or reads < AUTOTUNE:
-                raise PlanError(f"{who} needs num_parallel_reads >= 1 or AUTOTUNE, got {reads}")
+            reads = parallel_calls(who, num_parallel_reads, "num_parallel_reads")
             cycle = 16 if reads == AUTOTUNE else reads
             plan = Interleave(source.plan, type(self), one, cycle=cycle, calls=reads)
         super().__init__(plan, source._counter, source._epoch)
@@ -56,21 +54,25 @@ class _FileDataset(Dataset):
 class TFRecordDataset(_FileDataset):
     """The records of TFRecord files, as bytes.
 
-    A record whose payload is damaged is one bad element. Behind a damaged length the next good header is searched, and
-    the error says how many bytes were passed over; so a bad place does not cost the rest of its file. Where no header
-    begins within 256 MiB, as in a hole of a terabyte, it does, and the error says how many bytes are left unread.
-    Reads that fail for a moment are made again. Of a local file that is not compressed, a read that fails for good
-    costs the records that it hides, each a bad element, as far as their headers or an index tell them. Where they do
-    not, and of other files, the rest of the file is lost: see `Options.lost_files`.
+    A record with a damaged payload is one bad element. After a damaged length the reader searches for the next good
+    header, and the error says how many bytes it skipped; so damage does not cost the rest of the file. Only where no
+    header starts within 256 MiB, as in a hole of a terabyte, the rest is left unread; the error says how many bytes.
+    Reads that fail temporarily are retried. In an uncompressed local file, a permanent failure costs the records that
+    it hides, each a bad element, as far as headers or an index locate them. Otherwise the rest of the file is lost: see
+    `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
-        compression_type: "", "GZIP" or "ZLIB".
-        buffer_size: accepted for compatibility; blocks are as large as measured best.
-        num_parallel_reads: files read in turn, one record each; `AUTOTUNE` is 16; None reads file after file.
-        index: where the index is kept that `len(ds)`, `ds[i]` and `shuffle(gp.ALL)` make of an uncompressed local
-            file, in one pass over its headers: ``"memory"``, 8 bytes a record; ``"beside"`` saves it beside each file
-            too, anything else in a folder of that name. A saved index is used only for the file as it was.
+        compression_type: "", "GZIP" or "ZLIB"; None is "".
+        buffer_size: accepted for compatibility; the sizes of blocks were chosen by measurement.
+        num_parallel_reads: files read in turn, one record each; `AUTOTUNE` is 16; None reads one file after the other.
+        index: where to keep the index of an uncompressed local file, which `len(ds)`, `ds[i]` and `shuffle(gp.ALL)`
+            build in one pass over its headers: ``"memory"``, 8 bytes a record; ``"beside"`` also saves it next to each
+            file; anything else is a folder to save it in. A saved index is used only while its file is unchanged.
+
+    Raises:
+        PlanError: a pattern where a name is needed, or an unknown compression.
+        PlanTypeError: names that are not paths.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class TFRecordDataset(_FileDataset):
         index: str | os.PathLike[str] = "memory",
     ) -> None:
         compression = checked_compression(compression_type)
-        where = place_of_index("TFRecordDataset", index)
+        where = index_location("TFRecordDataset", index)
 
         def records(source: Node, leaf: int) -> Node:
             return Records(source, leaf, compression, where)
@@ -94,16 +96,16 @@ class TFRecordDataset(_FileDataset):
 class TextLineDataset(_FileDataset):
     r"""The lines of text files, as bytes without their ends.
 
-    ``\n`` and ``\r\n`` end a line; empty lines are elements; what follows the last newline is one if it is not empty.
+    ``\n`` and ``\r\n`` end a line; empty lines are elements; text after the last newline is an element if not empty.
     Any other ``\r`` is kept (TensorFlow drops every one). A line of more than 64 MiB is a bad element, and the lines
-    behind it follow. Reads that fail for a moment are made again; behind one that fails for good the rest of the file
-    is lost, see `Options.lost_files`.
+    after it follow. Reads that fail temporarily are retried; after a permanent failure the rest of the file is lost,
+    see `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
-        compression_type: "", "GZIP" or "ZLIB".
+        compression_type: "", "GZIP" or "ZLIB"; None is "".
         buffer_size: accepted for compatibility.
-        num_parallel_reads: files read in turn, one line each; `AUTOTUNE` is 16; None reads file after file.
+        num_parallel_reads: files read in turn, one line each; `AUTOTUNE` is 16; None reads one file after the other.
     """
 
     def __init__(
@@ -122,21 +124,24 @@ class TextLineDataset(_FileDataset):
 
 
 class FixedLengthRecordDataset(_FileDataset):
-    """The records of files that hold a header, records of one length and a footer (CIFAR's files, say), as bytes.
+    """The records of files with a header, records of one length and a footer (such as CIFAR's), as bytes.
 
-    A file whose body is no multiple of `record_bytes` is a bad element that names all sizes. A plain one gives nothing
-    else; of a compressed one, whose length is known at its end only, the whole records come first. Reads that fail for
-    a moment are made again; where one fails for good, each record of a plain file that cannot be read is a bad element.
-    A file that is missing, and the rest of a compressed one, are lost: see `Options.lost_files`.
+    A file whose body is not a multiple of `record_bytes` is a bad element that names all sizes. An uncompressed one
+    gives nothing else; a compressed one, whose length is known only at its end, gives its whole records first. Reads
+    that fail temporarily are retried; after a permanent failure each unreadable record of an uncompressed file is a bad
+    element. A missing file, and the rest of a compressed one, are lost: see `Options.lost_files`.
 
     Args:
         filenames: a path or URL, a (nested) list of them, or a dataset of them.
-        record_bytes: of each record, >= 1.
-        header_bytes: passed over at the begin of each file; 0 for None.
-        footer_bytes: left unread at its end; 0 for None.
+        record_bytes: bytes of a record, >= 1.
+        header_bytes: bytes to skip at the start of each file; None is 0.
+        footer_bytes: bytes to leave unread at its end; None is 0.
         buffer_size: accepted for compatibility.
-        compression_type: "", "GZIP" or "ZLIB".
-        num_parallel_reads: files read in turn, one record each; `AUTOTUNE` is 16; None reads file after file.
+        compression_type: "", "GZIP" or "ZLIB"; None is "".
+        num_parallel_reads: files read in turn, one record each; `AUTOTUNE` is 16; None reads one file after the other.
+
+    Raises:
+        PlanError: sizes out of range, or an unknown compression.
     """
 
     def __init__(
@@ -151,13 +156,9 @@ class FixedLengthRecordDataset(_FileDataset):
     ) -> None:
         who = "FixedLengthRecordDataset"
         compression = checked_compression(compression_type)
-        record = integer(who, "record_bytes", record_bytes)
-        if record < 1:
-            raise PlanError(f"{who} needs record_bytes >= 1, got {record}")
-        header = 0 if header_bytes is None else integer(who, "header_bytes", header_bytes)
-        footer = 0 if footer_bytes is None else integer(who, "footer_bytes", footer_bytes)
-        if header < 0 or footer < 0:
-            raise PlanError(f"{who} needs header_bytes and footer_bytes >= 0, got {header} and {footer}")
+        record = integer(who, "record_bytes", record_bytes, 1)
+        header = 0 if header_bytes is None else integer(who, "header_bytes", header_bytes, 0)
+        footer = 0 if footer_bytes is None else integer(who, "footer_bytes", footer_bytes, 0)
 
         def records(source: Node, leaf: int) -> Node:
             return FixedRecords(source, leaf, compression, record, header, footer)
@@ -166,10 +167,10 @@ class FixedLengthRecordDataset(_FileDataset):
 
 
 def _of_symbol(who: str, path: Symbol) -> tuple[Any, int]:
-    """The parameter of an `interleave` function that names a file, and which leaf of it does."""
+    """The parameter of a traced function, and which leaf of it is the path."""
     leaf = path.leaf_of_param()
     if leaf is None:
-        raise TraceError(f"{who} needs the path itself here, not a value computed from it")
+        raise TraceError(f"{who} needs the path itself here, got a value computed from it")
     return leaf
 
 
@@ -198,5 +199,5 @@ def _listed(who: str, filenames: Any) -> Node:
                 f"Dataset.list_files(pattern).interleave({who}) reads what matches it"
             )
         if is_url(path):
-            storage_of(path)  # what is not installed is an error on the user's line
+            storage_of(path)  # a missing dependency is an error on the user's line
     return Files(tuple(paths), tuple(stable_names(paths)), who)

@@ -1,4 +1,4 @@
-"""memory: giving back what ended iterators left for the next ones."""
+"""memory: release what iterators left for the next ones when they ended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["release_memory"]
 
 
 def release_memory() -> None:
-    """End idle worker processes, destroy idle pipelines and return DALI's unused memory, of the host and of GPUs.
+    """End idle worker processes, destroy idle pipelines and return DALI's unused host and GPU memory.
 
-    An iterator that has ended leaves its pipeline for the next one of the same chain: one is kept for each graph, batch
-    size and device, 8 in all. It leaves its worker processes, too (see `map`). Iterators that run are not touched.
+    An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
+    and device, 8 in total. It also leaves its worker processes (see `map`). Running iterators are not affected.
     """
     if "gpupipe.flow.kept" in sys.modules:
         from ..flow.kept import HOMES

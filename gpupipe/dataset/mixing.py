@@ -1,4 +1,4 @@
-"""mixing: the methods of a `Dataset`: several datasets in one, and small sources."""
+"""mixing: the methods of `Dataset` that mix datasets, and small sources."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arguments import (
-    in_the_order_of,
     integer_or_none,
     kept,
     number_type,
     path_names,
-    reordered,
-    same_structure,
 )
 from ..brief import digits
 from ..errors import PlanError, PlanTypeError
@@ -23,7 +20,7 @@ from ..integers import is_integer, plain
 from ..plan.mixing import ChooseFrom, SampleFrom
 from ..plan.sources import Counter, Listed, RandomNumbers, Slices
 from ..spec import TensorSpec, as_leaf, byte_array, describe, flatten, spec_of
-from .base import Chain, new
+from .base import Chain, alike, new
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -32,16 +29,16 @@ __all__ = ["Mixing"]
 
 
 class Mixing(Chain):
-    """The methods of a `Dataset`: several datasets in one, and small sources."""
+    """Mixtures of datasets, and small sources."""
 
     @staticmethod
     def from_list(elements: list[Any]) -> Dataset:
         """Make a dataset of the elements of a list. Shapes may differ, structure and dtypes may not.
 
-        Elements whose first leaf is a path are identified by it, as those of `list_files` are.
+        Elements whose first leaf is a path are identified by the path, as those of `list_files` are.
 
         Raises:
-            PlanError: no list, an empty one, or elements of different structures.
+            PlanError: not a list, an empty one, or elements of different structures.
             PlanTypeError: elements of different dtypes.
 
         Example:
@@ -75,7 +72,7 @@ class Mixing(Chain):
         scalar = [spec.shape == () and type(spec) is TensorSpec for spec in specs]
         paths = specs[:1] == (TensorSpec((), bytes),)
         names = path_names(byte_array(columns[0])) if paths else None
-        if all(scalar):  # the same as slices of arrays, which cost less and can be indexed
+        if all(scalar):  # equal to slices of arrays, which cost less and can be indexed
             arrays = [
                 byte_array(column) if spec.dtype is bytes else np.array(column)
                 for column, spec in zip(columns, specs, strict=True)
@@ -85,10 +82,10 @@ class Mixing(Chain):
 
     @staticmethod
     def counter(start: Any = 0, step: Any = 1, dtype: Any = "int64") -> Dataset:
-        """Count without end: start, start + step, ..., in `dtype`; integers wrap around, floats add up as they are.
+        """Count forever: start, start + step, ..., in `dtype`. Integers wrap around; floats are summed in `dtype`.
 
         Raises:
-            PlanTypeError: a dtype that is no number, or a start or step that is not of that kind.
+            PlanTypeError: a dtype that is not numeric, or a start or step that does not match it.
             PlanError: a start or step that the dtype cannot hold.
         """
         kind = number_type("counter", "dtype", dtype)
@@ -97,12 +94,11 @@ class Mixing(Chain):
 
     @staticmethod
     def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset:
-        """Make random numbers without end: int64 in [0, 2**32).
+        """Make an infinite dataset of random numbers: int64 in [0, 2**32).
 
         Args:
-            seed: mixed with the chain's; two such datasets with equal seeds, or both without one, give equal numbers.
-            rerandomize_each_iteration: True gives other numbers in every epoch and pass; otherwise they are the same
-                each time.
+            seed: mixed with the chain's seed; two such datasets with equal seeds, or without seeds, give equal numbers.
+            rerandomize_each_iteration: True gives new numbers in every epoch and pass; default: always the same.
         """
         seed = integer_or_none("random", "seed", seed)
         return new(RandomNumbers(seed, _flag("random", rerandomize_each_iteration)))
@@ -118,20 +114,20 @@ class Mixing(Chain):
         """Take each element from one of several datasets, drawn by weight.
 
         Args:
-            datasets: of one structure and one dtype each.
-            weights: one number per dataset, in any scale; those <= 0 leave theirs out. Or a dataset of such vectors,
-                one for each draw. Equal unless given.
-            seed: of the draws, mixed with the chain's; equal ones draw equally in all inputs of a `zip`.
-            stop_on_empty_dataset: end when a dataset is drawn that has no more; otherwise the others go on.
-            rerandomize_each_iteration: True draws anew in every epoch and pass; otherwise the order of the datasets is
-                the same each time.
+            datasets: a list of datasets of equal structure and dtypes.
+            weights: one number per dataset, on any scale; a weight <= 0 excludes its dataset. Or a dataset of such
+                vectors, one for each draw. Default: equal weights.
+            seed: of the draws, mixed with the chain's seed; equal seeds draw equally in all inputs of a `zip`.
+            stop_on_empty_dataset: end when an exhausted dataset is drawn; otherwise continue with the others.
+            rerandomize_each_iteration: True draws a new order of the datasets in every epoch and pass; default: always
+                the same order.
 
         Raises:
-            PlanError: no dataset, or another number of weights.
+            PlanError: no datasets, or a wrong number of weights.
             PlanTypeError: datasets that do not fit each other.
         """
         who = "sample_from_datasets"
-        given = _alike(who, datasets)
+        given = _inputs(who, datasets)
         seed = integer_or_none(who, "seed", seed)
         anew, stop = _flag(who, rerandomize_each_iteration), bool(stop_on_empty_dataset)
         if isinstance(weights, Chain):
@@ -153,19 +149,19 @@ class Mixing(Chain):
     def choose_from_datasets(
         datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
     ) -> Dataset:
-        """Take each element from the dataset whose number `choice_dataset` gives; it ends with the choices.
+        """Take each element from the dataset whose index `choice_dataset` gives, until the choices end.
 
         Args:
-            datasets: of one structure and one dtype each.
-            choice_dataset: of int64 scalars, 0 for the first dataset. One outside is a data error in its place.
-            stop_on_empty_dataset: end when a dataset is chosen that has no more; otherwise that choice is passed over.
+            datasets: a list of datasets of equal structure and dtypes.
+            choice_dataset: int64 scalars, 0 for the first dataset. A choice out of range is a bad element.
+            stop_on_empty_dataset: end when an exhausted dataset is chosen; otherwise skip that choice.
 
         Raises:
-            PlanError: no dataset.
-            PlanTypeError: datasets that do not fit each other, or choices that are no int64.
+            PlanError: no datasets.
+            PlanTypeError: datasets that do not fit each other, or choices that are not int64.
         """
         who = "choose_from_datasets"
-        given = _alike(who, datasets)
+        given = _inputs(who, datasets)
         if not isinstance(choice_dataset, Chain):
             raise PlanTypeError(f"{who} needs a Dataset for choice_dataset, got {type(choice_dataset).__name__}")
         element = choice_dataset.plan.element
@@ -180,8 +176,8 @@ class Mixing(Chain):
         return given[0]._joined(who, plan, [*given, choice_dataset])
 
 
-def _alike(who: str, datasets: Any) -> list[Dataset]:
-    """Datasets of one structure and one dtype each, their dicts in the key order of the first."""
+def _inputs(who: str, datasets: Any) -> list[Dataset]:
+    """Check a list of datasets, and that they are alike."""
     if isinstance(datasets, Chain) or not isinstance(datasets, Sequence):
         raise PlanTypeError(f"{who} needs a list of datasets, got {type(datasets).__name__}")
     if not datasets:
@@ -190,27 +186,11 @@ def _alike(who: str, datasets: Any) -> list[Dataset]:
         if not isinstance(dataset, Chain):
             raise PlanTypeError(f"{who} needs datasets, got {type(dataset).__name__}")
     given = [cast("Dataset", dataset) for dataset in datasets]
-    known = [dataset.plan.element for dataset in given if dataset.plan.element.structure is not None]
-    if not known:
-        return given
-    mine = known[0]
-    alike = []
-    for dataset in given:
-        other = dataset.plan.element
-        if other.structure is None:
-            alike.append(dataset)
-            continue
-        if not same_structure(mine, other):
-            raise PlanTypeError(f"{who} needs datasets of one structure, got {mine.structure} and {other.structure}")
-        for a, b in zip(mine.specs, reordered(mine, other), strict=True):
-            if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
-                raise PlanTypeError(f"{who} needs datasets of one dtype, got {a} and {b}")
-        alike.append(dataset if mine.structure == other.structure else dataset.map(in_the_order_of(mine)))
-    return alike
+    return alike(who, given)
 
 
 def _weights_of(weights: Chain, count: int) -> None:
-    """Check what a dataset of weights is known to give."""
+    """Check the known type of a dataset of weights."""
     element = weights.plan.element
     if element.structure is None:
         return
@@ -244,7 +224,6 @@ def _flag(who: str, value: Any) -> bool:
 
 
 def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number as one of this dtype."""
     value = plain(value)
     whole = is_integer(value)
     if not whole and not (dtype.kind == "f" and isinstance(value, (float, np.floating))):
@@ -252,7 +231,7 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
             f"counter needs {'a number' if dtype.kind == 'f' else 'an integer'} for {name}, got {value!r}"
         )
     limits = np.iinfo(dtype) if dtype.kind != "f" else np.finfo(dtype)
-    # Floats that are infinite already are held as they are.
+    # Floats that are infinite already are kept.
     if (whole or math.isfinite(value)) and not int(limits.min) <= value <= int(limits.max):
         raise PlanError(f"counter needs a {name} that {dtype} can hold, got {digits(int(value)) if whole else value}")
     return dtype.type(value)

@@ -1,4 +1,4 @@
-"""running: the methods of a `Dataset`: options, facts and iteration."""
+"""running: the methods of `Dataset` for options, facts, reports and iteration."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ __all__ = ["Running"]
 
 
 class Running(Chain):
-    """The methods of a `Dataset`: options, facts and iteration."""
+    """Options, facts, reports and iteration."""
 
     def with_options(self, options: Options) -> Dataset:
-        """Set options; they are merged along the chain, the last one wins."""
+        """Set options. They are merged along the chain; of several values for one option the last wins."""
         if not isinstance(options, Options):
             raise PlanTypeError(f"with_options needs gpupipe.Options, got {type(options).__name__}")
         return self._then(WithOptions(self.plan, options))
 
     def options(self) -> Options:
-        """The options of the chain, merged."""
+        """The merged options of the chain."""
         return options_of(self.plan)
 
     @property
     def element_spec(self) -> Any:
-        """The structure of `TensorSpec` of an element. Never reads data."""
+        """The type of an element, a structure of `TensorSpec`. Reads no data."""
         return self.plan.element.nested
 
     def cardinality(self) -> int:
-        """How many elements there are, `INFINITE_CARDINALITY` (-1) or `UNKNOWN_CARDINALITY` (-2). Reads nothing."""
+        """The number of elements, `INFINITE_CARDINALITY` (-1) or `UNKNOWN_CARDINALITY` (-2). Reads no data."""
         return self.plan.cardinality
 
     def _length(self) -> int:
-        """The cardinality; where only files tell it, their headers are counted."""
+        """The cardinality; where it depends on the contents of files, their headers are counted."""
         count = self.plan.cardinality
         if count != UNKNOWN_CARDINALITY:
             return count
@@ -59,23 +59,23 @@ class Running(Chain):
         return length(self.plan, self.options().resolve())
 
     def __len__(self) -> int:
-        """How many elements there are. Record files without an index are indexed: a pass over their headers.
+        """The number of elements. Record files without an index are indexed, in a pass over their headers.
 
-        Bad elements count, as they have a place each: a damaged record is one. A file that cannot be read to its end
-        (it is missing, may not be opened, or a read of it fails or takes longer than `Options.read_timeout`, in all of
-        six tries) is an error whatever `Options.on_error` says: nobody knows how many records it has. With
-        ``lost_files="skip"`` those in front of that place count, and the log says so.
+        Bad elements, such as damaged records, count. A file that cannot be read to its end (it is missing, may not be
+        opened, or a read fails or takes longer than `Options.read_timeout` in all of six tries) is an error whatever
+        `Options.on_error` says, as the number of its records is unknown. With ``lost_files="skip"`` the records before
+        the failure count, and the log says so.
 
         Raises:
-            LengthError: a file that cannot be read to its end, unless `Options.lost_files` is "skip"; names it.
-            TypeError: there is no end, or only reading all elements would tell.
-            PlanError: there are 2**63 or more, which Python's `len` cannot say.
+            LengthError: a file that cannot be read to its end, unless `Options.lost_files` is "skip"; names the file.
+            TypeError: the dataset is infinite, or its length is unknown until all elements are read.
+            PlanError: there are 2**63 or more elements, which Python's `len` cannot return.
         """
         count = self._length()
         if count == INFINITE:
             raise PlanTypeError("the dataset is infinite: it has no len()")
         if count == UNKNOWN_CARDINALITY and never_ends(self.plan):
-            raise PlanTypeError("the dataset has no end, or no element, which only reading tells: it has no len()")
+            raise PlanTypeError("the dataset is infinite or empty, which is unknown before it is read: it has no len()")
         if count == UNKNOWN_CARDINALITY:
             raise PlanTypeError("the length of the dataset is unknown before it is read: it has no len()")
         if count >= 2**63:
@@ -89,51 +89,51 @@ class Running(Chain):
     def __getitem__(self, key: SupportsIndex) -> Any: ...
 
     def __getitem__(self, key: SupportsIndex | slice) -> Any:
-        """The element that iterating gives at a place; for a slice, a dataset of such elements.
+        """The element at an index, as iterating gives it; for a slice, a dataset of such elements.
 
-        It is that of the epoch that `epoch(n)` or the last `set_epoch(n)` says, else of epoch 0.
+        It belongs to the epoch that `epoch(n)` or the last `set_epoch(n)` says, else to epoch 0.
 
-        Files of records are indexed by their headers, once. Places count bad elements too: one that is asked for
-        raises its error, whatever `Options.on_error` says, and so does a batch with a bad row. One number needs all
-        files to be counted, as `len` does.
+        Record files are indexed once, by their headers. Bad elements count: reading one raises its error, whatever
+        `Options.on_error` says, and so does a batch with a bad row. A single index needs all files to be counted, as
+        `len` does.
 
         Args:
-            key: a number, from the end if it is negative, or a Python slice.
+            key: an integer, negative from the end, or a Python slice.
 
         Raises:
-            TypeError: a step that cannot be indexed; names it.
-            IndexError: there is no such place.
-            DataError: the element is bad; a LengthError, where a file cannot be read to its end: see `len`.
+            TypeError: a step cannot be indexed; names the step.
+            IndexError: the index is out of range.
+            DataError: the element is bad. A LengthError: a file cannot be read to its end, see `len`.
         """
         step = blocker(self.plan)
         if step is not None:
             raise PlanTypeError(f"ds[...] needs steps that can be indexed, and {why_not(step)}")
         if isinstance(key, slice):
             return self._then(Select(self.plan, self._sliced(key)))
-        place = integer("ds[...]", "the place", key)
+        index = integer("ds[...]", "the index", key)
         count = self._length()
         endless = count == INFINITE
         count = ENDLESS if endless else count
-        if not -count <= place < count or (endless and place < 0):
-            of = "an endless dataset: places are 0 to 2**62 - 1" if endless else f"a dataset of {count} elements"
-            raise IndexError(f"place {place} of {of}")
-        if place % count >= ENDLESS:
-            raise PlanError(f"ds[...] needs places below 2**62, got {place} of {count} elements")
+        if not -count <= index < count or (endless and index < 0):
+            of = "an infinite dataset: indices are 0 to 2**62 - 1" if endless else f"a dataset of {count} elements"
+            raise IndexError(f"index {index} of {of}")
+        if index % count >= ENDLESS:
+            raise PlanError(f"ds[...] needs indices below 2**62, got {index} of {count} elements")
         from ..load.iterator import DatasetIterator
         from ..load.progress import Epochs
 
         epoch = self._epoch
         if epoch is None:
             epoch = self._visits.epoch(self._counter, self.plan, count)
-        order = Sliced(place % count, 1, 1)
+        order = Sliced(index % count, 1, 1)
         settings = replace(self.options().resolve(), on_error="raise")
         with DatasetIterator(Select(self.plan, order), settings, Epochs(range(epoch, epoch + 1))) as items:
             for element in items:
                 return element
-        raise IndexError(f"place {place} of the dataset is gone: its files have changed")
+        raise IndexError(f"index {index} of the dataset is gone: its files have changed")
 
     def _sliced(self, key: slice) -> Sliced:
-        """A slice as places that do not depend on the length, which is looked up only where it must be known."""
+        """A slice as indices that do not depend on the length, which is computed only where it is needed."""
         start, stop, step = (
             None if part is None else integer("ds[...]", "a slice", part) for part in (key.start, key.stop, key.step)
         )
@@ -145,14 +145,14 @@ class Running(Chain):
             return Sliced(start, step, None if stop is None else len(range(start, stop, step)))
         count = self._length()
         if count == INFINITE:
-            raise PlanTypeError("ds[...] of an infinite dataset needs places from the front")
+            raise PlanTypeError("ds[...] of an infinite dataset needs indices from the start")
         if count >= ENDLESS:
-            raise PlanError(f"ds[...] of 2**62 and more elements needs places from the front, got {count} elements")
-        places = range(count)[slice(start, stop, step)]
-        return Sliced(places.start, step, len(places))
+            raise PlanError(f"ds[...] of 2**62 and more elements needs indices from the start, got {count} elements")
+        indices = range(count)[slice(start, stop, step)]
+        return Sliced(indices.start, step, len(indices))
 
     def explain(self) -> Explanation:
-        """Say what the chain is and how it will run: stages, devices, fused ops, buffers. Reads no data."""
+        """Describe the chain and how it will run: stages, devices, fused ops, buffers. Reads no data."""
         from ..optimize.report.explain import explain
 
         return explain(self.plan, self.options().resolve())
@@ -160,21 +160,21 @@ class Running(Chain):
     def check(self) -> tuple[Finding, ...]:
         """Look for slips: repeat before shuffle, a mean for 0..1 on bytes, {CHW} taken for {HWC}, ... Runs nothing.
 
-        What Python functions draw from, and whether they handle images, is read off their code. Where the chain runs on
-        a GPU, a step that copies images to the host is a finding, too.
+        The code of Python functions is inspected for random draws and image work. On a GPU, a step that copies images
+        to the host is a finding, too.
 
-        Each finding has the user's line and says what to write instead; `explain()` shows them too. None of them is an
-        error: a finding may be what you want.
+        Each finding has the user's line and says what to write instead; `explain()` shows them, too. A finding is not
+        an error: the chain may be what you want.
         """
         from ..optimize.report.checks import check
 
         return check(self.plan, self.options().resolve())
 
     def memory_report(self) -> MemoryReport:
-        """What the buffers of the chain may hold, by step, from the specs; what filled caches hold. Reads no data.
+        """The memory that the buffers of the chain may hold, by step, from the specs, and that full caches do hold.
 
-        `iterator.memory_report()` tells what they hold at that moment. A dataset that a function makes inside
-        `flat_map` or `interleave` is counted there only.
+        Reads no data. `iterator.memory_report()` says what they hold at that moment; only it counts datasets that a
+        function makes inside `flat_map` or `interleave`.
         """
         from ..optimize.report.memory import memory_report
 
@@ -184,23 +184,22 @@ class Running(Chain):
         return self.iterator()
 
     def iterator(self, epoch: int | None = None) -> DatasetIterator:
-        """An iterator over one epoch.
+        """Make an iterator over one epoch.
 
         Args:
-            epoch: what random ops and shuffles draw with. Unless given, iterators over equal chains of one source are
-                counted: 0 for the first loop, 1 for the second. See `set_epoch`.
+            epoch: the number that random ops and shuffles draw with, >= 0. By default iterators over equal chains of
+                one source are counted: 0 for the first loop, 1 for the second. See `set_epoch`.
 
         Raises:
-            PlanError: a negative epoch, or another one than that of `epoch(n)`.
+            PlanError: the epoch is negative, or differs from that of `epoch(n)`.
         """
         from ..load.iterator import DatasetIterator
 
         return DatasetIterator(self.plan, self.options().resolve(), self._numbered("iterator", epoch))
 
     def epochs(self, count: int, start: int = 0) -> DatasetIterator:
-        """One iterator over `count` epochs, numbered from `start`."""
-        if integer("epochs", "count", count) < 0 or integer("epochs", "start", start) < 0:
-            raise PlanError(f"epochs needs count and start >= 0, got {count} and {start}")
+        """Make one iterator over `count` epochs, numbered from `start`."""
+        count, start = integer("epochs", "count", count, 0), integer("epochs", "start", start, 0)
         self.refuse_epoch("epochs")
         from ..load.iterator import DatasetIterator
         from ..load.progress import Epochs
@@ -208,9 +207,10 @@ class Running(Chain):
         return DatasetIterator(self.plan, self.options().resolve(), Epochs(range(start, start + count)))
 
     def epoch(self, epoch: int) -> Dataset:
-        """This dataset in one epoch: every iterator over it, every `ds[i]` and `first()` draws as in that epoch.
+        """Fix the epoch: every iterator over the result, every `[i]` and `first()` draws as in that epoch.
 
-        Steps may follow; a dataset of several inputs, or one that a function of `flat_map` makes, needs inputs without.
+        Steps may follow. Inputs of `zip` and the like, and datasets that a function of `flat_map` makes, must not have
+        a fixed epoch.
 
         Args:
             epoch: a number >= 0.
@@ -223,14 +223,14 @@ class Running(Chain):
         """
         from .. import Dataset
 
-        return Dataset(self.plan, self._counter, _epoch_number("epoch", epoch))
+        return Dataset(self.plan, self._counter, integer("epoch", "epoch", epoch, 0))
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iterator is; those after it count on from there. `ds[i]` is of that epoch.
+        """Set the epoch of the next iterator, from which later ones count on, and of `ds[i]`.
 
-        It holds for this dataset and for all that continue it, whether they were made before or after the call.
-        PyTorch's samplers have this method; loops that call it before each epoch need no other change, and one that
-        starts again at epoch 30 draws what it would have drawn there. `iterator(epoch=)` says the same of one iterator.
+        The call applies to this dataset and to all that extend it, made before or after the call. PyTorch's samplers
+        have this method: loops that call it before each epoch need no other change, and one that restarts at epoch 30
+        draws what it would have drawn there. `iterator(epoch=)` sets the epoch of one iterator.
 
         Args:
             epoch: a number >= 0.
@@ -242,16 +242,16 @@ class Running(Chain):
             >>> list(ds.batch(3).unbatch()) == list(ds.iterator(epoch=30))
             True
         """
-        number = _epoch_number("set_epoch", epoch)
+        number = integer("set_epoch", "epoch", epoch, 0)
         self.refuse_epoch("set_epoch")
         self._counter.set(self.plan, number)
 
     def _numbered(self, who: str, epoch: int | None = None) -> Numbers:
-        """Where an iterator has its epoch from."""
+        """The source of an iterator's epoch."""
         from ..load.progress import Epochs
 
         if epoch is not None:
-            number = _epoch_number(who, epoch)
+            number = integer(who, "epoch", epoch, 0)
             if self._epoch not in (None, number):
                 raise PlanError(f"{who} needs epoch {self._epoch}, that of epoch({self._epoch}), got {number}")
         else:
@@ -261,10 +261,10 @@ class Running(Chain):
         return Epochs(range(number, number + 1))
 
     def as_numpy_iterator(self) -> OwnedIterator:
-        """An iterator whose leaves are all on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
+        """Make an iterator with all leaves on the host: arrays, NumPy scalars and bytes; ragged leaves stay `Ragged`.
 
         Raises:
-            PlanTypeError: a leaf is a dataset, as those of `window`.
+            PlanTypeError: a leaf is a dataset, as after `window`.
         """
         for spec in self.plan.element.specs:
             if isinstance(spec, DatasetSpec):
@@ -277,12 +277,12 @@ class Running(Chain):
         return OwnedIterator(self.plan, self.options().resolve(), self._numbered("as_numpy_iterator"))
 
     def first(self) -> Any:
-        """The first element, of the epoch that `epoch(n)` or the last `set_epoch(n)` says, else of epoch 0.
+        """Return the first element, in the epoch that `epoch(n)` or the last `set_epoch(n)` says, else in epoch 0.
 
-        It does not count as an epoch, so it is the way to look at an element before training.
+        This does not count as an epoch, so use it to look at an element before training.
 
         Raises:
-            IndexError: there is none.
+            IndexError: the dataset is empty.
         """
         epoch = self._epoch
         if epoch is None:
@@ -291,10 +291,3 @@ class Running(Chain):
             for element in items:
                 return element
         raise IndexError("the dataset is empty: it has no first element")
-
-
-def _epoch_number(who: str, epoch: Any) -> int:
-    number = integer(who, "epoch", epoch)
-    if number < 0:
-        raise PlanError(f"{who} needs an epoch >= 0, got {epoch}")
-    return number

@@ -1,4 +1,4 @@
-"""scanning: the methods of a `Dataset`: small steps that keep a state or a count, and what runs a chain at once."""
+"""scanning: the methods of `Dataset` that keep a state or a count, and those that run a chain at once."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..arguments import arity, checked_function, integer, integer_or_none, kept, signature
+from ..arguments import checked_function, integer, integer_or_none, kept, signature
 from ..errors import FunctionError, GpupipeError, PlanError, PlanTypeError, text_of
-from ..graph.classify import name_of
 from ..graph.trace import require_no_symbols
 from ..plan.maps import AssertCardinality, IgnoreErrors, PadToCardinality, RejectionResample, Scan, TakeWhile, Unique
 from ..plan.node import INFINITE, UNKNOWN_CARDINALITY
 from ..plan.order import never_ends
 from ..ragged import RaggedSpec
 from ..spec import Structure, TensorSpec, as_leaf, flatten, spec_of
-from .base import Chain
+from .base import Chain, check_integer
 
 if TYPE_CHECKING:
     from .. import Dataset
@@ -26,33 +25,33 @@ __all__ = ["Scanning"]
 
 
 class Scanning(Chain):
-    """The methods of a `Dataset`: small steps that keep a state or a count, and what runs a chain at once."""
+    """Steps that keep a state or a count, and methods that run a chain at once."""
 
     def take_while(self, predicate: Callable[..., Any]) -> Dataset:
-        """Keep the elements before the first for which `predicate` is not True; it ends there for good.
+        """Keep the elements before the first one for which `predicate` is not True.
 
         Args:
             predicate: returns one boolean; a top-level tuple is unpacked into arguments.
 
         Raises:
-            PlanError: a predicate that returns something else, where that is known.
+            PlanError: the predicate is known to return something other than one boolean.
         """
         return self._then(TakeWhile(self.plan, predicate, self._predicate("take_while", predicate)))
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any], *, spec: Any = None) -> Dataset:
-        """Go through the elements with a state: ``scan_func(state, element)`` returns (new state, output).
+        """Scan the elements with a state: ``scan_func(state, element)`` returns (new state, output).
 
-        It is ordinary Python, called for one element after the other; tuples are not unpacked. Every pass and every
-        iterator begins with the initial state. Where the function raises, the state stays what it was.
+        The function is ordinary Python, called for one element after the other; tuples are not unpacked. Every pass and
+        every iterator starts with the initial state. Where the function raises, the state does not change.
 
         Args:
             initial_state: a structure of arrays, numbers or bytes. Lists are arrays.
             scan_func: the new state has the structure and dtypes of the initial one; shapes may change.
-            spec: what the outputs are, a structure of `TensorSpec`; checked. Unless given the first output decides.
+            spec: the outputs, a structure of `TensorSpec`; checked. By default the first output decides.
 
         Raises:
-            PlanTypeError: with the first element: the function returns no pair, or a state of another dtype.
-            PlanError: with the first element: a state of another structure.
+            PlanTypeError: at the first element: the function does not return a pair, or a state of another dtype.
+            PlanError: at the first element: the function returns a state of another structure.
 
         Example:
             >>> from gpupipe import Dataset
@@ -67,10 +66,10 @@ class Scanning(Chain):
         return self._then(Scan(self.plan, tuple(map(kept, leaves)), structure, scan_func, result))
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """Run the chain at once: ``state = reduce_func(state, element)`` for every element; return the last state.
+        """Run the chain now: ``state = reduce_func(state, element)`` for every element; return the last state.
 
-        It counts as an epoch. Elements are on the host, nested datasets as they are; tuples are not unpacked. Without
-        any element the initial state comes back.
+        This counts as an epoch. Elements are on the host, nested datasets as they are; tuples are not unpacked. The
+        result of an empty dataset is the initial state.
 
         Args:
             initial_state: a structure of arrays, numbers or bytes. Lists are arrays.
@@ -83,7 +82,7 @@ class Scanning(Chain):
         Raises:
             PlanTypeError: a state of another dtype.
             PlanError: a state of another structure.
-            DataError: an element that failed, unless `on_error` leaves it out, or the function raised.
+            DataError: an element failed and `on_error` does not leave it out, or the function raised.
 
         Example:
             >>> from gpupipe import Dataset
@@ -110,9 +109,9 @@ class Scanning(Chain):
         return structure.unflatten(state)
 
     def unique(self) -> Dataset:
-        """Keep the first occurrence of each value: of numbers and byte strings, and of arrays, compared as a whole.
+        """Keep the first occurrence of each value: numbers, byte strings, and arrays, which are compared as a whole.
 
-        What was seen is remembered: the number itself, or 16 bytes of an array.
+        All values seen are kept in memory: a number itself, 16 bytes for an array.
 
         Raises:
             PlanError: elements of several components.
@@ -123,13 +122,12 @@ class Scanning(Chain):
         return self._then(Unique(self.plan))
 
     def ignore_errors(self, log_warning: bool = False) -> Dataset:
-        """Leave out the elements that failed before this step, and go on with the next.
+        """Leave out the elements that failed before this step.
 
-        In front of `batch` that is one element, and the batch is filled from what follows; behind it, it is the whole
-        batch. What is left out is counted (`left_out` of the iterator), listed (`errors`) and logged: the first ten,
-        then every tenfold.
-        Errors of the steps behind this one are raised, or treated as `Options.on_error` says. The rest of a file that
-        cannot be read to its end is left out too, as by ``lost_files="skip"``, and always logged.
+        Before `batch` that is one element, and the batch is filled from what follows; after `batch` it is the whole
+        batch. Elements left out are counted (`left_out` of the iterator), listed (`errors`) and logged: the first ten,
+        then the 100th, 1,000th and so on. Errors of later steps are raised, or treated as `Options.on_error` says. The
+        rest of a file that cannot be read to its end is left out, too, as by ``lost_files="skip"``, and always logged.
 
         Args:
             log_warning: log every one.
@@ -137,12 +135,15 @@ class Scanning(Chain):
         return self._then(IgnoreErrors(self.plan, bool(log_warning)))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset:
-        """Say how many elements there are, where that is known to you and not to gpupipe; checked while it runs.
+        """Declare the number of elements where you know it and gpupipe does not; checked while running.
 
         Args:
-            expected_cardinality: how many, or `INFINITE_CARDINALITY`. More or fewer are a data error behind the last
-                element, whatever `Options.on_error` says. Under "skip" bad elements do not count, so what is written
-                before this step is computed here; one that is raised counts, and so does what is "replaced".
+            expected_cardinality: the number, or `INFINITE_CARDINALITY`. More or fewer elements are a data error after
+                the last one, whatever `Options.on_error` says. Under "skip" bad elements do not count, so the steps
+                before this one are computed here; under "raise" and "replace" they count.
+
+        Raises:
+            PlanError: a negative number other than `INFINITE_CARDINALITY`.
         """
         count = integer("assert_cardinality", "expected_cardinality", expected_cardinality)
         if count < 0 and count != INFINITE:
@@ -150,27 +151,24 @@ class Scanning(Chain):
         return self._then(AssertCardinality(self.plan, count))
 
     def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Dataset:
-        """Append elements of zeros until there are `cardinality`, so that all ranks evaluate equally many batches.
+        """Append elements of zeros up to `cardinality` elements, so that all ranks evaluate the same number of batches.
 
-        Elements are dicts; a boolean under `mask_key` is True for those that were there, False for the others. Byte
-        strings are empty in those, and so are the rows of a `Ragged`. A dimension that is not known is as large as in
-        the last element.
+        Elements are dicts; a boolean under `mask_key` is True for original elements, False for added ones. In those,
+        byte strings and the rows of a `Ragged` are empty, and unknown dimensions are as large as in the last element.
 
-        Bad elements leave here, by `Options.on_error`: one that is raised in its place or skipped does not count, and
-        zeros fill up for it; under "replace" the last good element stands in. What is written behind this step can
-        fail for itself: there only "replace" keeps the number.
+        `Options.on_error` applies here: bad elements that are raised or skipped do not count, and zeros make up for
+        them; under "replace" the last good element is repeated. Elements may still fail in later steps: there only
+        "replace" keeps the number.
 
         Args:
-            cardinality: how many elements there are then.
-            mask_key: where the boolean stands.
+            cardinality: the number of elements, >= 0.
+            mask_key: the key of the boolean.
 
         Raises:
-            PlanError: no dict, a dict that has the key, or a dataset known to be longer. One that turns out to be
-                longer is a data error.
+            PlanError: elements that are not dicts or have the key already, or a dataset known to be longer. One that
+                turns out to be longer is a data error.
         """
-        count = integer("pad_to_cardinality", "cardinality", cardinality)
-        if count < 0:
-            raise PlanError(f"pad_to_cardinality needs a cardinality >= 0, got {count}")
+        count = integer("pad_to_cardinality", "cardinality", cardinality, 0)
         known, element = self.plan.cardinality, self.plan.element
         if never_ends(self.plan):
             raise PlanError("pad_to_cardinality needs a finite dataset, got an infinite one; use take first")
@@ -189,10 +187,10 @@ class Scanning(Chain):
         return self._then(PadToCardinality(self.plan, count, mask_key))
 
     def get_single_element(self) -> Any:
-        """Run the chain at once and return its one element. It counts as an epoch.
+        """Run the chain now and return its only element. This counts as an epoch.
 
         Raises:
-            PlanError: there is none, or more than one.
+            PlanError: the dataset is empty, or has more than one element.
         """
         nothing = object()
         with cast("Dataset", self).iterator() as items:
@@ -206,7 +204,7 @@ class Scanning(Chain):
     def fingerprint(self) -> int:
         """A 64-bit number that is equal for equal chains: equal steps, parameters and functions.
 
-        In another process it is the same where everything that the functions capture is plain (numbers, texts, arrays).
+        It is the same in another process if the functions capture only plain values (numbers, strings, arrays).
         """
         return int.from_bytes(self.plan.fingerprint[:8], "little")
 
@@ -217,26 +215,25 @@ class Scanning(Chain):
         initial_dist: Sequence[float] | None = None,
         seed: int | None = None,
     ) -> Dataset:
-        """Leave out elements at random so that their classes come in the proportions of `target_dist`.
+        """Drop elements at random so that their classes have the proportions of `target_dist`.
 
-        Elements become (class, element). Each is kept with the probability target / initial of its class, over the
-        largest of these: equal distributions keep all. Whether it is kept depends on (seed, epoch, element).
+        Elements become (class, element). The probability to keep one is target / initial of its class, divided by the
+        largest such ratio: equal distributions keep all. The draw depends on (seed, epoch, element).
 
         Args:
-            class_func: the class of an element, an integer from 0; a top-level tuple is unpacked into arguments. One
-                that looks at parsed features runs before decoding.
-            target_dist: one number per class, >= 0.
-            initial_dist: that of the input. Unless given it is estimated on the way, from ten elements of each class
-                that count as seen, and those that came.
-            seed: tells this step's draws from another's; such steps draw differently without one, too. In inputs of a
-                `zip` equal ones draw equally for elements at equal places of their sources.
+            class_func: returns the class of an element, an integer >= 0; a top-level tuple is unpacked into arguments.
+                A function of parsed features runs before the images are decoded.
+            target_dist: one number >= 0 per class, on any scale.
+            initial_dist: the distribution of the input. By default it is estimated while running, starting from ten
+                elements of each class.
+            seed: distinguishes the draws of this step from another's; without seeds such steps draw differently, too.
+                In inputs of a `zip` equal seeds draw equally for elements at equal positions of their sources.
 
         Raises:
-            PlanError: distributions that do not fit each other, or a wanted class that the input has not.
-            PlanTypeError: a class that is no integer.
+            PlanError: distributions that do not fit each other, or a wanted class that the input does not have.
+            PlanTypeError: a class that is not an integer.
         """
-        checked_function("rejection_resample", class_func)
-        arity("rejection_resample", class_func, self.plan.element)
+        checked_function("rejection_resample", class_func, self.plan.element)
         seed = integer_or_none("rejection_resample", "seed", seed)
         target = _distribution("target_dist", target_dist)
         initial = None if initial_dist is None else _distribution("initial_dist", initial_dist)
@@ -249,14 +246,7 @@ class Scanning(Chain):
                 if wanted > 0 and there == 0:
                     raise PlanError(f"rejection_resample needs an input with class {c}, got initial_dist[{c}] = 0")
         graph = self._question("rejection_resample", class_func)
-        if graph is not None:
-            (spec, *rest) = [value.spec for value in graph.outputs]
-            if rest or spec.shape != () or spec.dtype is bytes or spec.dtype.kind not in "iu":
-                got = ", ".join(str(value.spec) for value in graph.outputs)
-                raise PlanTypeError(
-                    f"rejection_resample needs a class_func that returns one integer, got {got} from "
-                    f"{name_of(class_func)}"
-                )
+        check_integer("rejection_resample", "class_func", class_func, graph)
         return self._then(RejectionResample(self.plan, class_func, graph, target, initial, seed))
 
 
@@ -269,7 +259,7 @@ def _state(who: str, given: Any) -> tuple[list[Any], Structure]:
 
 
 def _distribution(name: str, given: Any) -> tuple[float, ...]:
-    """A vector of shares, >= 0 and not all 0."""
+    """Check a vector of shares, >= 0 and not all 0."""
     shares = np.asarray(given)
     if shares.dtype.kind not in "iuf":
         raise PlanTypeError(f"rejection_resample needs numbers for {name}, got {given!r}")

@@ -1,4 +1,4 @@
-"""sources: the methods of a `Dataset`: where elements come from."""
+"""sources: the constructors of `Dataset`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ __all__ = ["Sources"]
 
 
 class Sources(Chain):
-    """The methods of a `Dataset`: where elements come from."""
+    """Constructors."""
 
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset:
-        """Make a dataset of one element. Arrays above 1 MB are not copied: do not change them while they are read."""
+        """Make a dataset of one element. Arrays above 1 MB are not copied: do not change them while iterating."""
         leaves, structure = flatten(tensors)
         if structure.kind is type(None):
             raise PlanError("from_tensors needs an element, got None")
@@ -50,9 +50,14 @@ class Sources(Chain):
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
-        """Make a dataset of the slices of dimension 0 of every leaf. Lists are arrays, tuples are structure.
+        """Make a dataset of the slices of every leaf along dimension 0. Lists are arrays, tuples are structure.
 
-        Arrays above 1 MB are not copied: do not change them while they are read.
+        Arrays above 1 MB are not copied: do not change them while iterating.
+
+        Shapes: ``T[N,...] -> T[...]`` for each leaf, N elements.
+
+        Raises:
+            PlanError: a leaf without dimensions, or leaves of different lengths.
         """
         leaves, structure = flatten(tensors)
         arrays = [kept(as_leaf(leaf)) for leaf in leaves]
@@ -76,14 +81,17 @@ class Sources(Chain):
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
     ) -> Dataset:
-        """Make a dataset of what `generator(*args)` yields; it is called anew for every pass.
+        """Make a dataset of the items that `generator(*args)` yields; it is called again for every pass.
 
         Args:
             generator: a function that returns an iterable.
-            output_types: a structure of dtypes, together with `output_shapes` (tf.data's older form).
+            output_types: a structure of dtypes, with `output_shapes` (tf.data's older form of a signature).
             output_shapes: a structure of shapes.
-            args: handed to the generator.
-            output_signature: a structure of `TensorSpec`. Without one the first element decides.
+            args: arguments for the generator.
+            output_signature: a structure of `TensorSpec`. By default the first element decides.
+
+        Raises:
+            PlanTypeError: not a function, both forms of a signature, or shapes without types.
         """
         if not callable(generator):
             raise PlanTypeError(f"from_generator needs a callable, got {type(generator).__name__}")
@@ -103,20 +111,24 @@ class Sources(Chain):
 
     @staticmethod
     def from_indexable(items: Any, spec: Any = None, num_parallel_calls: int | None = None) -> Dataset:
-        """Make a dataset of anything that has a length and gives items by number: a PyTorch dataset, a list, h5py.
+        """Make a dataset of an object with a length and items by index: a PyTorch dataset, a list, an h5py dataset.
 
-        It can be indexed: `shuffle(gp.ALL)`, `split`, `skip` and `ds[i]` ask for the items they need, for no others.
-        An exception of `items[i]` is the error of that element.
+        It can be indexed: `shuffle(gp.ALL)`, `split`, `skip` and `ds[i]` read only the items they need. An exception
+        from `items[i]` is the error of that element.
 
         Args:
-            items: `len(items)` is asked for once, here; `items[i]` with Python integers, when elements are needed.
-            spec: a structure of `TensorSpec` that every item must have. Without it the first item decides.
-            num_parallel_calls: threads that ask for items, `AUTOTUNE` for all; None asks in the thread that needs them.
+            items: `len(items)` is called once, here; `items[i]` with Python integers, when elements are needed.
+            spec: a structure of `TensorSpec` that every item must match. By default the first item decides.
+            num_parallel_calls: threads that read items, `AUTOTUNE` for `Options.threads`; None reads in the thread that
+                needs them.
+
+        Raises:
+            PlanTypeError: an object without length or index.
         """
         kind = type(items)
         if not hasattr(kind, "__len__") or not hasattr(kind, "__getitem__") or isinstance(items, Mapping):
             raise PlanTypeError(
-                f"from_indexable needs an object with __len__ and __getitem__ that takes numbers, got {kind.__name__}"
+                f"from_indexable needs an object with __len__ and __getitem__ that takes integers, got {kind.__name__}"
             )
         try:
             count = len(items)
@@ -133,7 +145,8 @@ class Sources(Chain):
         """Make a dataset of numbers, with the arguments of Python's `range`.
 
         Raises:
-            PlanError: numbers that `output_type` cannot hold, or 2**63 of them and more.
+            PlanError: numbers that `output_type` cannot hold, or 2**63 or more of them.
+            PlanTypeError: arguments that are not integers.
         """
         if not 1 <= len(args) <= 3:
             raise PlanError(f"range needs 1 to 3 arguments, got {len(args)}")
@@ -161,10 +174,11 @@ class Sources(Chain):
         """Make a dataset of file names.
 
         Args:
-            file_pattern: one pattern or a list: ``*``, ``?``, ``[ab]`` within a folder, ``**`` below it, ``{a,b}``.
-            shuffle: a new order in each epoch; True unless set.
-            seed: of that order, mixed with the chain's. Inputs of a `zip` that are listed with equal seeds stay in
-                step; without seeds each has an order of its own.
+            file_pattern: one pattern or a list: ``*``, ``?``, ``[ab]`` within a folder, ``**`` for folders below it,
+                ``{a,b}`` for alternatives.
+            shuffle: a new order in each epoch; default True. False sorts the names.
+            seed: of that order, mixed with the chain's seed. Inputs of a `zip` that are listed with equal seeds stay in
+                step; without seeds each has its own order.
 
         Raises:
             PlanError: nothing matches.
@@ -198,30 +212,30 @@ class Sources(Chain):
         reader_func: Callable[[Any], Any] | None = None,
         wait: bool = False,
     ) -> Dataset:
-        """Read a dataset that `save` wrote: the elements, and what identifies them, as they were saved.
+        """Read a dataset that `save` wrote: the elements with their identities.
 
-        So random ops behind it draw what they would draw behind the chain that was saved. With a `reader_func` they
-        do where that keeps the order of the files (`interleave` and `flat_map` give the elements of each file keys of
-        their own). A damaged element is one bad element, as in a TFRecord file; those behind it are read.
+        So random ops after it draw what they would draw after the chain that was saved; with a `reader_func`, if it
+        keeps the order of the files (`interleave` and `flat_map` give the elements of each file new keys). A damaged
+        element is one bad element, as in a TFRecord file; those after it are read.
 
         Args:
             path: the folder.
-            element_spec: what the elements must be, as a structure of `TensorSpec`; None takes what was saved.
-            compression: as given to `save`; None takes what was used.
-            reader_func: called with a dataset of datasets, one for each file, gives the dataset to read, e.g.
-                ``lambda files: files.shuffle(100).interleave(lambda x: x, cycle_length=4)``. Without one the elements
-                of the files (one file, unless `save` was given a `shard_func`) come in turn, one of each of 16.
-            wait: wait here until something is saved there; Ctrl-C ends it.
+            element_spec: the expected type, a structure of `TensorSpec`; None accepts any.
+            compression: as given to `save`; None accepts any.
+            reader_func: takes a dataset of datasets, one for each file, and returns the dataset to read, e.g.
+                ``lambda files: files.shuffle(100).interleave(lambda x: x, cycle_length=4)``. By default the files (one,
+                unless `save` was given a `shard_func`) are interleaved, 16 at a time.
+            wait: wait until something is saved there; Ctrl-C ends the wait.
 
         Raises:
             MissingFileError: nothing was saved there; it is a DataError and a FileNotFoundError.
-            DataError: the elements saved are not of `element_spec` or were compressed otherwise; the folder is damaged.
-            PlanTypeError: `reader_func` gives no dataset.
+            DataError: the saved elements have another type or compression, or the folder is damaged.
+            PlanTypeError: `reader_func` does not return a dataset.
         """
         if not isinstance(path, (str, os.PathLike)):
             raise PlanTypeError(f"load needs the path of a folder, got {path!r}")
         if is_url(str(os.fspath(path))):
-            raise PlanError(f"load needs a path of this machine, got {path!r}; copy the folder here")
+            raise PlanError(f"load needs a local path, got {path!r}; copy the folder here")
         if compression not in (None, "", "NONE", "GZIP"):
             raise PlanError(f'load needs compression None, "NONE" or "GZIP", got {compression!r}')
         wanted = None if element_spec is None else signature("load", element_spec)
@@ -241,18 +255,21 @@ class Sources(Chain):
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset:
-        """Put the elements of several datasets side by side; the shortest ends it.
+        """Combine the elements of several datasets; ends with the shortest.
 
-        What belongs together is best zipped first: one shuffle behind the zip moves pairs, and one call of a random op,
-        such as ``ops.random_crop((image, mask), size)``, treats a pair alike. Inputs that are shuffled or listed with
-        equal explicit seeds stay in step; random ops of the inputs draw apart, whatever their seeds.
+        Zip what belongs together early: one shuffle after the zip moves pairs, and one call of a random op, such as
+        ``ops.random_crop((image, mask), size)``, treats a pair alike. Inputs that are shuffled or listed with equal
+        explicit seeds stay in step; random ops of the inputs draw independently, whatever their seeds.
 
         Args:
             args: datasets, or one structure (tuple, dict) of datasets.
-            datasets: the same by name.
+            datasets: such a structure, as a keyword argument.
+
+        Raises:
+            PlanTypeError: no datasets, or a list of them.
         """
         if args and datasets is not None:
-            raise PlanTypeError("zip takes datasets as arguments or by name, not both")
+            raise PlanTypeError("zip takes datasets as arguments or by keyword, not both")
         given = datasets if datasets is not None else args[0] if len(args) == 1 else args
         if isinstance(given, Chain):
             return cast("Dataset", given)

@@ -174,7 +174,7 @@ def test_a_repeat_of_what_may_be_empty_is_no_endless_one() -> None:
     assert "endless or none x int64" in empty.explain()
     with pytest.raises(TypeError, match="unknown before it is read"):
         len(empty.take(9))
-    with pytest.raises(TypeError, match="has no end, or no element"):
+    with pytest.raises(TypeError, match="is infinite or empty, which is unknown"):
         len(empty)
 
 

@@ -248,7 +248,7 @@ def test_what_changes_an_element_in_place_is_told_to_copy_it() -> None:
 
     spec = TensorSpec((9, 8, 3), "uint8")
     for chain in (X.map(minus, traced=False), X.map(lambda x: ops.py_function(minus, (x,), spec)).batch(2)):
-        with pytest.raises(gp.DataError, match=r"raised ValueError: .*read-only; .* copy it first, x = x\.copy\(\)"):
+        with pytest.raises(gp.DataError, match=r"raised ValueError: .*read-only; .* copy first, x = x\.copy\(\)"):
             next(iter(chain))
 
 

@@ -36,8 +36,8 @@ SAID: list[tuple[Callable[[], Any], type[Exception], str]] = [
         PlanTypeError,
         "bucket_by_sequence_length needs a function .*None from the lambda",
     ),
-    (lambda: R(4).repeat()[2**62], IndexError, r"of an endless dataset: places are 0 to 2\*\*62 - 1"),
-    (lambda: Dataset.load("memory://s"), gp.PlanError, "load needs a path of this machine, got 'memory://s'"),
+    (lambda: R(4).repeat()[2**62], IndexError, r"of an infinite dataset: indices are 0 to 2\*\*62 - 1"),
+    (lambda: Dataset.load("memory://s"), gp.PlanError, "load needs a local path, got 'memory://s'"),
     (lambda: R(3).apply(AHEAD), PlanTypeError, "interleave needs a function that returns a Dataset, got int"),
 ]
 

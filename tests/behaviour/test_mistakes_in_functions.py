@@ -204,6 +204,6 @@ def test_a_masked_array_is_refused_wherever_it_comes_from() -> None:
 
 def test_a_dataset_is_made_by_a_constructor() -> None:
     with pytest.raises(
-        PlanTypeError, match=r"Dataset needs a constructor, got ndarray; write Dataset.from_tensor_slices"
+        PlanTypeError, match=r"Dataset needs a plan, got ndarray; call a constructor: Dataset.from_tensor_slices"
     ):
         GP.Dataset(np.zeros(3))

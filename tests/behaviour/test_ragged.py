@@ -101,9 +101,9 @@ def test_what_does_not_fit_the_values_pads_nothing(fill: Any) -> None:
 @pytest.mark.parametrize(
     ("splits", "text"),
     [
-        ([1, 3], "begin with 0, got 1"),
+        ([1, 3], "start with 0, got 1"),
         ([], "vector of integers"),
-        (np.zeros(0, int), "begin with 0, got nothing"),
+        (np.zeros(0, int), "start with 0, got nothing"),
         ([0, 2], "end with 3, the number of values, got 2"),
         ([0, 4], "end with 3, the number of values, got 4"),
         ([0, 2, 1, 3], "ascend, got 1 after 2"),
@@ -135,7 +135,7 @@ def test_it_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         ragged.values = values  # type: ignore[misc]
     values[0] = 1  # what was handed in stays the caller's
-    with pytest.raises(TypeError, match="a Ragged is no array"):
+    with pytest.raises(TypeError, match="a Ragged is not an array"):
         np.asarray(ragged)
 
 

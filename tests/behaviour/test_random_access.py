@@ -159,7 +159,7 @@ def test_places_give_what_iterating_gives(chain: Callable[[Path], gp.Dataset], f
         assert same(list(chosen.iterator(epoch=0)), expected[places]), places
         assert len(chosen) == len(expected[places])
     for place in (n, -n - 1, n + 1000):
-        with pytest.raises(IndexError, match=f"place {place} of a dataset of {n} elements"):
+        with pytest.raises(IndexError, match=f"index {place} of a dataset of {n} elements"):
             ds[place]
 
 
@@ -342,7 +342,7 @@ def test_files_named_by_urls_are_not_indexed() -> None:
 
 @pytest.mark.parametrize("key", [1.5, None, "1", True, (0, 1), np.float32(1)], ids=str)
 def test_a_place_is_an_integer(key: Any) -> None:
-    with pytest.raises(TypeError, match="needs an integer for the place"):
+    with pytest.raises(TypeError, match="needs an integer for the index"):
         Range(5)[key]
 
 
@@ -361,7 +361,7 @@ def test_an_endless_dataset_has_places_from_the_front() -> None:
     assert ds[7] == 1
     assert [int(x) for x in ds[5:9]] == [2, 0, 1, 2]
     assert [int(x) for x in ds[2::3].take(3)] == [2, 2, 2]
-    with pytest.raises(IndexError, match="place -1 of an endless dataset: places are 0 to"):
+    with pytest.raises(IndexError, match="index -1 of an infinite dataset: indices are 0 to"):
         ds[-1]
     with pytest.raises(TypeError, match="infinite"):
         ds[::-1]

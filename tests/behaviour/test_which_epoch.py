@@ -137,7 +137,7 @@ def test_a_peek_is_an_epoch_and_that_is_said_once(said: Any) -> None:
 
     assert [list(ds), list(ds)] == [EPOCHS[1], EPOCHS[2]]
     (text,) = said()
-    assert "left after one element" in text and "counts as epoch 0" in text and "first()" in text
+    assert "stopped after one element" in text and "counts as epoch 0" in text and "first()" in text
 
 
 def test_first_looks_and_starts_no_epoch(said: Any) -> None:
@@ -317,7 +317,7 @@ def test_the_dataset_of_one_epoch_has_no_other() -> None:
     with pytest.raises(gp.PlanError, match=r"iterator needs epoch 3, that of epoch\(3\), got 4"):
         ds.iterator(epoch=4)
     for refused in (lambda: ds.set_epoch(4), lambda: ds.epochs(2)):
-        with pytest.raises(gp.PlanError, match="needs datasets of no fixed epoch"):
+        with pytest.raises(gp.PlanError, match="needs datasets without a fixed epoch"):
             refused()
     other = Dataset.range(3)
     for join in (
@@ -328,7 +328,7 @@ def test_the_dataset_of_one_epoch_has_no_other() -> None:
         lambda: other.flat_map(lambda x: ds),
         lambda: list(other.flat_map(lambda x: [ds][int(x) * 0])),
     ):
-        with pytest.raises(gp.PlanError, match="needs datasets of no fixed epoch"):
+        with pytest.raises(gp.PlanError, match="needs datasets without a fixed epoch"):
             join()
     for wrong in (-1, 1.5, "3", True):
         with pytest.raises((ValueError, TypeError), match="epoch needs"):
@@ -344,7 +344,7 @@ def test_going_through_a_dataset_twice_by_place_is_said_once(said: Any) -> None:
         for i in range(30):
             ds[i]
     (text,) = said()
-    assert "draws as epoch 0 each time" in text and "set_epoch" in text
+    assert "draws as epoch 0 every time" in text and "set_epoch" in text
 
 
 def test_nothing_is_said_where_each_epoch_is_set_or_nothing_is_drawn(said: Any) -> None:
@@ -452,7 +452,7 @@ def test_a_worker_of_a_loader_says_what_it_cannot_know(said: Any) -> None:
     list(ds)
 
     by_place, loop = said()
-    assert "draws as epoch 0 each time" in by_place
+    assert "draws as epoch 0 every time" in by_place
     assert "DataLoader worker" in loop and "set_epoch" in loop
 
 

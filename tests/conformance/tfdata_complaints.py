@@ -1,7 +1,6 @@
 """tfdata_complaints: what users of tf.data have asked for or stumbled over, and where gpupipe answers it.
 
-Numbers are those of tensorflow/tensorflow unless a repository is named. `where` is a test, a page, or empty where the
-answer is not there yet; then the text says so.
+Issue numbers are those of tensorflow/tensorflow unless a repository is named. `where` is a test that shows the answer.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ COMPLAINTS = (
     Complaint(
         "Prefetching to the GPU is confusing or does nothing",
         "#43905 #35563 #30929 #20628 #37277",
-        "batches are made on the device and handed over there, without a copy",
+        "batches are made on the device and delivered there, without a copy",
         "tests/transform/test_array.py",
     ),
     Complaint(
@@ -54,7 +53,7 @@ COMPLAINTS = (
         "tests/chains/test_memory.py",
     ),
     Complaint(
-        "No perfect shuffle of a data set larger than memory",
+        "No perfect shuffle of a dataset larger than memory",
         "#32376 #14518",
         "`shuffle(gp.ALL)`: a uniform permutation, computed, not stored",
         "tests/behaviour/test_global_shuffle.py",
@@ -79,7 +78,7 @@ COMPLAINTS = (
         "tests/behaviour/test_random_access.py",
     ),
     Complaint(
-        "Every element costs much",
+        "The overhead per element is high",
         "#15694 #59744",
         "the benchmark `host` counts elements per CPU-second, with tf.data beside it",
         "tests/benchmarks/test_benchmarks_host.py",
@@ -99,13 +98,13 @@ COMPLAINTS = (
     Complaint(
         "Checkpoints are as large as the shuffle buffer",
         "#18583 #34020 #40753",
-        "places, never payloads: 10 KB and at most 16 bytes for each buffered element",
+        "offsets and indices, never payloads: 10 KB and at most 16 bytes for each buffered element",
         "tests/reliability/test_state.py",
     ),
     Complaint(
         "A corrupt TFRecord ends the run, loses its file or hangs",
         "#25700 #26991 #27022 #34458 #41530 #60924 #37573 #38078",
-        "the record is named, counted and left out; reading goes on behind it",
+        "the record is named, counted and left out; reading continues after it",
         "tests/conformance/test_tfdata_defects.py",
     ),
     Complaint(
@@ -129,7 +128,7 @@ COMPLAINTS = (
     Complaint(
         "cache() has traps, and locks that stay",
         "#50952 #56427 #60174 #75002 #18266 #28798 #30105 #47545",
-        "keyed by the chain, finished atomically, safe beside another writer; no lock files",
+        "keyed by the chain, finished atomically, safe with concurrent writers; no lock files",
         "tests/behaviour/test_file_cache.py",
     ),
     Complaint(
@@ -147,7 +146,7 @@ COMPLAINTS = (
     Complaint(
         "shuffle with take and skip leaks training data into validation",
         "#59279 PR #62782 datasets#291",
-        "`split([.8, .1, .1], seed)` by place; `check()` warns of take or skip behind a reshuffling shuffle",
+        "`split([.8, .1, .1], seed)` by index; `check()` warns of take or skip after a reshuffling shuffle",
         "tests/behaviour/test_split.py",
     ),
     Complaint("skip is O(n)", "PR #40963", "O(1) on indexed sources", "tests/behaviour/test_random_access.py"),
@@ -158,7 +157,7 @@ COMPLAINTS = (
         "tests/behaviour/test_names_of_files.py",
     ),
     Complaint(
-        "EXIF and resize surprise",
+        "EXIF orientation and resize hold surprises",
         "#33932 #8430 #49834 #6720",
         "`exif_orientation=` and `antialias=` are arguments with documented defaults",
         "tests/ops/test_result_dtypes.py",
@@ -166,7 +165,7 @@ COMPLAINTS = (
     Complaint(
         "Auto-sharding warns and guesses",
         "#42146 #55474 #36846 #49828 #55072 #66851",
-        "`shard(n, i)`, and nothing by itself",
+        "`shard(n, i)`; nothing is sharded automatically",
         "tests/behaviour/test_steps.py",
     ),
     Complaint(
@@ -190,7 +189,7 @@ COMPLAINTS = (
     Complaint(
         "There are too many ways, and the order of shuffle, batch and repeat matters",
         "#31019",
-        "one recommended chain in the README; `check()` says what is probably not meant",
+        "one recommended chain in the README; `check()` reports what is probably a mistake",
         "tests/behaviour/test_checks.py",
     ),
 )

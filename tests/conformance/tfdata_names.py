@@ -49,7 +49,7 @@ DATASET: dict[str, Name] = {
     "batch": Name(better="an error names the leaf, both shapes, the element and its file"),
     "bucket_by_sequence_length": Name(better="an element that is too long is named"),
     "cache": Name(
-        better="a file is keyed by the plan: it never serves another chain's data; a partial pass is no harm"
+        better="a file is keyed by the plan: it never serves another chain's data; a partial pass does no harm"
     ),
     "cardinality": Name(
         better="known where tf.data says unknown, never wrong; `repeat()` of what may be empty is unknown, not endless"
@@ -62,28 +62,28 @@ DATASET: dict[str, Name] = {
     "filter": Name(better="runs before decoding where it can; says so when it drops everything for long"),
     "fingerprint": Name(tested="tests/behaviour/test_scanning.py"),
     "flat_map": Name(),
-    "from_generator": Name(better="checked against its signature, never cut: 1.5 is no int32"),
+    "from_generator": Name(better="checked against its signature, never truncated: 1.5 is not an int32"),
     "from_tensor_slices": Name(better="views of the arrays, no copy; NumPy's dtypes (Python int is int64)"),
     "from_tensors": Name(),
     "get_single_element": Name(),
     "group_by_window": Name(better="any integer as key; a size below 1 is refused on the user's line"),
     "ignore_errors": Name(
-        better="the rest of a file behind a bad record is read; a missing file fails once, not for ever"
+        better="the rest of a file after a bad record is read; a missing file fails once, not forever"
     ),
-    "interleave": Name(better="cycle_length is 16 on every machine, so the order is, too"),
+    "interleave": Name(better="cycle_length is 16 on every machine, so the order is the same, too"),
     "list_files": Name(better="pathlib, `**`, `{a,b}`, URLs; reproducible without setting a seed"),
     "load": Name(tested="tests/behaviour/test_save_load.py"),
     "map": Name(
-        better="plain Python runs for each element, or in processes; ops are traced to DALI; new draws each epoch"
+        better="plain Python runs for each element, or in processes; ops are traced into a graph; new draws each epoch"
     ),
     "options": Name(),
     "padded_batch": Name(better="Python numbers as padding take the dtype of the leaf"),
     "prefetch": Name(),
     "ragged_batch": Name(better="gives `gpupipe.Ragged`, plain NumPy"),
-    "random": Name(better="new numbers each epoch only if asked for, equal for equal (seed, epoch)"),
+    "random": Name(better="new numbers in each epoch only on request, equal for equal (seed, epoch)"),
     "range": Name(),
     "rebatch": Name(better="a size of 0 or below is an error on the user's line"),
-    "reduce": Name(better="takes windows too"),
+    "reduce": Name(better="takes windows, too"),
     "rejection_resample": Name(better="one pass that takes each element at most once"),
     "repeat": Name(better="an endless repeat of nothing is reported"),
     "sample_from_datasets": Name(better="whole numbers as weights; a finite cardinality is known"),
@@ -92,10 +92,10 @@ DATASET: dict[str, Name] = {
     ),
     "scan": Name(better="`spec=` says what a Python function gives"),
     "shard": Name(
-        better="a wrong number is an error on the user's line; `even=` gives every rank equally many elements"
+        better="a wrong number is an error on the user's line; `even=` gives every rank the same number of elements"
     ),
     "shuffle": Name(
-        better="holds references, not payloads; `shuffle(gp.ALL)` is uniform over the whole data set, without a buffer"
+        better="holds references, not payloads; `shuffle(gp.ALL)` is uniform over the whole dataset, without a buffer"
     ),
     "skip": Name(better="O(1) on indexed sources"),
     "snapshot": Name(better="partial passes and other writers do no harm", tested="tests/behaviour/test_save_load.py"),
@@ -104,7 +104,7 @@ DATASET: dict[str, Name] = {
     "take_while": Name(),
     "unbatch": Name(),
     "unique": Name(better="any hashable scalar, and arrays by value"),
-    "window": Name(better="a window can be gone through any number of times; its elements keep their identity"),
+    "window": Name(better="a window can be iterated over any number of times; its elements keep their identity"),
     "with_options": Name(),
     "zip": Name(),
 }
@@ -113,7 +113,7 @@ MODULE: dict[str, Name] = {
     "AUTOTUNE": Name(here="gp.AUTOTUNE"),
     "Dataset": Name(here="gp.Dataset"),
     "DatasetSpec": Name(here="gp.DatasetSpec", tested="tests/behaviour/test_windows.py"),
-    "FixedLengthRecordDataset": Name(better="a file that does not fit its sizes is an error with all of them"),
+    "FixedLengthRecordDataset": Name(better="a file whose size does not fit is an error that names all sizes"),
     "INFINITE_CARDINALITY": Name(here="gp.INFINITE_CARDINALITY"),
     "Iterator": Name(here="iter(ds)", better="a context manager; survives an error, closes its threads"),
     "IteratorSpec": Name(left_out=_GRAPH),
@@ -212,19 +212,46 @@ def _names(tree: ast.AST) -> set[str]:
     return names | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
+HEAD = """\
+# dataset
+
+The chain as users write it. A method call comes in; one plan node (`gpupipe/plan/`) goes out, wrapped in a new
+`Dataset`. Nothing runs here: the folders that run a chain (`optimize`, `flow`, `transform`, `load`) are imported by the
+first chain that runs, so `import gpupipe` is quick.
+
+In reading order:
+
+- `base.py`: `Chain`, which holds a plan and the count of its epochs; helpers that trace a user's function.
+- `core.py`: `Dataset`, made of the parts below, each a class with the methods of one family.
+- `sources.py`, `files.py`, `mixing.py`: where elements come from; datasets of files; mixtures and small sources.
+- `elements.py`, `batches.py`, `buffers.py`, `scanning.py`: steps on elements; batches and windows; shuffle, prefetch,
+  caches; steps that keep a state or a count.
+- `running.py`: options, length, `ds[i]`, iterators, epochs and reports.
+- `epochs.py`: which epoch a loop is; [EPOCHS.md](EPOCHS.md) has the rules.
+- `memory.py`: `release_memory`.
+
+Two ideas:
+
+- A method checks its arguments (`gpupipe/arguments.py`) and raises on the user's line; a plan that exists is legal.
+- A dataset is immutable. `self._then(node)` continues it with the same count of epochs, `self._joined(...)` makes one
+  of several inputs.
+
+To add a method: write it in the part of its family, check the arguments, return `self._then(node)`. The node, its flow
+and its lowering are the other three lines of the recipe "add a step" in [CONTRIBUTING.md](../../CONTRIBUTING.md).
+
+# tf.data's names
+
+`python -m tests.conformance.tfdata_names` writes this page; a test compares the two.
+
+*compared* counts the chains and tests under `tests/differential` that run on TensorFlow and on gpupipe and use the
+name: elements, order, structure, cardinality and errors are equal, except for what the last column says.
+"""
+
+
 def document() -> str:
-    """The page with the table."""
+    """The page: half of it for newcomers, then the tables."""
     found = comparisons()
-    lines = [
-        "# tf.data's names",
-        "",
-        "This page is written by `python -m tests.conformance.tfdata_names`; a test compares it with what that prints.",
-        "",
-        "*compared* counts the chains and tests under `tests/differential` that run on TensorFlow and on gpupipe and",
-        "use the name: elements, order, structure, cardinality and errors are equal, but for what the last column",
-        "says.",
-        "",
-    ]
+    lines = [*HEAD.splitlines(), ""]
     for title, entries in (
         ("Methods of Dataset", DATASET),
         ("tf.data", MODULE),

@@ -124,6 +124,16 @@ def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_names_of_the_code_that_a_document_uses_exist(document: str) -> None:
+    files = [path for folder in ("gpupipe", "ops", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    words = {word for path in files for word in (path.stem, *re.findall(r"\w+", path.read_text(encoding="utf-8")))}
+    named = re.findall(r"`([A-Za-z_][\w.()]*)`", (ROOT / document).read_text(encoding="utf-8"))
+
+    assert len(named) > 50
+    assert {word for name in named for word in re.findall(r"[A-Za-z_]\w+", name)} - {*words, "py"} == set()
+
+
 def test_every_target_and_command_that_a_document_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))

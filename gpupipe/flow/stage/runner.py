@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, DecodeError, DeviceError, PixelError, Place
+from ...errors import DataError, DecodeError, DeviceError, Location, PixelError
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...graph.host_values import HostValues
@@ -280,7 +280,7 @@ class StageRunner:
             texts = []
             for row, text in found.rows.items():
                 _, stream, position = rows[row]
-                texts.append(f"{Place(stream.name, position, stream.unit)}: {text} ({found.where})")
+                texts.append(f"{Location(stream.name, position, stream.unit)}: {text} ({found.where})")
             if self._settings.wrong_pixels == "raise":
                 more = f"; {len(texts) - 1} more of its batch are wrong, too" if len(texts) > 1 else ""
                 raise PixelError(
