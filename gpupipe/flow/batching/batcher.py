@@ -1,4 +1,4 @@
-"""batcher: elements into groups that one run of a graph computes. Here holes leave, by `on_error`."""
+"""batcher: groups of elements that one run of a graph computes. Holes leave here, as `on_error` says."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ __all__ = ["Batcher", "Group", "MicroBatcher"]
 
 @dataclass(slots=True)
 class Group:
-    """What one run of the graph gets.
+    """The input of one run of the graph.
 
     Attributes:
         rows: good elements.
-        order: what to deliver: an index into `rows`, or a hole. None delivers all rows as one batch.
-        whole: the element that the rows were taken from, if they were.
-        taken: what a batch was made of, as it came: an element for each row, and holes that were raised in between.
+        order: what to deliver: indices into `rows`, and holes. None delivers all rows as one batch.
+        whole: the batch that the rows were taken from, if there was one.
+        taken: what the rows were made of, in the order of the input: an element for each row, and errors raised between
+            them.
     """
 
     rows: list[Element]
@@ -32,20 +33,20 @@ class Group:
 
 
 class Batcher:
-    """Consecutive elements into groups of `size`.
+    """Cuts consecutive elements into groups of `size`.
 
     Args:
         source: the elements.
         size: of a group.
-        drop: leave out a last group that is short.
-        run: its `on_error` says what holes do; it counts those that leave here.
-        aligned: something is zipped to these batches: a batch with a bad row is a hole in its place, because filling it
-            up from behind would shift every row after it against the other side.
+        drop: leave out a short last group.
+        run: its `on_error` says what becomes of holes; it counts those that leave here.
+        aligned: something is zipped to these batches: a batch with a bad row becomes a hole, because filling it up
+            with later rows would shift every row after it against the other side.
         ignores: holes are left out as `ignore_errors` does, whatever `on_error` says; True logs each of them. None
-            where no `ignore_errors` stands below.
+            where there is no `ignore_errors` before this step.
 
     Attributes:
-        reforms: whether what follows a bad row is formed anew.
+        regroups: whether a bad row that the executor finds has the elements after it grouped again.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Batcher:
     ) -> None:
         self._ignores = ignores
         self._aligned = aligned and ignores is None and run.settings.on_error != "replace"
-        self.reforms = not self._aligned
+        self.regroups = not self._aligned
         self._source = iter(source)
         self._size = size
         self._drop = drop
@@ -67,10 +68,10 @@ class Batcher:
         self._policy = run.policy()
         self._pending: deque[Element] = deque()
         self._rows: list[Element] = []
-        self._taken: list[Element] | None = None  # what they were made of, where that is more than the rows: holes too
+        self._taken: list[Element] | None = None  # what the rows were made of, once that differs from them
 
     def next(self) -> Group | Element | None:
-        """The next group; an element that is a raised hole; None at the end."""
+        """Return the next group, an error or hole as an element, or None at the end."""
         if self._aligned:
             return self._next_aligned()
         stopped = self._run.stopped.is_set
@@ -80,7 +81,7 @@ class Batcher:
             if self._pending:
                 element: Element | None = self._pending.popleft()
             else:
-                element = self._good_ones(stopped) if self._taken is None else next(self._source, None)
+                element = self._fill(stopped) if self._taken is None else next(self._source, None)
             if element is None:
                 if len(self._rows) == self._size or stopped():
                     continue
@@ -101,7 +102,7 @@ class Batcher:
                 self._policy.last = self._rows[-1][0]
             instead = self._policy.bad(element)
             if not instead:
-                if not self._policy.early:  # which keeps it
+                if not self._policy.early:  # else `early` holds it
                     self._keep(element)
             elif type(instead[0][0]) is Raised:
                 self._taken += instead
@@ -111,11 +112,11 @@ class Batcher:
                 self._taken.append(element)
         rows = self._rows
         if len(rows) < self._size and (self._drop or not rows):
-            return None  # what is left stays here: a repair may still fill it up
+            return None  # the rows stay here: a repair may put more elements back
         return self._cut()
 
-    def _good_ones(self, stopped: Callable[[], bool]) -> Element | None:
-        """Fill the group up. Answers the hole that ends the filling; None where it is full, or the input ends."""
+    def _fill(self, stopped: Callable[[], bool]) -> Element | None:
+        """Add good elements; return the hole that comes before the group is full, or None."""
         add = self._rows.append
         for element in islice(self._source, self._size - len(self._rows)):
             if type(element[0]) is not tuple:
@@ -126,25 +127,23 @@ class Batcher:
         return None
 
     def _add(self, element: Element) -> None:
-        """A good element, after those that it replaces."""
         if self._taken is not None:
             self._taken += [*self._policy.early, element]
         self._rows += self._policy.good(element)
 
     def _keep(self, hole: Element) -> None:
-        """A hole that is left out: a repair puts those of a manifest back, so that a state tells which came."""
+        """Remember a hole from a manifest that is left out: a repair puts it back, so a state says that it came."""
         if hole[0].known:
             assert self._taken is not None
             self._taken.append(hole)
 
     def _cut(self) -> Group:
-        """The rows that are there as a group, as many as it takes."""
         rows, taken, size = self._rows, self._taken, self._size
         self._policy.last = rows[-1][0]
         self._rows, self._taken = rows[size:], None
         if taken is None:
             return Group(rows, taken=rows)
-        # Stand-ins for early holes may be more rows than one group takes; then rows and elements taken correspond.
+        # Replacements of early holes may be more rows than a group takes; then each row has one element in `taken`.
         cut = size if len(rows) > size else len(taken)
         self._taken = taken[cut:] or None
         return Group(rows[:size], taken=taken[:cut])
@@ -166,45 +165,45 @@ class Batcher:
 
     @property
     def last(self) -> Any:
-        """The last good element of the groups so far; None before the first."""
+        """The columns of the last good element of the groups so far; None before the first."""
         return self._policy.last
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is held that belongs to groups to come."""
+        """Whether it holds nothing for later groups."""
         return not (self._pending or self._rows or self._taken or self._policy.early)
 
     @property
     def known(self) -> Sequence[Element]:
-        """Elements that a manifest says are bad, of those that a repair has put back."""
+        """The holes from a manifest among the elements that a repair put back."""
         return [element for element in self._pending if type(element[0]) is not tuple and element[0].known]
 
     @property
     def lags(self) -> bool:
-        """Whether groups to come need an element of those before: the last good one, to stand in."""
-        return self._run.settings.on_error == "replace" and self.reforms and self._ignores is None
+        """Whether later groups need an element of earlier ones: the last good one, as a replacement."""
+        return self._run.settings.on_error == "replace" and self.regroups and self._ignores is None
 
     def take_back(self) -> list[Element]:
-        """Everything taken that is in no group yet, as it came; it is forgotten here."""
+        """Return and forget the elements that are in no group yet, in the order of the input."""
         taken = [*(self._rows if self._taken is None else self._taken), *self._policy.early]
         self._rows, self._taken, self._policy.early = [], None, []
         return taken
 
     def put_back(self, elements: Sequence[Element], last: Any) -> None:
-        """Put elements in front of everything that was not taken; `last` is the last good one before them."""
+        """Put elements before the rest of the input; `last` has the columns of the last good one before them."""
         self._pending.extendleft(reversed(elements))
         self._policy.last = last
 
 
 def batch_of_holes(rows: Sequence[Element], hole: Hole) -> Element:
-    """A batch that is missing because of one of its rows; it remembers how many rows it had."""
+    """Make a batch with a bad row a hole, which keeps the identities of its rows."""
     return Hole(hole.error, hole.known), BatchStream.of(rows), rows[0][2]
 
 
 class MicroBatcher:
-    """Elements into groups that keep their places: the rows become elements again, holes stay."""
+    """Cuts elements into groups whose rows become elements again; holes keep their places."""
 
-    reforms = False
+    regroups = False
     clean = True
     lags = False
     known: Sequence[Element] = ()
@@ -215,7 +214,7 @@ class MicroBatcher:
         self._run = run
 
     def next(self) -> Group | Element | None:
-        """The next group, None at the end."""
+        """Return the next group, or None at the end."""
         rows: list[Element] = []
         order: list[int | Element] = []
         for element in self._source:

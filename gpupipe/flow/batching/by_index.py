@@ -1,4 +1,4 @@
-"""by_index: batches by their indices."""
+"""by_index: batches by index."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Batches"]
 
 
 class Batches(RandomAccess):
-    """Batches, each made for itself. One with a bad row is a hole in its place: nothing fills it up from behind.
+    """Batches by index. One with a bad row is a hole: no row of the next batch fills it up.
 
-    Under "replace" rows stand in within a batch, and one without any good row is the hole.
+    Under "replace" good rows of the same batch replace bad ones; a batch without a good row is a hole.
     """
 
     def __init__(self, flow: Any, at: Context) -> None:
@@ -37,9 +37,9 @@ class Batches(RandomAccess):
         rows = self._flow.size
         replaces = self._at.run.settings.on_error == "replace" and getattr(self._flow, "ignores", None) is None
         for block in blocks:
-            for place in block.tolist():
-                chosen = np.arange(place * rows, min((place + 1) * rows, self._rows.size))
-                picked = _Noting(Picked(self._rows, iter([chosen])))
+            for index in block.tolist():
+                indices = np.arange(index * rows, min((index + 1) * rows, self._rows.size))
+                picked = _Recorded(Picked(self._rows, iter([indices])))
                 made = replace(self._flow, source=picked, aligned=True).open(self._at)
                 empty = True
                 try:
@@ -49,11 +49,11 @@ class Batches(RandomAccess):
                 finally:
                     close(made)
                 if empty and replaces and picked.rows and not self._at.run.stopped.is_set():
-                    yield _lost(picked.rows)
+                    yield _without_good_row(picked.rows)
 
 
-class _Noting:
-    """The rows of one batch, as a flow that remembers them."""
+class _Recorded:
+    """A flow of the rows of one batch, which records their identities."""
 
     def __init__(self, source: Picked) -> None:
         self._source = source
@@ -61,16 +61,16 @@ class _Noting:
 
     def open(self, at: Context, state: State = None) -> Running:
         rows = self._source.open(at, state)
-        return Running(self._noted(rows), rows)
+        return Running(self._recorded(rows), rows)
 
-    def _noted(self, rows: Iterator[Element]) -> Iterator[Element]:
+    def _recorded(self, rows: Iterator[Element]) -> Iterator[Element]:
         for element in rows:
             self.rows.append((None, *element[1:]))
             yield element
 
 
-def _lost(rows: list[Element]) -> Element:
-    """A batch whose rows are all bad. Each of them was noted."""
+def _without_good_row(rows: list[Element]) -> Element:
+    """Make a batch whose rows are all bad a hole that is not reported again: each row was."""
     error = DataError("every row of the batch is bad").at(rows[0][1].name, rows[0][2], "batch", rows[0][1].unit)
     hole = Hole(error)
     hole.noted = True

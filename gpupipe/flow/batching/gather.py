@@ -1,7 +1,7 @@
-"""gather: what steps that gather elements share.
+"""gather: the base class of steps that gather consecutive elements: windows and rebatch.
 
-Like a batch, all of them decide here by `on_error` what a hole does: "raise" passes its error on at once, "skip" leaves
-it out and fills up from what follows, "replace" lets the last good element stand in.
+Like `batch`, they apply `on_error` to holes: "raise" passes the error on at once, "skip" leaves the hole out and takes
+a later element, "replace" takes the last good element in its place.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ __all__ = ["Gathering", "gathered"]
 
 
 def gathered(make: Callable[[State], Running], at: Context, state: State) -> Running:
-    """A step that gathers elements, opened. Under "replace" it may need the last good element, which no state holds."""
+    """Open a step that gathers elements; under "replace" by replaying: no state holds the last good element."""
     return replayed(lambda: make(None), at, state) if at.run.settings.on_error == "replace" else make(state)
 
 
 class Gathering(Running):
-    """A step that gathers elements. Its state begins in front of the oldest one that it holds.
+    """A step that gathers consecutive elements. Its state starts before the oldest element that it holds.
 
-    What is held is read once more, and so are errors that were passed on since: those are passed over.
+    After a restore that element and all later ones are read again; errors passed on since then are skipped.
 
     Args:
         source: the input.
         at: where it is opened.
-        state: what `snapshot` gave.
+        state: what `snapshot` returned.
 
     Attributes:
-        input: what the elements come from.
+        input: gives the elements.
     """
 
     def __init__(self, source: Flow, at: Context, state: State) -> None:
         self.input = CheckpointedInput(source, at, part(state))
         self.source = self.input.inner
-        self._errors: deque[int] = deque()  # numbers of the errors that were passed on
+        self._errors: deque[int] = deque()  # their numbers in the input
         self.items = self.run(at)
         if state is not None:
             fast_forward(self.items, int_part(state, "errors"), at)
 
     @abstractmethod
     def run(self, at: Context) -> Iterator[Element]:
-        """The elements."""
+        """Yield the elements of this step."""
 
     @abstractmethod
     def oldest(self) -> int:
-        """The number of the first element that is held; that of the next one if none is."""
+        """Return the number of the oldest element that is held, or of the next one if none is."""
 
     def passed(self) -> None:
-        """Note that what was taken last is an error that is passed on."""
+        """Record that the last item taken is an error, which is passed on."""
         self._errors.append(self.input.count - 1)
 
     def checkpoint(self) -> None:
-        """Take a checkpoint of the input, if it is time."""
+        """Take a checkpoint of the input if one is due."""
         oldest = self.oldest()
         while self._errors and self._errors[0] < oldest:
             self._errors.popleft()
@@ -67,6 +67,6 @@ class Gathering(Running):
             self.input.checkpoint(oldest)
 
     def snapshot(self) -> State:
-        """Where the input stood before the oldest element that is held, and how many errors were passed on since."""
+        """The input's state before the oldest element that is held, and how many errors were passed on since."""
         oldest = self.oldest()
-        return {"source": self.input.state(oldest), "errors": sum(place >= oldest for place in self._errors)}
+        return {"source": self.input.state(oldest), "errors": sum(number >= oldest for number in self._errors)}

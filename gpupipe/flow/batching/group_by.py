@@ -1,4 +1,4 @@
-"""group_by: elements gathered by a key, into datasets or into batches of about one length."""
+"""group_by: elements gathered by key into datasets, or by length into batches."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Buckets", "GroupFlow", "Groups"]
 
 
 def int_of(who: str, what: str, element: Element) -> int:
-    """The one integer that a user's function returned.
+    """Return the one integer that the user's function returned.
 
     Raises:
-        DataError: it failed, or returned anything else.
+        DataError: the function failed or returned anything else.
     """
     columns = element[0]
     if type(columns) is Hole:
@@ -46,11 +46,11 @@ def int_of(who: str, what: str, element: Element) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups as (key, dataset), for the function that makes a dataset of each.
+    """Makes groups (key, dataset), for the function that makes a dataset of each.
 
     Attributes:
-        size: of a group; 0 where `size_fn` says it.
-        size_fn: gives the size for a key, asked when a group is begun.
+        size: of a group; 0 where `size_fn` is given.
+        size_fn: returns the size for a key; called when a group starts.
     """
 
     key: PythonFunction
@@ -59,20 +59,20 @@ class Groups:
     datasets: Datasets
 
     def key_of(self, element: Element, at: Context) -> Any:
-        """The key of an element: int64, or uint64 where the function gives that.
+        """Return the key of an element: int64, or uint64 where the function returns that.
 
         Raises:
-            DataError: the function failed, or gave no integer.
+            DataError: the function failed, or did not return an integer.
         """
         made = self.key(element, at)
         key = int_of(self.key.who, "key_func", made)
         return np.uint64(key) if made[0][0].dtype == np.uint64 else np.int64(key)
 
     def size_of(self, key: Any, element: Element, at: Context) -> int:
-        """How many elements the group has that this one begins.
+        """Return the size of the group that this element starts.
 
         Raises:
-            DataError: the function failed, or gave no integer >= 1.
+            DataError: the function failed, or did not return an integer >= 1.
         """
         if self.size_fn is None:
             return self.size
@@ -84,18 +84,18 @@ class Groups:
         return size
 
     def give(self, key: Any, rows: list[Element], full: bool, at: Context, serial: int) -> Element | None:
-        """What a group becomes."""
+        """Return the element that a group becomes."""
         return (key, self.datasets.whole(rows, at, serial)), *identity_of(rows[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Groups by length as batches.
+    """Makes batches of elements of similar length.
 
     Attributes:
         shapes: per leaf the target shape, -1 for the largest of the batch; None pads every dimension to it.
-        values: per leaf what to fill with.
-        to_boundary: -1 stands for the bucket's boundary - 1.
+        values: per leaf the padding value.
+        to_boundary: -1 means the bucket's boundary - 1.
         pad: False stacks the elements as they are.
         drop: leave out short batches.
     """
@@ -111,10 +111,10 @@ class Buckets:
     drop: bool = False
 
     def key_of(self, element: Element, at: Context) -> int:
-        """The bucket of an element.
+        """Return the bucket of an element.
 
         Raises:
-            DataError: the function failed, gave no integer, or one that no bucket holds.
+            DataError: the function failed, or did not return an integer that some bucket holds.
         """
         who = self.length.who
         length = int_of(who, "element_length_func", self.length(element, at))
@@ -126,11 +126,11 @@ class Buckets:
         return bucket
 
     def size_of(self, key: int, element: Element, at: Context) -> int:
-        """Rows of a batch of this bucket."""
+        """Return the number of rows in a batch of this bucket."""
         return self.sizes[key]
 
     def give(self, key: int, rows: list[Element], full: bool, at: Context, serial: int) -> Element | None:
-        """The batch, or a hole if it does not stack."""
+        """Return the batch, a hole if it does not stack, or None if it is left out."""
         if self.drop and not full:
             return None
         made = batch_of(rows, lambda i, column: self._leaf(i, column, rows, key))
@@ -150,22 +150,22 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class GroupFlow:
-    """Elements gathered by key; a group leaves when it is full, what is left at the end by ascending key."""
+    """Gathers elements by key; a group leaves when it is full, the rest at the end in ascending order of keys."""
 
     source: Flow
     groups: Groups | Buckets
 
     def open(self, at: Context, state: State = None) -> Running:
-        return gathered(lambda begin: _Grouped(self, at, begin), at, state)
+        return gathered(lambda start: _Grouped(self, at, start), at, state)
 
     @property
     def who(self) -> str:
-        """The method, for messages."""
+        """The name of the method, for messages."""
         return (self.groups.key if isinstance(self.groups, Groups) else self.groups.length).who
 
 
 class _Grouped(Running):
-    """The running grouping. Its state has the numbers of the elements that wait for their group to be full."""
+    """Gathers elements by key. Its state has the numbers of those whose group is not full yet."""
 
     def __init__(self, flow: GroupFlow, at: Context, state: State) -> None:
         self._flow = flow
@@ -174,19 +174,19 @@ class _Grouped(Running):
         self._waiting: dict[Any, tuple[int, list[tuple[Element, int]]]] = {}
         self._number = 0 if state is None else int_part(state, "groups")
         items = at.run.policy().sifted(self._keyed(self._input.items))
-        for element, place in self._input.recovered:
+        for element, number in self._input.recovered:
             for keyed in self._keyed(iter((element,))):
-                self._add(keyed, place)
+                self._add(keyed, number)
         self.source = self._input.inner
         self.items = self._groups(items)
 
     def snapshot(self) -> State:
-        """Where the input stands, which elements wait, and how many groups there were."""
-        places = [place for _, rows in self._waiting.values() for _, place in rows]
-        return {"source": self._input.holding(sorted(places)), "groups": self._number}
+        """The input's state, the numbers of the elements that are held, and how many groups there were."""
+        numbers = [number for _, rows in self._waiting.values() for _, number in rows]
+        return {"source": self._input.holding(sorted(numbers)), "groups": self._number}
 
     def _keyed(self, items: Iterator[Element]) -> Iterator[Element]:
-        """Elements with their key as a last column; holes where there is none."""
+        """Yield the elements with their key as a last column; a hole where the key function failed."""
         groups, source = self._flow.groups, self._input
         for element in items:
             if source.due():
@@ -203,8 +203,8 @@ class _Grouped(Running):
             else:
                 yield (*columns, key), stream, position
 
-    def _add(self, element: Element, place: int) -> Any:
-        """Put an element to its group; the answer is the key of the group if it is full, or a hole in its place."""
+    def _add(self, element: Element, number: int) -> Any:
+        """Add an element to its group; return (key,) if the group is full, a hole if `size_of` failed, else None."""
         columns, stream, position = element
         key = columns[-1]
         row = (columns[:-1], stream, position)
@@ -214,7 +214,7 @@ class _Grouped(Running):
             except DataError as error:
                 return Hole(error.at(stream.name, position, self._flow.who, stream.unit))
         size, rows = self._waiting[key]
-        rows.append((row, place))
+        rows.append((row, number))
         return (key,) if len(rows) == size else None
 
     def _groups(self, items: Iterator[Element]) -> Iterator[Element]:
@@ -236,7 +236,6 @@ class _Grouped(Running):
                 yield group
 
     def _given(self, key: Any, full: bool) -> Iterator[Element]:
-        """What a group becomes."""
         rows = [row for row, _ in self._waiting.pop(key)[1]]
         made = self._flow.groups.give(key, rows, full, self._at, self._number)
         self._number += 1

@@ -1,4 +1,4 @@
-"""inline: groups of elements that become elements where they are asked for, without threads."""
+"""inline: groups of elements that are computed on the thread that asks for them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Inline"]
 
 
 class Inline(Running):
-    """What a batcher gives, made into elements on the thread that asks.
+    """Runs a batcher and computes its groups, on the thread that asks for elements.
 
     Args:
         source: the input.
         at: where it is opened.
         state: what `snapshot` gave.
         batcher: makes the batcher of the running input.
-        deliver: the elements that a group becomes.
+        deliver: returns the elements that a group becomes.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Inline(Running):
         self._resumable = ResumableBatcher(source, at, part(state), batcher)
         self.source = self._resumable.source
         self._deliver = deliver
-        self._before: Checkpoint | None = None  # the item whose elements are given
+        self._before: Checkpoint | None = None  # the group whose elements are being given
         self._given = 0
         self._ready: deque[Any] = deque()
         if state is not None:
@@ -63,7 +63,7 @@ class Inline(Running):
         return element
 
     def snapshot(self) -> State:
-        """Where the batcher stands, and how many elements of the last group were given."""
+        """The batcher's state, and how many elements of the last group were given."""
         if self._before is None:
             return {"source": self._resumable.exact().state(), "given": 0}
         return {"source": self._before.state(self._given), "given": self._given}

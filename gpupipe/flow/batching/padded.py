@@ -1,4 +1,4 @@
-"""padded: batches of rows filled up to one shape."""
+"""padded: batches of rows that are padded to one shape."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PaddedBatchFlow:
         return Inline(self.source, at, state, batcher, self._padded)
 
     def _padded(self, group: Group) -> list[Element]:
-        """The batch of some rows; a hole, where the first of them was, if they cannot be padded."""
+        """Batch the rows of a group; a hole with the identity of the first if they cannot be padded."""
         rows = group.rows
         made = batch_of(rows, lambda i, column: pad_rows(column, rows, self.names[i], self.shapes[i], self.values[i]))
         return [made if type(made[0]) is tuple else (made[0], *rows[0][1:])]

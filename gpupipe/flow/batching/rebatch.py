@@ -1,4 +1,4 @@
-"""rebatch: batches whose sizes are cycled, and whose leaves may be ragged."""
+"""rebatch: batches whose sizes cycle and whose leaves may be ragged."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["RebatchFlow"]
 
 @dataclass(frozen=True, slots=True)
 class RebatchFlow:
-    """Consecutive elements as batches, whose sizes are cycled and whose leaves may be ragged.
+    """Batches consecutive elements. The sizes cycle, and leaves may be ragged.
 
     Attributes:
-        sizes: of the batches.
+        sizes: of the batches, one after the other.
         drop: leave out a short last batch.
-        ranks: per leaf how many dimensions of a row are ragged; 0 stacks.
-        splits: per leaf the dtype of row splits.
+        ranks: per leaf the number of ragged dimensions of a row; 0 stacks.
+        splits: per leaf the dtype of the row splits.
         names: of the leaves, for messages.
         who: the method, for messages.
-        aligned: something is zipped to these batches: one with a bad row is a hole in its place.
+        aligned: something is zipped to these batches: one with a bad row becomes a hole.
     """
 
     source: Flow
@@ -45,10 +45,10 @@ class RebatchFlow:
     aligned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        return gathered(lambda begin: _Rebatched(self, at, begin), at, state)
+        return gathered(lambda start: _Rebatched(self, at, start), at, state)
 
     def batch(self, rows: list[Element]) -> Element:
-        """A batch of some elements."""
+        """Batch some elements; a hole if one of them is, or if they do not fit together."""
         bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
         if bad is not None:
             return batch_of_holes(rows, bad)
@@ -73,15 +73,15 @@ class _Rebatched(Gathering):
     def __init__(self, flow: RebatchFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._rows: list[Element] = []
-        self._begin = 0  # number of the first of these rows
+        self._start = 0  # number of the first of these rows
         self._number = 0 if state is None else int_part(state, "batches")
         super().__init__(flow.source, at, state)
 
     def oldest(self) -> int:
-        return self._begin if self._rows else self.input.count
+        return self._start if self._rows else self.input.count
 
     def snapshot(self) -> State:
-        """The same, and how many batches there were."""
+        """The state of a `Gathering`, and how many batches there were."""
         return {**super().snapshot(), "batches": self._number}
 
     def run(self, at: Context) -> Iterator[Element]:
@@ -96,7 +96,7 @@ class _Rebatched(Gathering):
                 yield element
                 continue
             if not self._rows:
-                self._begin = source.count - 1
+                self._start = source.count - 1
             self._rows.append(element)
             if len(self._rows) == sizes[self._number % len(sizes)]:
                 yield self._cut()

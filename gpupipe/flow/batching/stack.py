@@ -1,4 +1,4 @@
-"""stack: rows into one array, with errors that name the element that does not fit."""
+"""stack: rows stacked or padded into one array; errors name the element that does not fit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["batch_of", "one_dtype", "pad_rows", "stack_rows"]
 
 
 def batch_of(rows: Sequence[Element], leaf: Callable[[int, tuple[Any, ...]], Any]) -> Element:
-    """Some elements as one; a hole where they do not fit together.
+    """Make one element of several; a hole if they do not fit together.
 
     Args:
         rows: the elements.
-        leaf: makes a leaf of its number and its column.
+        leaf: makes a leaf of the batch from its index and its column.
     """
     made: Any
     try:
@@ -40,7 +40,7 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
     """
     first = column[0]
     kinds = set(map(type, column))
-    if len(kinds) > 1 or not isinstance(first, (np.generic, bytes)):  # scalars of one type are of one dtype
+    if len(kinds) > 1 or not isinstance(first, (np.generic, bytes)):  # scalars of one type have one dtype
         one_dtype(column, elements, leaf, who)
     if isinstance(first, (bytes, memoryview)):
         return byte_array([bytes(row) for row in column])
@@ -56,7 +56,7 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
             one_shape(column, elements, leaf, who)
         if first.dtype == object:
             return np.stack(column)
-    elif len(kinds) > 1:  # a number, and arrays behind it
+    elif len(kinds) > 1:  # a number, then arrays
         one_shape(column, elements, leaf, who)
     out = np.array(column)
     if out.dtype == object:
@@ -77,7 +77,7 @@ def one_shape(column: Sequence[Any], elements: Sequence[Element], leaf: str, who
 
 
 def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who: str) -> None:
-    """Refuse rows of several dtypes: NumPy would make byte strings of numbers beside them, and floats of integers.
+    """Refuse rows of several dtypes: NumPy would turn numbers beside byte strings into bytes, and integers into floats.
 
     Raises:
         ShapeError: naming the leaf, both dtypes and both elements.
@@ -103,7 +103,7 @@ def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who
 def mismatch(
     leaf: str, first: Any, other: Any, one: Element, another: Element, who: str, what: str = "shape"
 ) -> ShapeError:
-    """The error of elements that do not stack."""
+    """Make the error of elements that do not stack."""
     name = f" for {leaf}" if leaf else ""
     hint = "resize or crop them to one size, or use padded_batch" if what == "shape" else "reshape them in a map before"
     return ShapeError(
@@ -117,7 +117,7 @@ def mismatch(
 
 
 def no_array(value: Compound, leaf: str, element: Element, who: str) -> ShapeError:
-    """The error of a leaf that does not stack at all."""
+    """Make the error of a leaf of a type that never stacks."""
     name = f" for {leaf}" if leaf else ""
     reason = f"needs arrays, numbers or bytes{name}, got a {value.leaf_spec()}"
     return ShapeError(reason, file=element[1].name, offset=element[2], stage=who, unit=element[1].unit)
@@ -133,7 +133,7 @@ def pad_rows(
         elements: the elements, for messages.
         leaf: its name, for messages.
         shape: the target, -1 for the largest of these rows; None pads every dimension to the largest.
-        value: what to fill with.
+        value: the padding value.
 
     Raises:
         ShapeError: a row has another dtype or rank, or is larger than the target.
@@ -165,7 +165,7 @@ def pad_rows(
 
 
 def unfit(wanted: str, hint: str, leaf: str, shape: tuple[int, ...], row: Array, element: Element) -> ShapeError:
-    """The error of a row that cannot be padded to a shape, which stands in `wanted` for ``{}``."""
+    """Make the error of a row that cannot be padded to a shape, which replaces ``{}`` in `wanted`."""
     wanted = wanted.format([None if n < 0 else n for n in shape])
     name = f" for {leaf}" if leaf else ""
     _, stream, position = element
@@ -179,7 +179,7 @@ def unfit(wanted: str, hint: str, leaf: str, shape: tuple[int, ...], row: Array,
 
 
 def byte_scalar(value: Any) -> Array:
-    """A 0-d object array of one byte string."""
+    """Make a 0-d object array of one byte string."""
     out = np.empty((), object)
     out[()] = bytes(value)
     return out

@@ -1,4 +1,4 @@
-"""unbatch: the rows of batches, as elements again."""
+"""unbatch: the rows of batches as elements, and as the groups that a graph runs on."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["RowsOfBatch", "UnbatchFlow"]
 
 
 class RowsOfBatch:
-    """The rows of one batch as a group: what a graph on an existing batch runs on.
+    """Makes a group of the rows of each batch, for a graph that runs on existing batches.
 
     Args:
         source: batches.
-        compute: host work on each row, as `HostProgram.compile` gives it.
-        run: its `on_error` says what a row that fails there does.
-        whole: a batch with a bad row is a hole in its place, whatever `on_error` says.
+        compute: host work on each row, as `HostProgram.compile` returns it.
+        run: its `on_error` says what becomes of a row that fails there.
+        whole: a batch with a bad row becomes a hole, whatever `on_error` says.
     """
 
-    reforms = False
+    regroups = False
     lags = False
     known: Sequence[Element] = ()
 
@@ -43,7 +43,7 @@ class RowsOfBatch:
         self._ready: deque[Group | Element] = deque()
 
     def next(self) -> Group | Element | None:
-        """The next batch as a group; a hole as it is; None at the end."""
+        """Return the next batch as a group, a hole as it is, or None at the end."""
         while not self._ready:
             element = next(self._source, None)
             if element is None or type(element[0]) is not tuple:
@@ -56,7 +56,7 @@ class RowsOfBatch:
 
     @property
     def clean(self) -> bool:
-        """Whether everything that a batch became was given."""
+        """Whether everything made of the last batch was returned."""
         return not self._ready
 
     def _group(self, element: Element) -> Iterator[Group | Element]:
@@ -70,17 +70,21 @@ class RowsOfBatch:
                 if self._whole:
                     yield hole[0], *element[1:]
                     return
-                for instead in policy.bad(hole):
-                    if type(instead[0]) is tuple:
-                        rows.append(instead)
+                for item in policy.bad(hole):
+                    if type(item[0]) is tuple:
+                        rows.append(item)
                     else:
-                        yield instead
+                        yield item
         if rows:
             yield Group(rows, whole=element)
 
 
 def unstack(element: Element) -> list[Element]:
-    """The rows of a batch, with the identities they had before they were batched."""
+    """Take a batch apart into its rows, with the identities they had before batching.
+
+    Raises:
+        ShapeError: the leaves differ in their number of rows.
+    """
     columns, stream, position = element
     sizes = {len(column) for column in columns if type(column) is not tuple}
     if len(sizes) != 1:
@@ -88,8 +92,8 @@ def unstack(element: Element) -> list[Element]:
     size = sizes.pop()
     spread = [row_identities(c[0], c[1], size) if type(c) is tuple else c for c in columns]
     return [
-        (row, *where)
-        for row, where in zip(zip(*spread, strict=True), row_identities(stream, position, size), strict=True)
+        (row, *identity)
+        for row, identity in zip(zip(*spread, strict=True), row_identities(stream, position, size), strict=True)
     ]
 
 
@@ -118,7 +122,7 @@ class _Unbatched(Running):
         self._input = CheckpointedInput(flow.source, at, part(state))
         self.source = self._input.inner
         self._rows: deque[Element] = deque()
-        self._given = 0  # of the rows of the last element
+        self._given = 0  # rows of the last element
         if state is not None:
             fast_forward(self, int_part(state, "given"), at)
 
@@ -132,7 +136,7 @@ class _Unbatched(Running):
             if type(element[0]) is not tuple:
                 if not isinstance(element[1], BatchStream) or type(element[0]) is Raised:
                     return element
-                self._rows.extend((element[0], *where) for where in element[1].rows)  # a hole for each row
+                self._rows.extend((element[0], *identity) for identity in element[1].rows)  # a hole for each row
                 continue
             sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
             if len(set(sizes)) != 1 or sizes[0] < 0:
@@ -146,7 +150,7 @@ class _Unbatched(Running):
         return self._rows.popleft()
 
     def snapshot(self) -> State:
-        """Where the input stood before the element in hand, and how many of its rows were given."""
+        """The input's state before the batch whose rows are being given, and how many of them were given."""
         if not self._rows:
             return {"source": self._input.state(), "given": 0}
         return {"source": self._input.state(self._input.count - 1), "given": self._given}

@@ -1,4 +1,4 @@
-"""windows: elements gathered into datasets, and the datasets that hold them."""
+"""windows: consecutive elements gathered into datasets, and the flow of such a dataset."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Datasets", "NestedElementsFlow", "WindowFlow"]
 
 @dataclass(frozen=True, slots=True)
 class Datasets:
-    """Makes datasets of elements that were gathered.
+    """Makes datasets of gathered elements.
 
     Attributes:
         type: of the elements.
-        make: the dataset of a plan.
+        make: makes a dataset of a plan.
         fingerprint: of the chain that gathers them.
-        line: where the user wrote it.
+        line: ``file:line`` where the user wrote the step.
     """
 
     type: ElementType
@@ -38,20 +38,20 @@ class Datasets:
     line: str
 
     def leaves(self, rows: Sequence[Element], at: Context, serial: int) -> tuple[Any, ...]:
-        """One dataset for each leaf of the elements."""
-        wheres = [row[1:] for row in rows]
+        """Make one dataset for each leaf of the elements."""
+        identities = [row[1:] for row in rows]
         out = []
         for i, column in enumerate(zip(*(row[0] for row in rows), strict=True)):
-            elements = tuple([((leaf,), *where) for leaf, where in zip(column, wheres, strict=True)])
+            elements = tuple([((leaf,), *identity) for leaf, identity in zip(column, identities, strict=True)])
             kind = ElementType(LEAF, self.type.specs[i : i + 1], self.type.batched)
-            out.append(self._held(elements, kind, at, serial, i))
+            out.append(self._dataset(elements, kind, at, serial, i))
         return tuple(out)
 
     def whole(self, rows: Sequence[Element], at: Context, serial: int) -> Any:
-        """One dataset of the elements as they are."""
-        return self._held(tuple(rows), self.type, at, serial, -1)
+        """Make one dataset of the whole elements."""
+        return self._dataset(tuple(rows), self.type, at, serial, -1)
 
-    def _held(self, elements: tuple[Element, ...], kind: ElementType, at: Context, serial: int, leaf: int) -> Any:
+    def _dataset(self, elements: tuple[Element, ...], kind: ElementType, at: Context, serial: int, leaf: int) -> Any:
         _, stream, position = elements[0]
         origin = digest_of(self.fingerprint, at.run.settings.seed, at.epoch, at.key, serial, leaf)
         return self.make(NestedElements(elements, kind, mix64(stream.key, position), origin, line=self.line))
@@ -59,11 +59,11 @@ class Datasets:
 
 @dataclass(frozen=True, slots=True)
 class NestedElementsFlow:
-    """Elements that were gathered, any number of times. What is handed out cannot change what is kept.
+    """Gathered elements, which can be iterated over many times. Each pass gives copies, so users cannot change them.
 
     Attributes:
         elements: with their identities.
-        base: the context key in which they keep them; so does a dataset that is iterated over by itself.
+        base: the context key under which the identities stay; also where the dataset is iterated over on its own.
     """
 
     elements: tuple[Element, ...]
@@ -75,10 +75,10 @@ class NestedElementsFlow:
 
 @dataclass(frozen=True, slots=True)
 class WindowFlow:
-    """Datasets of `size` elements, `stride` apart; each begins `shift` elements behind the one before.
+    """Datasets of `size` elements, `stride` apart; each starts `shift` elements after the one before.
 
     Attributes:
-        aligned: something is zipped to these windows: one with a bad element is a hole in its place.
+        aligned: something is zipped to these windows: one with a bad element becomes a hole.
     """
 
     source: Flow
@@ -90,10 +90,10 @@ class WindowFlow:
     aligned: bool = False
 
     def open(self, at: Context, state: State = None) -> Running:
-        return gathered(lambda begin: _Windows(self, at, begin), at, state)
+        return gathered(lambda start: _Windows(self, at, start), at, state)
 
     def window(self, rows: list[Element], at: Context, serial: int) -> Element:
-        """The window of some elements."""
+        """Make a window of some elements; a hole if one of them is."""
         bad = next((row[0] for row in rows if type(row[0]) is Hole), None)
         return (self.datasets.leaves(rows, at, serial) if bad is None else bad, *identity_of(rows[0]))
 
@@ -102,7 +102,7 @@ class _Windows(Gathering):
     def __init__(self, flow: WindowFlow, at: Context, state: State) -> None:
         self._flow = flow
         self._held: list[tuple[Element, int]] = []
-        # Input index of held[0], that of the window, how many windows there were.
+        # Input index of held[0] and of the next window, and how many windows there were.
         names = ("first", "start", "windows")
         self._first, self._start, self._number = (0 if state is None else int_part(state, name) for name in names)
         super().__init__(flow.source, at, state)
@@ -111,9 +111,9 @@ class _Windows(Gathering):
         return self._held[0][1] if self._held else self.input.count
 
     def snapshot(self) -> State:
-        """The same, and which window is next."""
-        places = {"first": self._first, "start": self._start, "windows": self._number}
-        return {**super().snapshot(), **places}
+        """The state of a `Gathering`, and which window is next."""
+        window = {"first": self._first, "start": self._start, "windows": self._number}
+        return {**super().snapshot(), **window}
 
     def run(self, at: Context) -> Iterator[Element]:
         flow, held = self._flow, self._held
@@ -134,8 +134,8 @@ class _Windows(Gathering):
                     self._first += 1
                 else:
                     held.append((element, self.input.count - 1))
-            begin = self._start - self._first
-            rows = [element for element, _ in held[begin : begin + span : flow.stride]]
+            start = self._start - self._first
+            rows = [element for element, _ in held[start : start + span : flow.stride]]
             if not rows or (flow.drop and self._first + len(held) < self._start + span) or at.run.stopped.is_set():
                 return
             window = flow.window(rows, at, self._number)

@@ -306,7 +306,7 @@ class StageRunner:
                 "start the process again, or run with Options(device='cpu')"
             )
         with self._lock, self._changed:
-            if not self._batcher.reforms:
+            if not self._batcher.regroups:
                 again = self._without(job.group, bad)
                 last = len(again) - 1
                 parts = [Queued(item, turn.before, turn.after if i == last else None) for i, item in enumerate(again)]
