@@ -202,15 +202,12 @@ def test_a_stand_in_for_a_listed_record_is_no_listed_record(tmp_path: Path, rows
     assert items.left_out == 3
 
 
-@pytest.mark.parametrize(
-    ("often", "known"), [(True, 10_000), (True, 1), (False, 1)], ids=["after each batch", "and forgets", "never"]
-)
+@pytest.mark.parametrize("often", [True, False], ids=["after each batch", "never"])
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.mark.parametrize("with_it", [True, False], ids=["added", "taken away"])
 def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
-    tmp_path: Path, with_it: bool, on_error: Any, often: bool, known: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_it: bool, on_error: Any, often: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resumable_batcher, "KNOWN", known)
     monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: often)  # a new state of the input
     kinds = {5: "DQT removed", 21: "SOS naming an absent component", 30: "12 bits"}
     shards = Shards(tmp_path / "good", 48, 2).write().damaged(tmp_path / "data", kinds)
@@ -235,13 +232,11 @@ def test_a_state_may_be_loaded_with_a_manifest_that_it_was_saved_without(
             assert all(same(a, b, "numpy") for (_, a), (_, b) in zip(left, right, strict=True))
 
 
-@pytest.mark.parametrize("known", [10_000, 1], ids=["keeps", "forgets"])
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
 def test_a_state_behind_a_repair_holds_no_listed_record_that_is_still_to_come(
-    tmp_path: Path, on_error: Any, known: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, on_error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the manifest those are good again."""
-    monkeypatch.setattr(resumable_batcher, "KNOWN", known)
     monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: True)
     kinds = {9: "DQT removed", 20: "DQT removed", 33: "DQT removed"}
     shards = Shards(tmp_path / "good", 56, 1).write().damaged(tmp_path / "data", kinds)
@@ -282,7 +277,6 @@ def batches_of(items: Any, count: int | None = None) -> list[list[int]]:
 
 
 def test_what_a_manifest_left_out_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable_batcher, "KNOWN", 100)
     monkeypatch.setattr(checkpoints.Interval, "due", lambda self, count: True)
     shards = Shards(tmp_path / "data", 48, 2).write()
     path = tmp_path / "manifest.jsonl"

@@ -1,14 +1,16 @@
-"""resumable: what a stage is made of in turn, and the state behind each of it.
+"""resumable: a batcher whose position can be saved and restored.
 
-A batcher holds nothing between two groups, as a rule. Then the state is that of its input, taken now and then; what was
-formed since is formed again and forgotten: host work, nothing is decoded. It is the same while a repair has put
-elements back, and under "replace", where a group needs the last good element before it: the state begins further back.
+A batcher usually holds nothing between two groups. Then its state is that of its input, taken every so often, and the
+number of groups made since; a resume makes these again and drops them, which is host work: nothing is decoded. The
+state starts further back after a repair, until the elements that it put back are used up, and under "replace", where
+a group needs the last good element before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 
 from ...errors import DataError, DecodeError
@@ -26,12 +28,8 @@ __all__ = ["AnyBatcher", "Checkpoint", "ResumableBatcher"]
 AnyBatcher = Batcher | MicroBatcher | RowsOfBatch
 
 
-KNOWN = 10_000
-"""So many elements that a manifest says are bad are kept behind the base, about 0.5 KB each."""
-
-
 LONGEST = 300
-"""Letters of an error's reason that a state keeps."""
+"""Characters of an error's reason that a state keeps."""
 
 
 Bad = dict[tuple[int, int], DataError]
@@ -40,53 +38,50 @@ Bad = dict[tuple[int, int], DataError]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A place between two items that a batcher gives.
+    """A position between two items that a batcher returns.
 
     Attributes:
-        base: the state of the input at an earlier place.
-        items: what the batcher gave since then.
-        bad: errors of elements since then that only an executor found to be bad, by (stream key, position).
-        known: elements that a manifest says are bad, in the order in which they came. Those from number `first` up to
-            `last` came since then: without the manifest nobody would leave them out where the items are formed again.
-        first: see `known`.
-        last: see `known`.
-        mixed: elements come in any order: they cannot be formed again.
+        base: the state of the input at an earlier position.
+        items: items returned since then.
+        bad: errors of elements since then that only an executor found, by (stream key, position).
+        known: elements since then that a manifest says are bad, in the order of the input, and perhaps later ones:
+            without the manifest nothing would leave them out when the items are made again.
+        count: how many of `known` came before this position.
+        mixed: elements come in any order, so the items cannot be made again.
     """
 
     base: State
     items: int
     bad: Bad
     known: Sequence[tuple[tuple[int, int], DataError]] = ()
-    first: int = 0
-    last: int = 0
+    count: int = 0
     mixed: bool = False
 
     def state(self, given: int = 0) -> State:
-        """As a part of a state.
+        """Return the position as a part of a state.
 
         Args:
             given: elements of the next item that were given.
         """
         if self.mixed and (self.items or given):
             return Unsupported(
-                "state_dict needs elements that can be formed again between those that one group becomes and behind a "
-                "repair, got some that came in any order; ask behind a later batch, or use deterministic=True"
+                "state_dict needs elements that can be read again after a repair and among the elements of one group, "
+                "got some that came in any order; call it after a later batch, or use deterministic=True"
             )
+        errors = {**self.bad, **dict(self.known[: self.count])}
         bad = [
             [key, position, type(error).__name__, error.stage, error.reason[:LONGEST]]
-            for (key, position), error in sorted(
-                {**self.bad, **dict(self.known[self.first : self.last])}.items(), key=itemgetter(0)
-            )
+            for (key, position), error in sorted(errors.items(), key=itemgetter(0))
         ]
         return {"base": self.base, "items": self.items, "bad": bad}
 
 
 class ResumableBatcher:
-    """A batcher over an input, which says where it is.
+    """A batcher and its input, whose position can be saved.
 
     Args:
         flow: the input.
-        at: where it is opened.
+        at: the context in which it is opened.
         state: of a `Checkpoint`.
         make: makes the batcher.
 
@@ -97,78 +92,70 @@ class ResumableBatcher:
 
     def __init__(self, flow: Flow, at: Context, state: State, make: Callable[[Iterator[Element]], AnyBatcher]) -> None:
         self._base = part(state, "base")
-        self.source = flow.open(at) if self._base is None else flow.open(at, self._base)
+        self.source = flow.open(at, self._base)
         self._bad: Bad = {} if state is None else errors_of(state["bad"])
         self._known = _Known(self.source, self._bad)
         self.batcher = make(self._known if self._bad or at.run.bad.known else self.source)
-        self._items = self._first = 0
+        self._items = 0
         self._count = 0  # elements
         self._mixed = at.run.any_order
         self._interval = Interval(always=self._mixed)
-        # Under "replace": the state of the input after the last item, if any, and `Checkpoint.first` there.
+        # Under "replace": the state of the input after the last item, and how many known holes came before; or None.
         self._before: tuple[State, int] | None = None
         if state is not None:
-            self._replay(int_part(state, "items"), at)
+            self._replay(int_part(state, "items"))
 
-    def _replay(self, items: int, at: Context) -> None:
-        """Form what was formed since the base, and forget it."""
+    def _replay(self, items: int) -> None:
+        """Make items again and drop them."""
         before = SILENT_REPLAY.get()
         try:
             SILENT_REPLAY.set(True)
-            while self._items < items and not at.run.stopped.is_set():
-                if self.batcher.next() is None:
-                    break
-                self._items += 1
+            self._items = sum(1 for _ in islice(iter(self.batcher.next, None), items))
         finally:
             SILENT_REPLAY.set(before)
 
     def checkpoint(self) -> Checkpoint:
-        """The present place."""
+        """Return the current position."""
         holes = self._known.holes
-        last = len(holes) - len(self.batcher.known)
-        return Checkpoint(self._base, self._items, self._bad, holes, self._first, last, self._mixed)
+        return Checkpoint(self._base, self._items, self._bad, holes, len(holes) - len(self.batcher.known), self._mixed)
 
     def exact(self) -> Checkpoint:
-        """The present place, begun at the input's own present place if that is possible."""
+        """Return the current position, with the input's current state as the base where possible."""
         if self._items and self.batcher.clean and not self.batcher.lags:
-            self._begin(self.source.snapshot(), len(self._known.holes))
+            self._rebase(self.source.snapshot(), len(self._known.holes))
         return self.checkpoint()
 
     def next(self) -> Group | Element | None:
-        """What the batcher gives next."""
+        """Return the batcher's next item."""
         item = self.batcher.next()
         if item is None:
             return None
         self._items += 1
         self._count += len(item.rows) if isinstance(item, Group) else 1
         batcher = self.batcher
-        if batcher.lags:
-            if self._before is not None and isinstance(item, Group) and has_good(item):
-                self._begin(*self._before, 1)
-            self._before = (self._take(), len(self._known.holes)) if batcher.clean and self._due() else None
-        elif batcher.clean and self._due():
-            self._begin(self._take(), len(self._known.holes))
+        if self._before is not None and isinstance(item, Group) and has_good(item):
+            self._rebase(*self._before, 1)
+        self._before = None
+        if batcher.clean and self._interval.due(self._count):
+            point = self.source.snapshot(), len(self._known.holes)
+            self._interval.taken(self._count, point[0])
+            if batcher.lags:
+                self._before = point
+            else:
+                self._rebase(*point)
         return item
 
-    def _begin(self, base: State, first: int, items: int = 0) -> None:
-        self._base, self._first, self._items, self._bad = base, first, items, dict(self._known.bad)
-        if first >= KNOWN:  # the points that there are keep the old list
-            self._known.holes, self._first = self._known.holes[first:], 0
+    def _rebase(self, base: State, holes: int, items: int = 0) -> None:
+        """Start from a state of the input before which `holes` known holes came, and `items` items ago."""
+        self._base, self._items, self._bad = base, items, dict(self._known.bad)
+        self._known.holes = self._known.holes[holes:]  # a new list: earlier checkpoints keep theirs
 
-    def _due(self) -> bool:
-        return self._interval.due(self._count)
-
-    def _take(self) -> State:
-        state = self.source.snapshot()
-        self._interval.taken(self._count, state)
-        return state
-
-    def back(self, point: Checkpoint, bad: Iterable[tuple[Element, DataError]]) -> None:
-        """A repair has put everything behind a point back, with these elements as holes."""
+    def rewind(self, point: Checkpoint, bad: Iterable[tuple[Element, DataError]]) -> None:
+        """Go back to a point: a repair has put everything after it back, with these elements as holes."""
         found = {(stream.key, position): error for (_, stream, position), error in bad}
-        self._base, self._first, self._items, self._bad = point.base, point.first, point.items, {**point.bad, **found}
+        self._base, self._items, self._bad = point.base, point.items, {**point.bad, **found}
         came = [((stream.key, position), hole.error) for hole, stream, position in self.batcher.known]
-        self._known.holes, self._first = [*point.known[point.first : point.last], *came], 0
+        self._known.holes = [*point.known[: point.count], *came]
         self._before = None
 
 
@@ -176,8 +163,8 @@ class _Known(Iterator[Element]):
     """An input some of whose elements are known to be bad.
 
     Attributes:
-        bad: those of a state that did not come yet.
-        holes: those of a manifest that came, which are holes already.
+        bad: errors from a state whose elements have not come yet.
+        holes: holes from a manifest that came since the base.
     """
 
     def __init__(self, inner: Running, bad: Bad) -> None:
@@ -198,7 +185,7 @@ class _Known(Iterator[Element]):
 
 
 def errors_of(state: State) -> Bad:
-    """Errors of elements out of a state."""
+    """Read the errors of elements from a state."""
     return {
         (key, position): error_class(kind, DecodeError)(reason, stage=stage)
         for key, position, kind, stage, reason in state
@@ -206,5 +193,5 @@ def errors_of(state: State) -> Bad:
 
 
 def has_good(group: Group) -> bool:
-    """Whether a group was made of an element that is good, not of stand-ins alone."""
+    """Whether a group has a good element of its own, not replacements alone."""
     return any(type(element[0]) is tuple for element in group.taken)

@@ -318,7 +318,7 @@ class StageRunner:
             back, found = self._returned(job, bad, waiting, self._batcher.take_back())
             self._jobs.clear()
             self._batcher.put_back(back, self._last)
-            self._resumable.back(turn.before, found)
+            self._resumable.rewind(turn.before, found)
             self._finished = False
             self._changed.notify_all()
 
