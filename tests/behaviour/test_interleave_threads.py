@@ -73,7 +73,7 @@ def test_the_order_is_that_of_one_thread(kind: str, seed: int) -> None:
 def test_as_many_datasets_work_at_once_as_there_are_calls(
     kind: str, deterministic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interleave, "_LOOKING", 10)  # all of them are opened first, on a busy machine, too
+    monkeypatch.setattr(interleave, "_READ_AHEAD", 10)  # all of them are opened first, on a busy machine, too
     together = threading.Barrier(4)
 
     def meet(x: Any) -> Any:

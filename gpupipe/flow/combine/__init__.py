@@ -1,1 +1,1 @@
-"""combine: steps that have several inputs, or datasets of elements."""
+"""combine: steps with several inputs, or with a dataset for each element."""

@@ -19,7 +19,7 @@ __all__ = ["FlatMapFlow"]
 
 @dataclass(frozen=True, slots=True)
 class FlatMapFlow:
-    """One inner dataset after the other."""
+    """The inner datasets one after the other."""
 
     source: Flow
     inner: Inner
@@ -74,13 +74,13 @@ class _FlatMapped(Running):
             close(source.inner)
 
     def snapshot(self) -> State:
-        """The place of the outer element in hand, and where its dataset stands."""
+        """The current outer element, and the state of its dataset."""
         opened = self._opened
         outer = () if opened is None else (self._input.count - 1,)
         return {"source": self._input.holding(outer), "inner": None if opened is None else opened.snapshot()}
 
     def close(self) -> None:
-        """Close the dataset at hand and the outer elements."""
+        """Close the current dataset and the outer elements."""
         close(self.items)
         close(self._opened)
         close(self._input.inner)

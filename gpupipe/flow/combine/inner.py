@@ -1,4 +1,4 @@
-"""inner: the datasets that belong to the elements of another one: how they are opened."""
+"""inner: how to open the dataset that belongs to an element of another dataset."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Inner", "inner_accesses", "open_inner"]
 
 
 class Opener(Protocol):
-    """Gives the elements of the dataset that belongs to an outer element.
+    """Opens the dataset that belongs to an outer element.
 
-    It may say as `python` whether what it opens calls Python for each element, and as `looks` whether to open it makes
-    one of them.
+    Optional attributes: `python`, whether that dataset calls Python for each element; `peeks`, whether opening it
+    computes its first element.
     """
 
     def __call__(self, at: Context, outer: Element, /, state: State = None) -> Running:
-        """Open it in a context, or go on behind a state."""
+        """Open the dataset in a context, from the start or from a state."""
         ...
 
 
@@ -32,8 +32,8 @@ class Inner:
     """How to open the dataset that belongs to one outer element.
 
     Attributes:
-        open: gives the elements of that dataset, for the context it is opened in and the outer element.
-        flow: what is opened for every outer element alike; None where a function makes a dataset of each.
+        open: opens the dataset, for a context and the outer element.
+        flow: the flow of all the datasets; None where a function makes a dataset of each outer element.
     """
 
     open: Opener
@@ -41,7 +41,7 @@ class Inner:
 
 
 def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Running:
-    """Open the dataset of an outer element, keyed by it. A hole gives a dataset of that one hole."""
+    """Open the dataset of an outer element, whose key it gets. A hole becomes a dataset of that one hole."""
     value, stream, position = outer
     if type(value) is not tuple:
         return alone(outer, state)
@@ -53,19 +53,19 @@ def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -
 
 
 def inside(at: Context, outer: Element) -> Context:
-    """Where the flow of a traced function is opened for an outer element, which is its parameter."""
+    """Return the context in which a traced function's flow is opened for an outer element, its parameter."""
     value, stream, position = outer
     return at.inside(stream, position).with_param(value)
 
 
 def alone(element: Element, state: State) -> Running:
-    """One element, unless it was given before."""
+    """Open a dataset of one element, which the state may say was given."""
     given = 0 if state is None else int_part(state, "n")
     return Counted(iter(() if given else (element,)), done=given)
 
 
 def inner_accesses(source: Flow, inner: Inner, at: Context) -> list[RandomAccess]:
-    """The inner datasets, in the order of the outer elements."""
+    """Return access to the inner datasets, in the order of the outer elements."""
     outer = source.open(at)
     try:
         return [_inner_access(inner, at, element) for element in outer if is_element(element)]
@@ -77,5 +77,5 @@ def _inner_access(inner: Inner, at: Context, outer: Element) -> RandomAccess:
     if type(outer[0]) is not tuple:
         return from_list([outer])
     if inner.flow is None:
-        raise GpupipeError("a dataset that a function makes of each element has no places; please report it")
+        raise GpupipeError("a dataset that a function makes of each element has no elements by index; please report it")
     return access(inner.flow, inside(at, outer))

@@ -22,7 +22,7 @@ class ConcatenateFlow:
     """One input after the other.
 
     Attributes:
-        branches: in which of the node's branches each input begins.
+        branches: per input the number of its first branch.
     """
 
     inputs: Sequence[Flow]
@@ -43,9 +43,9 @@ class _Concatenated(Running):
         self._number = 0 if state is None else int_part(state, "input")
         if state is not None and state["open"]:
             self.source = flow.inputs[self._number].open(at.in_branch(flow.branches[self._number]), part(state))
-        self.items = self._in_turn()
+        self.items = self._concatenated()
 
-    def _in_turn(self) -> Iterator[Element]:
+    def _concatenated(self) -> Iterator[Element]:
         inputs = self._flow.inputs
         while self._number < len(inputs):
             inner = self.source
@@ -60,7 +60,7 @@ class _Concatenated(Running):
             self._number += 1
 
     def snapshot(self) -> State:
-        """Which input it is, and where that stands."""
+        """The index of the current input, and its state."""
         source = None if self.source is None else self.source.snapshot()
         return {
             "input": self._number,
@@ -71,9 +71,9 @@ class _Concatenated(Running):
 
 @dataclass(frozen=True, slots=True)
 class ZipFlow:
-    """The columns of several inputs side by side, and behind them the identities of all but the first.
+    """The columns of several inputs side by side, followed by the identities of all inputs but the first.
 
-    A pair with a hole is a hole.
+    Elements of which one is a hole become a hole.
     """
 
     inputs: Sequence[Flow]
@@ -95,10 +95,10 @@ class ZipFlow:
 class _Zipped(Running):
     def __init__(self, inputs: list[CheckpointedInput]) -> None:
         self._inputs = inputs
-        self._held = 0  # inputs of which the element of an unfinished pair was taken
-        self.items = self._pairs()
+        self._held = 0  # inputs whose element was taken for an unfinished tuple
+        self.items = self._zipped()
 
-    def _pairs(self) -> Iterator[Element]:
+    def _zipped(self) -> Iterator[Element]:
         first, *others = [source.items for source in self._inputs]
         try:
             for element in first:
@@ -135,7 +135,7 @@ class _Zipped(Running):
                 close(source.inner)
 
     def snapshot(self) -> State:
-        """Where the inputs stand; behind an error in the middle of a pair, those in front of it one element back."""
+        """The inputs' states; after an error in the middle of a tuple, the inputs before it are one element back."""
         return {
             "inputs": [
                 source.state(source.count - 1 if j < self._held else None) for j, source in enumerate(self._inputs)
@@ -150,7 +150,7 @@ class _Zipped(Running):
 
 
 class _ZippedAccess(RandomAccess):
-    """Elements side by side."""
+    """The elements of several inputs side by side, by index."""
 
     def __init__(self, flow: ZipFlow, at: Context) -> None:
         self._flow = flow

@@ -1,4 +1,4 @@
-"""mixing: elements of several inputs, one at a time."""
+"""mixing: sample_from_datasets and choose_from_datasets: each element comes from one of several inputs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["ChooseFlow", "SampleFlow"]
 
 @dataclass(frozen=True, slots=True)
 class SampleFlow:
-    """The next input is drawn by weight.
+    """Draws the next input by weight.
 
     Attributes:
         inputs: the datasets.
-        branches: in which of the node's branches each of them begins, and behind them `by`.
-        number: of the node: tells its draws from those of another that has no seed either.
-        stop: end where an empty one is drawn; else it is drawn no more.
+        branches: per input the number of its first branch, then that of `by`.
+        branch: number of the node, which tells its draws from those of others without a seed.
+        stop: end when an empty input is drawn; otherwise it is not drawn again.
         weights: one per input, > 0; None where `by` gives them.
-        by: a flow of weights, an element of its own for each draw.
+        by: a flow of weights, one element for each draw.
         seed: of the node.
-        anew: other draws in every epoch and pass.
+        anew: draw differently in every epoch and pass.
         where: the step, for the log.
     """
 
@@ -50,7 +50,7 @@ class SampleFlow:
     where: Where
 
     def open(self, at: Context, state: State = None) -> Running:
-        # The number of the node depends on what is below, which may differ where a zip has two such nodes of one seed.
+        # The number of the node depends on its inputs; with a seed, equal nodes in both inputs of a zip draw alike.
         which = f"#{self.branch}" if self.seed is None else f"@{at.mixtures}"
         numbers = WordStream(at, self.seed, self.anew, f"sample_from_datasets{which}")
         picks = part(state, "picks")
@@ -65,12 +65,12 @@ class SampleFlow:
 
 @dataclass(frozen=True, slots=True)
 class ChooseFlow:
-    """A flow of numbers says which input is next.
+    """Takes the next input from a flow of numbers.
 
     Attributes:
         inputs: the datasets.
-        branches: in which of the node's branches each of them begins, and behind them `choice`.
-        stop: end where an empty one is chosen; else the choice is passed over.
+        branches: per input the number of its first branch, then that of `choice`.
+        stop: end when an empty input is chosen; otherwise the choice is skipped.
         choice: gives the numbers.
         where: the step, for the log.
     """
@@ -87,7 +87,7 @@ class ChooseFlow:
 
 
 class _ByWeight:
-    """Draws among the inputs that are not empty, by constant weights."""
+    """Draws by constant weights among the inputs that are not empty."""
 
     def __init__(self, weights: Sequence[float], numbers: WordStream) -> None:
         self._weights = list(weights)
@@ -95,35 +95,35 @@ class _ByWeight:
         self._sums = list(accumulate(self._weights))
 
     def next(self) -> int | Element | None:
-        """The input that is next."""
+        """Return the index of the next input, or None if all are empty."""
         total = self._sums[-1]
         if total <= 0:
             return None
-        # Rounding may reach the sum: the last input that has a weight, then.
+        # Rounding may reach the sum: that means the last input with a weight.
         return min(bisect_right(self._sums, self._numbers.uniform() * total), bisect_left(self._sums, total))
 
     def ended(self, index: int) -> None:
-        """An input is empty: drawing again until another one comes is drawing among the others."""
+        """Note that an input is empty: drawing until another one comes is drawing among the others."""
         self._weights[index] = 0.0
         self._sums = list(accumulate(self._weights))
 
     def snapshot(self) -> State:
-        """Where the numbers stand."""
+        """The state of the random numbers."""
         return {"numbers": self._numbers.snapshot()}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no flow of picks."""
 
 
 class _Picks(ABC):
-    """Picks by the elements of a flow, one for each."""
+    """Picks an input by each element of a flow."""
 
     def __init__(self, count: int, inner: Running) -> None:
         self._count = count
         self._inner = inner
 
     def next(self) -> int | Element | None:
-        """The input that is next; a hole where that is not known; None at the end."""
+        """Return the index of the next input, a hole where it is not known, or None at the end."""
         element = next(self._inner, None)
         if element is None or type(element[0]) is not tuple:
             return element
@@ -134,14 +134,14 @@ class _Picks(ABC):
 
     @abstractmethod
     def _pick(self, columns: tuple[Any, ...]) -> int:
-        """The input that an element of the flow picks."""
+        """Return the index of the input that an element of the flow picks."""
 
     def ended(self, index: int) -> None:
-        """An input is empty; what picks it is told by whoever asks."""
+        """Note that an input is empty: it may be picked again, and the mixture skips it."""
         return
 
     def snapshot(self) -> State:
-        """Where the flow of picks stands."""
+        """The state of the flow of picks."""
         return {"source": self._inner.snapshot()}
 
     def close(self) -> None:
@@ -150,32 +150,32 @@ class _Picks(ABC):
 
 
 class _ByWeights(_Picks):
-    """Draws by new weights each time: a vector, or a tuple of numbers."""
+    """Draws by new weights each time, given as a vector or a tuple of numbers."""
 
     def __init__(self, count: int, inner: Running, numbers: WordStream) -> None:
         super().__init__(count, inner)
         self._numbers = numbers
 
     def snapshot(self) -> State:
-        """The same, and where the numbers stand."""
+        """The states of the flow of picks and of the random numbers."""
         return {**super().snapshot(), "numbers": self._numbers.snapshot()}
 
     def _pick(self, columns: tuple[Any, ...]) -> int:
         weights = np.asarray(columns[0] if len(columns) == 1 else columns)
         if weights.dtype.kind not in "iuf" or weights.shape != (self._count,):
             raise FunctionError(f"needs {self._count} weights, got {spec_of(weights)}", stage="sample_from_datasets")
-        weights = np.maximum(weights.astype(np.float64), 0)  # one below 0 is never drawn, like 0
+        weights = np.maximum(weights.astype(np.float64), 0)  # a weight below 0 counts as 0: never drawn
         if not np.isfinite(weights).all() or not weights.sum() > 0:
             raise FunctionError(
                 f"needs weights that are finite and not all 0, got {weights.tolist()}", stage="sample_from_datasets"
             )
         sums = np.cumsum(weights)
-        # As above: rounding may reach the sum.
+        # Rounding may reach the sum here, too.
         return min(int(np.searchsorted(sums, self._numbers.uniform() * sums[-1], "right")), int(np.argmax(sums)))
 
 
 class _ByChoice(_Picks):
-    """The numbers themselves."""
+    """Picks by the numbers themselves."""
 
     def _pick(self, columns: tuple[Any, ...]) -> int:
         choice = columns[0]
@@ -191,18 +191,16 @@ class _ByChoice(_Picks):
 
 
 class _Mixed(Running):
-    """The running mixture."""
-
     def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks, state: State) -> None:
         self._picks = picks
         self._stop = flow.stop
         self._stopped = at.run.stopped
         self._inputs: list[Running | None] = []
-        self._picked: int | None = None  # an error that travels on from there used up no pick
+        self._picked: int | None = None  # kept after an error: it does not use up the pick
         self._ended = False
         parts = [[None]] * len(flow.inputs) if state is None else state["inputs"]
         for j, (source, saved) in enumerate(zip(flow.inputs, parts, strict=True)):
-            if saved is None:  # it was empty
+            if saved is None:  # this input was empty
                 self._inputs.append(None)
                 picks.ended(j)
             else:
@@ -213,7 +211,7 @@ class _Mixed(Running):
             if state["ended"]:
                 self.close()
         self._watch = Watch(flow.where)
-        self._passed_over = 0
+        self._skipped = 0
 
     def __next__(self) -> Element:
         while self._left and not self._stopped.is_set():
@@ -226,7 +224,7 @@ class _Mixed(Running):
             inner = self._inputs[index]
             element: Element | None = None if inner is None else next(inner, None)
             if element is not None:
-                self._passed_over = 0
+                self._skipped = 0
                 if not is_element(element):
                     self._picked = index
                 return element
@@ -237,18 +235,18 @@ class _Mixed(Running):
                 self._picks.ended(index)
             if self._stop:
                 break
-            self._passed_over += 1
-            self._watch.nothing(self._passed_over)
+            self._skipped += 1
+            self._watch.nothing(self._skipped)
         self.close()
         raise StopIteration
 
     def snapshot(self) -> State:
-        """Where the inputs stand that are not empty, what picks among them, and what was picked already."""
+        """The states of the inputs that are not empty and of the picks, and a pick that is not used up."""
         inputs = [None if inner is None else [inner.snapshot()] for inner in self._inputs]
         return {"inputs": inputs, "picks": self._picks.snapshot(), "picked": self._picked, "ended": self._ended}
 
     def close(self) -> None:
-        """Close every input, and what picks them."""
+        """Close every input and the flow of picks."""
         self._left = 0
         self._ended = True
         for inner in self._inputs:

@@ -1,8 +1,8 @@
-"""read_ahead: an iterator whose next elements threads of a pool make, a few at a time.
+"""read_ahead: a flow whose next elements are computed by a thread pool, a few at a time.
 
-For the datasets of an `interleave` that call Python: several of them work at once, and nothing else about them changes.
-One thread is in an iterator at a time, whoever that is. Elements that are made again behind a restored state are made
-by who asks for them, so that what they report counts as reported.
+Used for the datasets of an `interleave` that call Python: several of them run at once, and nothing else changes. Only
+one thread at a time is in an iterator. Elements that are replayed after a restore are computed by the thread that asks
+for them, so that bad ones are not reported again.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from ..step import Running, close
 __all__ = ["ReadAhead", "calls_python"]
 
 _MOST = 64
-"""Elements that wait at most, where they come fast."""
+"""Elements that wait at most, where they are computed quickly."""
 
 
 _SECONDS = 0.001
-"""A thread that has worked for so long makes only as many as are sure to be asked for soon."""
+"""After this time a thread computes no more than `least` elements ahead."""
 
 
 class ReadAhead(Running):
-    """The elements of an iterator, made ahead.
+    """The elements of a flow, computed ahead.
 
     Args:
-        flow: gives the iterator; a thread opens it.
-        at: where it is opened.
-        pool: its threads.
-        least: so many elements are made ahead, however slow they are.
-        state: what `state` gave.
-        opened: what `flow` gives, if that is open: it is closed, too, where no thread has come to it.
+        flow: gives the elements; a thread opens it.
+        at: the context in which it is opened.
+        pool: the threads.
+        least: elements that are computed ahead even if they are slow.
+        state: what `state` returned.
+        opened: what opening `flow` returns, if it is open already: closed here if no thread has come to it.
     """
 
     runs_ahead = True
@@ -66,7 +66,7 @@ class ReadAhead(Running):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Let a thread work for it, if none does and there is room."""
+        """Submit work to the pool, if no thread is working and there is room."""
         if SILENT_REPLAY.get():
             return
         with self._wake:
@@ -76,11 +76,11 @@ class ReadAhead(Running):
             self._queued = True
         try:
             self._pool.submit(self._work)
-        except RuntimeError:  # another thread closed the pool just now, and closes this too
+        except RuntimeError:  # another thread closed the pool just now, and closes this as well
             self._queued = False
 
     def ready(self) -> bool:
-        """Whether the next element, or the end, is there without waiting; what is made again is made when asked for."""
+        """Whether the next element, or the end, is there without waiting; always True during a replay."""
         self.start()
         return SILENT_REPLAY.get() or bool(self._ready) or self._ended or self._error is not None
 
@@ -95,10 +95,10 @@ class ReadAhead(Running):
         return element
 
     def _awaited(self) -> Element:
-        """The next element, once it is there."""
+        """Wait for the next element."""
         while True:
             with self._wake:
-                self._waited_for = True  # before the look: a thread looks at it behind each element
+                self._waited_for = True  # before `_ready` is read: a thread checks this after each element
                 if self._ready:
                     self._waited_for = False
                     return self._ready.popleft()
@@ -108,7 +108,7 @@ class ReadAhead(Running):
                 if self._ended or self._closed or self._at.run.stopped.is_set():
                     raise StopIteration
                 if self._queued or self._working:
-                    self._wake.wait(0.1)  # whoever stops the run may not know of it
+                    self._wake.wait(0.1)  # a run that is stopped does not notify
                     continue
                 here = self._working = SILENT_REPLAY.get()
             if here:
@@ -117,7 +117,7 @@ class ReadAhead(Running):
                 self.start()
 
     def _work(self) -> None:
-        """What a thread does: make some elements."""
+        """Compute some elements, in a thread of the pool."""
         with self._wake:
             self._queued = False
             if self._closed or self._working:
@@ -126,8 +126,8 @@ class ReadAhead(Running):
         self._make(_MOST)
 
     def _make(self, most: int) -> None:
-        """Open it, and make at most so many elements; fewer where they come slowly. Nobody else works on it."""
-        begun = perf_counter()
+        """Open the flow and compute up to `most` elements, fewer if they are slow. No other thread may be in it."""
+        start = perf_counter()
         ended, failure = False, None
         try:
             if self._items is None:
@@ -143,7 +143,7 @@ class ReadAhead(Running):
                     with self._wake:
                         self._wake.notify_all()
                 count = len(self._ready)
-                slow = count >= self._least and perf_counter() - begun > _SECONDS
+                slow = count >= self._least and perf_counter() - start > _SECONDS
                 if most <= 0 or slow or count >= _MOST or self._closed:
                     break
             else:
@@ -161,15 +161,15 @@ class ReadAhead(Running):
                 self._input.close()
 
     def state(self) -> State:
-        """The state behind the elements that were given."""
+        """Return the state after the elements that were given."""
         return self._input.state()
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Elements that wait, and their bytes."""
+        """The number of elements that wait, and their bytes."""
         return bytes_of_all(list(self._ready))
 
     def close(self) -> None:
-        """End it; a thread that works on it lets go of it when the element in hand is made."""
+        """End the read-ahead; a thread in the flow closes it after the current element."""
         with self._wake:
             if self._closed:
                 return
@@ -183,9 +183,9 @@ class ReadAhead(Running):
 
 
 def calls_python(flow: Any) -> bool:
-    """Whether some step of a flow calls a function of the user for each element: only these are worth a thread.
+    """Whether some step of a flow calls a user's Python function for each element: only these are worth a thread.
 
-    What ends with a prefetch has a thread of its own, and makes as many elements ahead as it says.
+    A flow that ends with a prefetch has a thread of its own, which reads ahead as far as the prefetch says.
     """
     while isinstance(flow, PeekedFlow):
         flow = flow.flow

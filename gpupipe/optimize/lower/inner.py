@@ -91,7 +91,7 @@ class DynamicInner:
         return self._python and self._element is not None
 
     @property
-    def looks(self) -> bool:
+    def peeks(self) -> bool:
         """Whether opening a dataset peeks at its first element, to compare its type with that of the first dataset."""
         return self.python
 
