@@ -1,1 +1,1 @@
-"""maps: steps that look at one element after the other."""
+"""maps: steps that take one element at a time: map, filter, scan and their like."""

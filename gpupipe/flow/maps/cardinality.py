@@ -1,4 +1,4 @@
-"""cardinality: a promised number of elements, checked or filled up to."""
+"""cardinality: steps that check a promised number of elements, or pad to it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["AssertCardinalityFlow", "PadToCardinalityFlow", "zero"]
 
 @dataclass(frozen=True, slots=True)
 class AssertCardinalityFlow:
-    """The same elements, and behind them an error where there are not as many as were promised.
+    """Passes elements on, and ends with an error if there are not as many as promised.
 
-    The error is raised whatever `on_error` says: it is the chain that is wrong, not an element. Bad elements that are
-    skipped leave here and do not count; one that is raised, and a stand-in, is one of those that were promised.
+    The error is raised whatever `on_error` says: the chain is wrong, not an element. Bad elements that are skipped
+    leave here and do not count; those that are raised or replaced do.
     """
 
     source: Flow
@@ -61,13 +61,13 @@ class AssertCardinalityFlow:
 
 @dataclass(frozen=True, slots=True)
 class PadToCardinalityFlow:
-    """Every element with a True behind its columns, then elements of zeros with a False, up to `count`.
+    """Appends a True to the columns of each element, then gives elements of zeros with a False, up to `count`.
 
-    As many as that leave here, so bad elements are settled here: one that is raised or skipped is not counted, and
-    zeros fill up for it; under "replace" the last good element stands in.
+    The number of elements is exact, so `on_error` is applied here: an element that is raised or skipped does not
+    count, and zeros make up for it; under "replace" the last good element is repeated.
 
     Attributes:
-        specs: of the input. A dimension that is unknown is as large as in the last good element, 0 if there was none.
+        specs: of the input. An unknown dimension is as large as in the last good element, 0 if there was none.
     """
 
     source: Flow
@@ -97,13 +97,12 @@ class _Padded(Running):
         self.items = self._padded(inner, at)
 
     def own(self) -> dict[str, State]:
-        """What was counted, and the type of the last good element."""
+        """The counts, and the type of the last good element."""
         specs = self._specs()
         last = None if specs is None else [spec_to_json(spec) for spec in specs]
         return {"seen": self._seen, "fakes": self._fakes, "told": self._told, "last": last}
 
     def _specs(self) -> tuple[TensorSpec, ...] | None:
-        """The type of the last good element."""
         return self._last if self._value is None else tuple(map(spec_of, self._value))
 
     def _padded(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
@@ -145,7 +144,7 @@ class _Padded(Running):
 
 
 def _filled(spec: TensorSpec, last: TensorSpec) -> TensorSpec:
-    """A spec with the gaps filled from that of an element."""
+    """Fill the unknown parts of a spec from that of an element."""
     if type(last) is not TensorSpec:
         return last
     shape = last.shape if spec.shape is None or last.rank != spec.rank else spec.shape
@@ -155,10 +154,10 @@ def _filled(spec: TensorSpec, last: TensorSpec) -> TensorSpec:
 
 
 def zero(spec: TensorSpec) -> Any:
-    """The zeros of a spec: 0, False or b"" in every place. A dimension that is not known has none.
+    """Return the zeros of a spec: 0, False or b"" everywhere. An unknown dimension has size 0.
 
     Raises:
-        DataError: the dtype or the rank is not known.
+        DataError: the dtype or the rank is unknown.
     """
     if isinstance(spec, RaggedSpec) and spec.shape is not None and spec.dtype is not None:
         return _no_values(spec, spec.shape, spec.dtype)
@@ -172,7 +171,7 @@ def zero(spec: TensorSpec) -> Any:
 
 
 def _no_values(spec: RaggedSpec, shape: Sequence[int | None], dtype: Any) -> Ragged:
-    """A `Ragged` of as many rows, all of them empty."""
+    """Return a `Ragged` whose rows are all empty."""
     rank, splits = spec.ragged_rank, spec.row_splits_dtype
     values: Any = np.zeros((0, *(n or 0 for n in shape[1 + rank :])), object if dtype is bytes else dtype)
     for _ in range(rank - 1):

@@ -1,4 +1,4 @@
-"""fetch: payloads behind a shuffle of references, read ahead by the reader threads."""
+"""fetch: the payloads of references, which readers fetch ahead, after a shuffle of the references."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..step import Running, close
 __all__ = ["FetchFlow"]
 
 AT_ONCE = 8
-"""Records of one job: one hand-over of the GIL for many."""
+"""Records of one job: the GIL changes hands once for all of them."""
 
 
 JOBS = 3
@@ -27,7 +27,7 @@ JOBS = 3
 
 @dataclass(frozen=True, slots=True)
 class FetchFlow:
-    """Elements with the payloads of some columns in place of references."""
+    """Replaces the references in some columns by their payloads."""
 
     source: Flow
     columns: tuple[int, ...]
@@ -47,9 +47,9 @@ class _Fetching(Running):
         self._run = at.run
         self._jobs: deque[Future[list[Element]]] = deque()
         self._ready: deque[Element] = deque()
-        self._held = [element for element, _ in self._input.recovered]  # taken, and perhaps given
+        self._held = [element for element, _ in self._input.recovered]  # taken; the first `_given` were given
         self._again = deque(self._held)
-        self._given = 0  # of these
+        self._given = 0
         self._more = True
 
     def __next__(self) -> Element:
@@ -68,16 +68,20 @@ class _Fetching(Running):
         return self._ready.popleft()
 
     def snapshot(self) -> State:
-        """Where the input stands, and which of its records are fetched ahead: their payloads are not held."""
+        """The input's state, and the records that are fetched ahead, without their payloads."""
         held, count = self._held[self._given :], self._input.count
-        return {"source": self._input.holding(range(count - len(held), count), held, step="what reads the payloads")}
+        return {
+            "source": self._input.holding(
+                range(count - len(held), count), held, step="the step that reads the payloads"
+            )
+        }
 
     def _ask(self, readers: DaemonPool) -> None:
         while len(self._jobs) < JOBS and (elements := self._some()):
             self._jobs.append(readers.submit(self._fetch, elements))
 
     def _some(self) -> list[Element]:
-        """The next elements, empty at the end."""
+        """Take the next elements; none at the end."""
         del self._held[: self._given]
         self._given = 0
         if self._input.due():
@@ -97,7 +101,7 @@ class _Fetching(Running):
         return elements
 
     def _fetch(self, elements: list[Element]) -> list[Element]:
-        """Read all payloads of some elements at once; what cannot be read makes its element a hole."""
+        """Read all payloads of some elements at once; one that cannot be read makes its element a hole."""
         for i in self._columns:
             wanted = [
                 row
@@ -114,7 +118,7 @@ class _Fetching(Running):
         return elements
 
     def close(self) -> None:
-        """Drop what was asked for and close the input."""
+        """Cancel the jobs and close the input."""
         self._more = False
         for job in self._jobs:
             job.cancel()

@@ -1,4 +1,4 @@
-"""host_program: a traced function compiled for one element on the host. What fails becomes a hole."""
+"""host_program: a traced function compiled for one element on the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HeaderCheck:
 
     Attributes:
         data: the encoded bytes.
-        oriented: whether the decoder turns the image by its EXIF orientation.
+        oriented: whether the decoder rotates the image by its EXIF orientation.
         stage: the decoder, for messages.
     """
 
@@ -34,8 +34,8 @@ class HeaderCheck:
 
 
 _Step = tuple[int, Callable[..., Any], int | None, list[int], list[tuple[int, int]], str]
-"""Slot of the result, what to call, slot of an only argument, slots of all, slots of single results and their numbers,
-a name."""
+"""Slot of the result, function, slot of an only argument, slots of all arguments, (slot, index) of each single result,
+name of the op."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class HostProgram:
 
     Attributes:
         outputs: values and header checks, one column each.
-        keep: columns of the element that are passed on as they are, references unread.
+        max_pixels: the largest image that a header check lets pass, in pixels.
     """
 
     outputs: tuple[Value | HeaderCheck, ...]
@@ -60,11 +60,11 @@ class HostProgram:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All values, inputs first."""
+        """All values in the order of computation, inputs first."""
         return self._order
 
     def compile(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
-        """A function of (columns, stream, position) that computes the new columns.
+        """Return a function of (columns, stream, position) that computes the new columns.
 
         It raises DataError with the stage that failed.
         """
@@ -104,7 +104,7 @@ class HostProgram:
         return compute
 
     def _line(self) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]] | None:
-        """The program where it is one column and one call after the other, like ``x % 2 == 0``; else None."""
+        """Compile a program of one column and one call after the other, like ``x % 2 == 0``; None for others."""
         first = self._order[0] if self._order else None
         if self.outputs != self._order[-1:] or not isinstance(first, Input):
             return None
@@ -147,11 +147,11 @@ class HostProgram:
         try:
             return header_size(data, oriented=check.oriented, max_pixels=self.max_pixels)
         except DataError as error:
-            error.stage = check.stage  # the user wrote a decoder; that its header is read first is our business
+            error.stage = check.stage  # the user wrote a decoder and knows nothing of a header check
             raise
 
     def _one_by_one(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
-        """The same where random numbers are drawn on the host: a batch of one."""
+        """Compile a program that draws random numbers on the host: it runs on batches of one."""
         seed, epoch = at.run.settings.seed, at.epoch
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
@@ -177,7 +177,7 @@ class HostProgram:
 
 
 def picked(indices: Sequence[int]) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
-    """A program that computes nothing: some of the columns, references read."""
+    """Compile a program that computes nothing: it picks columns and reads references."""
     first, lone = indices[0], len(indices) == 1
     several = itemgetter(*indices)
 
@@ -192,7 +192,7 @@ def picked(indices: Sequence[int]) -> Callable[[tuple[Any, ...], Any, int], tupl
 
 
 def blame(error: Exception, stage: str) -> DataError:
-    """Any exception of a host step as a data error."""
+    """Turn any exception of a host step into a DataError."""
     if isinstance(error, DataError):
         return error.at(stage=stage)
     wrapped = FunctionError(f"raised {text_of(error)}", stage=stage)

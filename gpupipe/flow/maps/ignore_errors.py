@@ -15,12 +15,13 @@ __all__ = ["IgnoreErrorsFlow"]
 
 @dataclass(frozen=True, slots=True)
 class IgnoreErrorsFlow:
-    """The elements that are no holes. Those left out are counted and logged.
+    """Leaves out holes, which are counted and logged.
 
-    Of a file that is lost the error travels on, to be left out at the end: a cache on its way keeps no such pass.
+    The error of a lost file is passed on and left out at the end of the chain, so that a cache after this step keeps
+    no such pass.
 
     Attributes:
-        log: log every one of them.
+        log: log every hole.
     """
 
     source: Flow

@@ -19,10 +19,10 @@ __all__ = ["KnownBadFlow"]
 
 @dataclass(frozen=True, slots=True)
 class KnownBadFlow:
-    """The same elements; those that `Options.bad_records` lists are holes.
+    """Makes holes of the elements that `Options.bad_records` lists.
 
-    A step that looks at values has one of these below it, so that a shuffle or a skip below never waits for it. Its
-    state is that of its input: one that was saved without the option can be loaded with it, and the other way round.
+    It is placed right before a step that reads values, so a shuffle or a skip never waits for it. Its state is that of
+    its input: a state saved without the option can be loaded with it, and vice versa.
     """
 
     source: Flow
@@ -36,7 +36,7 @@ class KnownBadFlow:
 
 
 def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
-    """The elements, each looked up: by offset in a file, else by key."""
+    """Look each element up: by offset in a file, else by key."""
     of_key = known.of_key
     of_file: dict[int, BadRecord] = {}
     last = None
@@ -47,9 +47,11 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
         record = of_file.get(position) if of_file else None
         if record is None and of_key and stream.unit != "offset":
             record = of_key.get(mix64(stream.key, position))
-        if record is None or isinstance(stream, (BatchStream, Replacement)):  # identified by a row, or by a hole
+        if record is None or isinstance(
+            stream, (BatchStream, Replacement)
+        ):  # their identity is that of a row, or of a hole
             yield element
-        elif type(value) is not tuple:  # reading it says so, too
+        elif type(value) is not tuple:  # a hole already
             value.known = True
             yield element
         else:

@@ -1,4 +1,4 @@
-"""peek: look at the first element of a flow and keep it, so that its type is known to what is built on it."""
+"""peek: read the first element of a flow before its pass starts, so that the steps after it know its type."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from ..step import Running, close
 __all__ = ["PeekedFlow"]
 
 FAILED = 100
-"""Elements that may fail before the first good one, where errors are raised."""
+"""Elements that may fail before the first good one, under on_error="raise"."""
 
 
 LEFT_OUT = 10_000
-"""The same where they are left out or replaced: each is kept until then, about 1 KB."""
+"""Elements that may fail before the first good one under "skip" and "replace"; each is kept, about 1 KB."""
 
 
 SECONDS = 5.0
-"""For so long a good element is looked for, once one has failed, where errors are raised."""
+"""Time after the first failure in which a good element must come, under on_error="raise"."""
 
 
 class PeekedFlow:
-    """A flow whose first pass was opened early. The pass that was looked at is handed out once, then it opens anew."""
+    """A flow whose first pass may be opened early. `open` returns that pass once, later calls a new one."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._at: Context | None = None
         self._head: list[Element] = []
-        self._opened: list[Running] = []  # the pass that was looked at, until somebody takes it out, who owns it then
-        self._inside = False  # whoever looks at it closes it
-        self._looking: PeekedErrors | None = None
+        self._opened: list[Running] = []  # the peeked pass, until `_take` transfers it to a new owner
+        self._inside = False  # `peek` is reading and closes the pass itself
+        self._errors: PeekedErrors | None = None
 
-    def look(self, at: Context) -> tuple[TensorSpec, ...] | None:
-        """The specs of the first good element, dimensions left open; None if there is none.
+    def peek(self, at: Context) -> tuple[TensorSpec, ...] | None:
+        """Return the specs of the first good element, with unknown dimensions; None if there is none.
 
         Raises:
-            DataError: so many elements failed that there may never be a good one. It is the first of their errors.
+            DataError: the first of so many errors that there may never be a good element.
         """
         self._at = at
-        looking = self._looking = PeekedErrors(at.run, LEFT_OUT)
+        errors = self._errors = PeekedErrors(at.run, LEFT_OUT)
         before = PEEKING.get()
         try:
             try:
-                PEEKING.set(looking)
+                PEEKING.set(errors)
                 self._inside = True
                 return self._first_good(at)
             finally:
                 PEEKING.set(before)
         except GpupipeError:
-            looking.tell()
+            errors.tell()
             raise
         finally:
             self._inside = False
@@ -73,12 +73,12 @@ class PeekedFlow:
             value = element[0]
             if type(value) is tuple:
                 self._head.append(element)
-                return tuple(loose(spec_of(column)) for column in value)
+                return tuple(spec_of(column).loose() for column in value)
             if at.run.stopped.is_set():
                 return None
             self._head.append(element)
             now = time.monotonic()
-            since = now if since is None else since  # workers that take long to start are no failure
+            since = now if since is None else since  # from the first failure on: workers may take long to start
             if len(self._head) >= most or (raises and len(self._head) > 1 and now - since >= SECONDS):
                 raise self._nothing_good()
         return None
@@ -97,14 +97,14 @@ class PeekedFlow:
         return error
 
     def open(self, at: Context, state: State = None) -> Running:
-        """The pass that was looked at if it is the one asked for, else a new one."""
-        rest, head = self._taken(), self._head
+        """Return the peeked pass if it is the one asked for, else a new one."""
+        rest, head = self._take(), self._head
         same = self._at is not None and (self._at.key, self._at.epoch) == (at.key, at.epoch)
         if state is None and rest is not None and same:
             self._head = []
-            if self._looking is not None:
-                self._looking.tell()
-            return _Primed(head, rest, at)
+            if self._errors is not None:
+                self._errors.tell()
+            return _Peeked(head, rest, at)
         self._head = []
         close(rest)
         if isinstance(state, dict) and "looked_at" in state:
@@ -113,8 +113,8 @@ class PeekedFlow:
             return items
         return self.flow.open(at, state)
 
-    def _taken(self) -> Running | None:
-        """The pass that was looked at; of several threads one gets it."""
+    def _take(self) -> Running | None:
+        """Take the peeked pass; only one of several threads gets it."""
         try:
             return self._opened.pop()
         except IndexError:
@@ -122,40 +122,36 @@ class PeekedFlow:
 
     def _close(self) -> None:
         self._head = []
-        close(self._taken())
+        close(self._take())
 
     def access(self, at: Context) -> RandomAccess:
         return access(self.flow, at)
 
 
-class _Primed(Running):
-    """The elements that were looked at, and the rest of their pass."""
+class _Peeked(Running):
+    """The elements that were peeked at, then the rest of their pass."""
 
     def __init__(self, head: list[Element], rest: Running, at: Context) -> None:
         self._mixed = at.run.any_order
         self._head = iter(head)
-        self._looked_at = len(head)
+        self._count = len(head)
         super().__init__(chain(self._head, rest))
         self._rest = rest
 
     def snapshot(self) -> State:
-        """Where the rest stands; while there are elements in front of it, how many of them were given."""
+        """The state of the rest; before it starts, how many of the peeked elements were given."""
         left = length_hint(self._head)
         if not left:
             return self._rest.snapshot()
-        if left == self._looked_at:
+        if left == self._count:
             return None
         if self._mixed:
             return Unsupported(
-                "state_dict cannot say which bad elements came first in any order; ask behind the next one"
+                "state_dict needs elements in a fixed order until the first good one, got some in any order; call it "
+                "after the next element"
             )
-        return {"looked_at": self._looked_at - left}
+        return {"looked_at": self._count - left}
 
     def close(self) -> None:
         """Close the pass."""
         close(self._rest)
-
-
-def loose(spec: TensorSpec) -> TensorSpec:
-    """The spec with every dimension unknown: the next element may have another size."""
-    return spec.loose()

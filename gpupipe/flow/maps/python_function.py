@@ -1,4 +1,4 @@
-"""python_function: a user's function in ordinary Python, called with the columns of an element."""
+"""python_function: a user's Python function, called with the columns of an element."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ __all__ = ["Calls", "PythonFunction", "SameSpecs"]
 
 @dataclass(frozen=True)
 class PythonFunction:
-    """A user's function between columns.
+    """A user's function from columns to columns.
 
     Attributes:
         fn: called as tf.data calls it.
         structure: of its argument.
         who: the method, for messages.
-        result: structure and specs that its result must have; None takes what comes.
-        rng: hand in a generator, keyed like an op.
-        site: tells this function's numbers from those of another step.
+        result: structure and specs that its result must have; None accepts any.
+        rng: pass a generator, keyed like an op.
+        site: tells this function's random numbers from those of other steps.
+        seen: the structure of the first result, once there was one.
     """
 
     fn: Callable[..., Any]
@@ -45,17 +46,17 @@ class PythonFunction:
     seen: list[Structure] = field(default_factory=list, compare=False)
 
     def learned(self) -> Structure | None:
-        """The structure of the first result, once there was one."""
+        """Return the structure of the first result, or None before it."""
         return self.seen[0] if self.seen else None
 
     def __call__(self, element: Element, at: Context) -> Element:
-        """The element with its new columns, or a hole. For a thread of its own; see `Calls`."""
+        """Return the element with its new columns, or a hole. `Calls` is faster for many elements."""
         MOST_PIXELS.set(at.run.settings.max_pixels)
         return Calls(self, at).run(element)
 
 
 class Calls:
-    """A user's function in one pass, in one thread: what is the same for every element is done already."""
+    """A user's function in one pass and one thread; `__init__` does what is the same for every element."""
 
     __slots__ = ("_flat", "_fn", "_function", "_lone", "_result", "_rng", "_seen", "_who")
 
@@ -70,7 +71,7 @@ class Calls:
         self._flat = function.structure.flat and not function.rng
 
     def run(self, element: Element) -> Element:
-        """The element with its new columns, or a hole."""
+        """Return the element with its new columns, or a hole."""
         columns, stream, position = element
         token = ELEMENT.set(self._rng.at(stream.key, position))
         try:
@@ -88,7 +89,7 @@ class Calls:
             return Hole(error.at(stream.name, position, self._who, stream.unit)), stream, position
         except ENDING:
             raise
-        except BaseException as error:  # asyncio.CancelledError and its like end a task, not the run
+        except BaseException as error:  # asyncio.CancelledError and the like end a task, not the run
             return Hole(failed(self._who, error, stream, position)), stream, position
         finally:
             ELEMENT.reset(token)
@@ -129,7 +130,7 @@ _MADE: dict[type, Any] = {str: str.encode, **{kind: np.asarray(kind()).dtype.typ
 
 
 def like(structure: Structure, value: Any) -> tuple[Any, ...] | None:
-    """The columns of a value of this structure, where type and length alone tell that it has it; else None."""
+    """Return the columns of a value whose types and length alone tell that it has this structure; else None."""
     if structure.kind is None:
         leaf = quick_leaf(value)
         return None if leaf is None else (leaf,)
@@ -149,7 +150,7 @@ def like(structure: Structure, value: Any) -> tuple[Any, ...] | None:
 
 
 def quick_leaf(value: Any) -> Any:
-    """What ``own(as_leaf(value))`` gives, for a value whose type alone says that; else None."""
+    """Return ``own(as_leaf(value))`` where the type of the value alone determines it; else None."""
     kind = type(value)
     if kind in _READY:
         return value
@@ -160,7 +161,7 @@ def quick_leaf(value: Any) -> Any:
         return None
     try:
         return make(value)
-    except OverflowError:  # an unsigned number of 64 bits, or too large
+    except OverflowError:  # uint64, or too large
         return None
 
 
@@ -168,28 +169,28 @@ class SameSpecs:
     """Checks results of a Python function against the first one: number of leaves, dtypes and ranks.
 
     Args:
-        function: whose results they are.
-        state: of the step; its "first" is what `snapshot` gave.
+        function: the function whose results are checked.
+        state: of the step; its "first" is what `snapshot` returned.
     """
 
     def __init__(self, function: PythonFunction, state: State = None) -> None:
         self._who = function.who
         self._first: list[TensorSpec] | None = None
         self._kinds: list[Any] = []
-        self._lone: Any = None  # the kind of an only leaf that is no array
+        self._lone: Any = None  # the kind of an only leaf that is not an array
         first = part(state, "first")
         if first is not None:
             self._first = [spec_from_json(spec) for spec in first]
 
     def snapshot(self) -> State:
-        """The specs of the first result; None where there was none, or they cannot be written down."""
+        """The specs of the first result; None if there was none, or they cannot be written as JSON."""
         try:
             return None if self._first is None else [spec_to_json(spec) for spec in self._first]
         except PlanError:
             return None
 
     def __call__(self, element: Element) -> Element:
-        """The element, or a hole if it is unlike the first."""
+        """Return the element, or a hole if it is unlike the first."""
         columns = element[0]
         if type(columns) is not tuple or (len(columns) == 1 and type(columns[0]) is self._lone):
             return element
@@ -215,6 +216,6 @@ class SameSpecs:
 
 
 def kind_of(column: Any) -> Any:
-    """What tells dtype and rank of a leaf: leaves of one kind are of one dtype and rank. Others are of no kind."""
+    """Return the kind of a leaf: leaves of equal kinds have equal dtype and rank. Other leaves equal no kind."""
     kind = type(column)
     return kind if kind in _READY else (column.dtype, column.ndim) if kind is np.ndarray else object()

@@ -1,4 +1,4 @@
-"""python_map: ordinary Python for each element, inline or by workers, which keep the order of the elements or not."""
+"""python_map: a Python function of each element, inline or by workers, in order or not; and Python predicates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["PythonFilterFlow", "PythonMapFlow", "Task", "WorkerPool"]
 
 
 class Task(Protocol):
-    """An element that was given to workers."""
+    """An element that was submitted to workers."""
 
     def done(self) -> bool:
         """Whether there is a result."""
         ...
 
     def result(self) -> Element:
-        """What became of it. Where the function ended the run, what it raised is raised."""
+        """Return the element or hole. If the function ended the run, its exception is raised."""
         ...
 
 
@@ -38,7 +38,7 @@ class WorkerPool(Protocol):
     """Threads or processes that run the function of one pass."""
 
     def submit(self, element: Element) -> Task:
-        """Give them an element."""
+        """Submit an element."""
         ...
 
     def wait(self, tasks: Sequence[Task]) -> bool:
@@ -46,17 +46,17 @@ class WorkerPool(Protocol):
         ...
 
     def close(self, wait: bool = True) -> None:
-        """Let go of the workers. What they still compute is forgotten. Safe to call twice, and from any thread."""
+        """Release the workers and drop what they still compute. Safe to call twice, and from any thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PythonMapFlow:
-    """A Python function of each element.
+    """Maps a Python function over the elements.
 
     Attributes:
-        calls: workers that run it; 0 runs it on the thread that asks.
-        deterministic: whether results keep the order of their inputs.
+        calls: number of workers; 0 runs the function on the thread that asks.
+        deterministic: whether results keep the order of the input.
     """
 
     source: Flow
@@ -70,7 +70,7 @@ class PythonMapFlow:
         return _Inline(self, self.source.open(at, part(state)), at, state)
 
     def hire(self, at: Context) -> WorkerPool:
-        """The workers of one pass."""
+        """Return the workers of one pass."""
         return _Threads(self, at)
 
     def access(self, at: Context) -> RandomAccess:
@@ -92,12 +92,12 @@ class _Inline(Running):
         return element if type(element[0]) is not tuple else self._check(self._call(element))
 
     def own(self) -> dict[str, State]:
-        """What the first result was."""
+        """The specs of the first result."""
         return {"first": self._same.snapshot()}
 
 
 class _Pool(Running):
-    """Workers run the function. At most twice as many elements as there are workers are in work."""
+    """Runs the function in workers. At most twice as many elements as workers are in flight."""
 
     def __init__(self, flow: PythonMapFlow, at: Context, state: State) -> None:
         self._flow = flow
@@ -120,7 +120,7 @@ class _Pool(Running):
             candidates = [self._work[0]] if self._flow.deterministic else list(self._work)
             first = next((one for one in candidates if one[0].done()), None)
             if self._closed or self._stopped():
-                raise StopIteration  # by another thread, perhaps while a function never comes back
+                raise StopIteration  # stopped by another thread, perhaps while a function never returns
             if first is not None:
                 self._work.remove(first)
                 element = first[0].result()
@@ -134,17 +134,17 @@ class _Pool(Running):
             continue
 
     def _take(self) -> bool:
-        """One more element into work; False if there is none."""
+        """Submit one more element; False if there is none."""
         if not self._more:
             return False
         source = self._input
         if source.due() and not self._again:
-            source.checkpoint(min((place for _, place in self._work), default=source.count))
+            source.checkpoint(min((number for _, number in self._work), default=source.count))
         pair = self._again.popleft() if self._again else next(source.pairs, None)
         if pair is None:
             self._more = False
             return False
-        element, place = pair
+        element, number = pair
         if type(element[0]) is not tuple:
             task: Any = Job()
             task.set_result(element)
@@ -152,16 +152,16 @@ class _Pool(Running):
             if self._workers is None:
                 self._workers = self._flow.hire(self._at)
             task = self._workers.submit(element)
-        self._work.append((task, place))
+        self._work.append((task, number))
         return True
 
     def snapshot(self) -> State:
-        """Where the input stands, which elements are in work, and what the first result was."""
-        places = [place for _, place in (*self._work, *self._again)]
-        return {"source": self._input.holding(places), "first": self._check.snapshot()}
+        """The input's state, the numbers of the elements in flight, and the specs of the first result."""
+        numbers = [number for _, number in (*self._work, *self._again)]
+        return {"source": self._input.holding(numbers), "first": self._check.snapshot()}
 
     def close(self) -> None:
-        """End the pass."""
+        """Release the workers and close the input."""
         self._closed = True
         self._more = False
         workers, self._workers = self._workers, None
@@ -172,7 +172,7 @@ class _Pool(Running):
 
 
 class _Threads:
-    """Threads that run the function of one pass."""
+    """The worker threads of one pass."""
 
     def __init__(self, flow: PythonMapFlow, at: Context) -> None:
         self._function = flow.function
@@ -187,14 +187,14 @@ class _Threads:
         return self._pool.wait(lambda: any(task.done() for task in tasks))
 
     def close(self, wait: bool = True) -> None:
-        """Stop the threads; functions that are running end first, unless they take too long."""
+        """Stop the threads, after the calls that are running unless these take too long."""
         self._pool.close(wait)
         self._at.run.forget(self.close)
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFilterFlow:
-    """The elements for which a Python predicate holds; holes are passed on."""
+    """The elements for which a Python predicate is True; holes are passed on."""
 
     source: Flow
     function: PythonFunction
@@ -229,7 +229,7 @@ class _Filtered(Running):
                     return element
             except DataError as error:
                 return Hole(error.at(stream.name, position, "filter", stream.unit)), stream, position
-            dropped += 1  # noqa: SIM113 : holes are not counted, they leave
+            dropped += 1  # noqa: SIM113 : holes return from the loop, so it counts the others only
             if dropped < 64 or not dropped & 1023:
                 self._watch.nothing(dropped)
         raise StopIteration

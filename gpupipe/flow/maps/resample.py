@@ -1,4 +1,4 @@
-"""resample: elements kept by the class they are of."""
+"""resample: elements kept with a probability that depends on their class."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .scan import Question, asked
 __all__ = ["ResampleFlow"]
 
 SMOOTHING = 10
-"""Elements of each class that count as seen before the first, where a distribution is estimated (tf.data's number)."""
+"""Elements of each class that count as seen at the start when the distribution is estimated (tf.data's number)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResampleFlow:
-    """Elements kept with a probability that depends on their class, the class in front.
+    """Keeps elements with a probability that depends on their class, and puts the class before their columns.
 
-    Whether one is kept depends on (seed, epoch, identity), not on what came before, apart from an estimated
-    distribution.
+    Whether an element is kept depends on (seed, epoch, identity), not on earlier elements, unless the distribution is
+    estimated.
 
     Attributes:
         source: the input.
-        classes: gives the class of an element.
-        target: how often each class is wanted.
-        initial: how often each one comes; None estimates it.
-        site: which step of the chain it is.
-        seeded: it has a seed of its own, which takes the place of the inputs of zips in an identity.
+        classes: computes the class of an element.
+        target: the wanted probability of each class.
+        initial: the probability of each class in the input; None estimates it.
+        site: identifies this step of the chain.
+        seeded: the step has a seed of its own, so which input of a zip it is in does not matter.
     """
 
     source: Flow
@@ -78,7 +78,7 @@ class ResampleFlow:
                 yield (answer, *value), stream, position
 
     def _class(self, answer: Any, stream: Stream, position: int) -> Any:
-        """The class as a NumPy integer, or a hole."""
+        """Check an answer; return the class as a NumPy integer, or a hole."""
         if isinstance(answer, Hole):
             return answer
         kind = getattr(answer, "dtype", None)
@@ -98,5 +98,5 @@ class _Resampled(Running):
         self._seen = seen
 
     def own(self) -> dict[str, State]:
-        """How many elements of each class came."""
+        """The number of elements of each class so far."""
         return {"seen": self._seen.copy()}

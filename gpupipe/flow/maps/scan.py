@@ -1,4 +1,4 @@
-"""scan: scan and take_while: steps that go through their input with a question or a running state."""
+"""scan: scan and take_while, and the functions that ask a user's function about an element."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .python_function import Calls, PythonFunction, SameSpecs
 __all__ = ["Question", "ScanFlow", "TakeWhileFlow", "asked", "next_state"]
 
 Question = HostProgram | PythonFunction
-"""What is asked of each element: a traced function of its columns, or ordinary Python."""
+"""A user's function that is asked about each element: traced, or plain Python."""
 
 
 def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]:
-    """A function that answers for one element: the one value, or a hole where the function failed or gave several."""
+    """Return a function from an element to the question's one value; a hole if it failed or returned several."""
     if isinstance(question, PythonFunction):
         call = Calls(question, at).run
 
@@ -54,7 +54,7 @@ def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]
 
 @dataclass(frozen=True, slots=True)
 class TakeWhileFlow:
-    """The elements before the first whose predicate does not hold. Holes do not end it."""
+    """The elements before the first for which the predicate is False. A hole does not end them."""
 
     source: Flow
     predicate: Question
@@ -85,18 +85,18 @@ class TakeWhileFlow:
                 continue
             yield element
         ended.n = 1
-        close(inner)  # what reads ahead stops now, not when the pipeline ends
+        close(inner)  # steps that read ahead stop now, not when the pipeline ends
 
 
 @dataclass(frozen=True, slots=True)
 class ScanFlow:
-    """A function of a running state and each element. The state begins anew in every pass.
+    """Applies a function to a running state and each element. Every pass starts from the initial state.
 
     Attributes:
-        function: calls the user's function; its `fn` is (state, element) -> (new state, output).
+        function: the user's function; its `fn` is (state, element) -> (new state, output).
         leaves: of the initial state.
         structure: of the state.
-        line: where the user wrote it.
+        line: ``file:line`` where the user wrote the step.
     """
 
     source: Flow
@@ -106,7 +106,7 @@ class ScanFlow:
     line: str
 
     def open(self, at: Context, state: State = None) -> Running:
-        if isinstance(state, dict) and "n" in state:  # a state too large to be written down
+        if isinstance(state, dict) and "n" in state:  # the running state was too large to save
             items = _Scanned(self, at, None)
             fast_forward(items, int_part(state, "n"), at)
             return items
@@ -138,7 +138,7 @@ class _Scanned(Running):
         return self._check(made)
 
     def _step(self, *arguments: Any) -> Any:
-        """What the element's function is: the user's, with the state and the element as it is, not unpacked."""
+        """Call the user's function with the state and the element, which is not unpacked; keep the new state."""
         flow = self._flow
         element = arguments if flow.function.structure.kind is tuple else arguments[0]
         result = flow.function.fn(flow.structure.unflatten(self._state), element)
@@ -156,7 +156,7 @@ class _Scanned(Running):
         return output
 
     def snapshot(self) -> State:
-        """Where the input stands, and the running state; a large one is made again by going through all elements."""
+        """The input's state and the running state; if that is large, a number of elements to replay instead."""
         leaves = leaves_to_json(self._state)
         if leaves is None:
             return {"n": self._given}
@@ -165,11 +165,11 @@ class _Scanned(Running):
 
 
 LARGEST = 4096
-"""Bytes of a running state that a `state_dict` holds."""
+"""Bytes of a running state that a `state_dict` holds at most."""
 
 
 def leaves_to_json(leaves: Sequence[Any]) -> State:
-    """Leaves as text; None where they are large, or nothing that files hold."""
+    """Encode leaves as base64 text; None if they are large or of a type that cannot be saved."""
     out: list[Any] = []
     try:
         for leaf in leaves:
@@ -182,16 +182,16 @@ def leaves_to_json(leaves: Sequence[Any]) -> State:
 
 
 def leaves_from_json(state: State, count: int) -> list[Any]:
-    """Read them back."""
+    """Decode what `leaves_to_json` returned."""
     cursor = Cursor(memoryview(base64.b64decode(state, validate=True)))
     return [read_column(cursor) for _ in range(count)]
 
 
 def next_state(who: str, value: Any, structure: Structure, specs: Sequence[TensorSpec]) -> list[Any]:
-    """The leaves of a new state, checked against the first: structure and dtypes stay, shapes may change.
+    """Return the leaves of a new state, checked against the first: structure and dtypes stay, shapes may change.
 
-    A Python integer takes the dtype of a state of numbers if it fits it exactly, a Python float that of one of floats.
-    That a float happens to be whole makes no integer of it: what works must not depend on the data.
+    A Python int takes the dtype of a numeric state if it is exact there, a Python float that of a float state. A float
+    that happens to be whole does not become an integer: whether a chain works must not depend on the data.
 
     Raises:
         PlanError: another structure.
@@ -210,7 +210,7 @@ def next_state(who: str, value: Any, structure: Structure, specs: Sequence[Tenso
             if fitted is None:
                 raise PlanTypeError(
                     f"{who} needs a new state of the initial dtype, {TensorSpec((), spec.dtype)}"
-                    f"{f' for {name}' if name else ''}, got {found}; convert it, or begin with that dtype"
+                    f"{f' for {name}' if name else ''}, got {found}; convert it, or start with that dtype"
                 )
             leaf = fitted
         leaves.append(leaf)

@@ -1,4 +1,4 @@
-"""to_gpu: a column of a stream is on one kind of device, whichever input or dataset an element comes from."""
+"""to_gpu: columns moved to the GPU, so that a column is on one device whichever input its element came from."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["OneKindFlow", "PutFlow"]
 
 @dataclass(frozen=True, slots=True)
 class PutFlow:
-    """Some columns on a GPU, where they are arrays of numbers. Numbers without axes stay numbers.
+    """Moves some columns to a GPU where they are arrays of numbers. Scalars stay on the host.
 
-    States do not know it: one that was taken beside a GPU is good on a machine without, where nothing is put.
+    States do not contain this step: one taken with a GPU can be loaded on a machine without, where nothing is moved.
 
     Attributes:
         source: gives elements.
-        columns: which are put there.
-        put: an array of the host to the GPU.
+        columns: indices of the columns to move.
+        put: copies an array from the host to the GPU.
     """
 
     source: Flow
@@ -39,15 +39,15 @@ class PutFlow:
         )  # no generator, which an error from below would end
 
     def _mover(self, at: Context) -> Callable[[int, Any], Any]:
-        """What gives the leaf of a column where it is to be."""
+        """Return a function that moves a leaf of a column, given its index, to where it belongs."""
         return lambda i, leaf: self.put(leaf) if i in self.columns and goes_to_gpu(leaf) else leaf
 
 
 @dataclass(frozen=True, slots=True)
 class OneKindFlow(PutFlow):
-    """Every column where its first array is: for datasets made while running, of which nobody knows before.
+    """Moves every column to where its first array was, for datasets made at run time, whose device is unknown before.
 
-    The `columns` are on the GPU whatever comes first. It is the last step of a chain; all epochs of a run go by it.
+    The `columns` are on the GPU whatever comes first. This is the last step of a chain; all epochs of a run agree.
     """
 
     def _mover(self, at: Context) -> Callable[[int, Any], Any]:

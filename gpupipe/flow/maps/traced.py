@@ -1,4 +1,4 @@
-"""traced: map and filter with traced host work: parsing, labels, header checks."""
+"""traced: map and filter with traced functions on the host: parsing, labels, header checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["FilterFlow", "HostFlow"]
 
 @dataclass(frozen=True, slots=True)
 class HostFlow:
-    """New columns for every element."""
+    """Computes new columns for every element."""
 
     source: Flow
     program: HostProgram
@@ -50,7 +50,7 @@ class HostFlow:
 
 @dataclass(frozen=True, slots=True)
 class FilterFlow:
-    """The elements whose predicate holds; holes are passed on."""
+    """The elements for which the predicate is True; holes are passed on."""
 
     source: Flow
     program: HostProgram

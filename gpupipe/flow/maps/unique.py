@@ -20,12 +20,12 @@ __all__ = ["UniqueFlow", "identity_of"]
 
 @dataclass(frozen=True, slots=True)
 class UniqueFlow:
-    """The first occurrence of each value. Remembers 16 bytes, or the value itself, for each."""
+    """The first occurrence of each value. Keeps 16 bytes, or the value itself, for each."""
 
     source: Flow
 
     def open(self, at: Context, state: State = None) -> Running:
-        # What was seen may be large: it is gathered again by going through the elements.
+        # The values seen may be large: a resume collects them again by replaying the elements.
         def items() -> Running:
             inner = self.source.open(at)
             return Running(self._first(inner, at), inner)
@@ -51,7 +51,7 @@ class UniqueFlow:
 
 
 def identity_of(leaf: Any) -> Any:
-    """Something small and hashable, equal for leaves of equal dtype, shape and values. Every NaN equals every other."""
+    """Return a small hashable value, equal for leaves of equal dtype, shape and values. Every NaN equals any other."""
     if isinstance(leaf, memoryview):
         leaf = bytes(leaf)
     if isinstance(leaf, bytes):

@@ -66,7 +66,7 @@ def answered(steps: Steps[_T], at: Context | None = None) -> _T:
         while True:
             assert at is not None
             found = found or contexts(need.order, at)
-            need = steps.send(need.flow.look(found.get(id(need.node), at)))
+            need = steps.send(need.flow.peek(found.get(id(need.node), at)))
     except StopIteration as done:
         result: _T = done.value
         return result
