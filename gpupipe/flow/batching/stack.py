@@ -11,7 +11,7 @@ from ...errors import DataError, ShapeError
 from ...graph.op import Array
 from ...ragged import Ragged, stack_ragged
 from ...spec import Compound, as_leaf, byte_array, spec_of
-from ..element import BatchStream, Element, Hole
+from ..element import BatchStream, Element, Hole, locate
 
 __all__ = ["batch_of", "one_dtype", "pad_rows", "stack_rows"]
 
@@ -36,7 +36,7 @@ def stack_rows(column: Sequence[Any], elements: Sequence[Element], leaf: str, wh
     """Stack one leaf of some elements: array[B, ...]; byte strings become an object array, `Ragged` a `Ragged`.
 
     Raises:
-        ShapeError: shapes or dtypes differ; names the leaf, what both are, and both elements.
+        ShapeError: shapes or dtypes differ; names the leaf, both types and both elements.
     """
     first = column[0]
     kinds = set(map(type, column))
@@ -89,38 +89,32 @@ def one_dtype(column: Sequence[Any], elements: Sequence[Element], leaf: str, who
     specs = [spec_of(as_leaf(row)) for row in column]
     i = next((i for i, spec in enumerate(specs) if spec.dtype != specs[0].dtype), 0)
     if i:
-        one, other = elements[0], elements[i]
-        raise ShapeError(
-            f"needs elements of one dtype{f' for {leaf}' if leaf else ''}, got {specs[i]} after {specs[0]} "
-            f"({one[1].name} at {one[1].unit} {one[2]}); convert them to one dtype",
-            file=other[1].name,
-            offset=other[2],
-            stage=who,
-            unit=other[1].unit,
-        )
+        name = f" for {leaf}" if leaf else ""
+        got = f"{specs[i]} after {specs[0]} ({where(elements[0])})"
+        error = ShapeError(f"needs elements of one dtype{name}, got {got}; convert them to one dtype")
+        raise locate(error, *elements[i][1:], who)
 
 
 def mismatch(
     leaf: str, first: Any, other: Any, one: Element, another: Element, who: str, what: str = "shape"
-) -> ShapeError:
+) -> DataError:
     """Make the error of elements that do not stack."""
     name = f" for {leaf}" if leaf else ""
     hint = "resize or crop them to one size, or use padded_batch" if what == "shape" else "reshape them in a map before"
-    return ShapeError(
-        f"needs elements of one {what}{name}, got {tuple(other)} after {tuple(first)} "
-        f"({one[1].name} at {one[1].unit} {one[2]}); {hint}",
-        file=another[1].name,
-        offset=another[2],
-        stage=who,
-        unit=another[1].unit,
-    )
+    got = f"{tuple(other)} after {tuple(first)} ({where(one)})"
+    return locate(ShapeError(f"needs elements of one {what}{name}, got {got}; {hint}"), *another[1:], who)
 
 
-def no_array(value: Compound, leaf: str, element: Element, who: str) -> ShapeError:
+def where(element: Element) -> str:
+    """The file and offset of an element, or whatever else identifies it, for messages."""
+    _, stream, position = element
+    return f"{stream.name} at {stream.unit} {position}"
+
+
+def no_array(value: Compound, leaf: str, element: Element, who: str) -> DataError:
     """Make the error of a leaf of a type that never stacks."""
     name = f" for {leaf}" if leaf else ""
-    reason = f"needs arrays, numbers or bytes{name}, got a {value.leaf_spec()}"
-    return ShapeError(reason, file=element[1].name, offset=element[2], stage=who, unit=element[1].unit)
+    return locate(ShapeError(f"needs arrays, numbers or bytes{name}, got a {value.leaf_spec()}"), *element[1:], who)
 
 
 def pad_rows(
@@ -144,11 +138,8 @@ def pad_rows(
     rows = [byte_scalar(row) if isinstance(row, (bytes, memoryview)) else np.asarray(row) for row in column]
     rank = rows[0].ndim
     if shape is not None and len(shape) != rank:
-        wanted, hint = (
-            f"needs elements of rank {len(shape)}, as the padded shape {{}} has",
-            "give a shape of their rank",
-        )
-        raise unfit(wanted, hint, leaf, shape, rows[0], elements[0])
+        wanted = f"needs elements of rank {len(shape)}, as the padded shape {{}} has"
+        raise unfit(wanted, "give a shape of their rank", leaf, shape, rows[0], elements[0])
     for row, element in zip(rows, elements, strict=True):
         if row.ndim != rank:
             raise mismatch(leaf, rows[0].shape, row.shape, elements[0], element, "padded_batch", "rank")
@@ -164,18 +155,11 @@ def pad_rows(
     return out
 
 
-def unfit(wanted: str, hint: str, leaf: str, shape: tuple[int, ...], row: Array, element: Element) -> ShapeError:
+def unfit(wanted: str, hint: str, leaf: str, shape: tuple[int, ...], row: Array, element: Element) -> DataError:
     """Make the error of a row that cannot be padded to a shape, which replaces ``{}`` in `wanted`."""
     wanted = wanted.format([None if n < 0 else n for n in shape])
     name = f" for {leaf}" if leaf else ""
-    _, stream, position = element
-    return ShapeError(
-        f"{wanted}{name}, got {row.shape}; {hint}",
-        file=stream.name,
-        offset=position,
-        stage="padded_batch",
-        unit=stream.unit,
-    )
+    return locate(ShapeError(f"{wanted}{name}, got {row.shape}; {hint}"), *element[1:], "padded_batch")
 
 
 def byte_scalar(value: Any) -> Array:
