@@ -22,7 +22,7 @@ class Inline(Running):
     Args:
         source: the input.
         at: where it is opened.
-        state: what `snapshot` gave.
+        state: what `snapshot` returned.
         batcher: makes the batcher of the running input.
         deliver: returns the elements that a group becomes.
     """
@@ -38,7 +38,7 @@ class Inline(Running):
         self._resumable = ResumableBatcher(source, at, part(state), batcher)
         self.source = self._resumable.source
         self._deliver = deliver
-        self._before: Checkpoint | None = None  # the group whose elements are being given
+        self._before: Checkpoint | None = None  # before the group whose elements are being given
         self._given = 0
         self._ready: deque[Any] = deque()
         if state is not None:
@@ -47,15 +47,13 @@ class Inline(Running):
     def __next__(self) -> Element:
         while not self._ready:
             before = self._resumable.checkpoint()
-            group = self._resumable.next()
-            if group is None:
-                self._before = None
+            item = self._resumable.next()
+            if item is None:
                 raise StopIteration
+            if not isinstance(item, Group):
+                return item
             self._before, self._given = before, 0
-            if not isinstance(group, Group):
-                self._before = None
-                return group
-            self._ready.extend(self._deliver(group))
+            self._ready.extend(self._deliver(item))
         self._given += 1
         element: Element = self._ready.popleft()
         if not self._ready:
