@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -60,7 +61,8 @@ class SampleFlow:
             assert self.weights is not None
             return _Mixed(self, at, _ByWeight(self.weights, numbers), state)
         by = self.by.open(at.in_mixture(self.branches[-1]), part(picks))
-        return _Mixed(self, at, _ByWeights(len(self.inputs), by, numbers), state)
+        pick = partial(drawn, count=len(self.inputs), numbers=numbers)
+        return _Mixed(self, at, _ByElement(pick, by, numbers), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,48 +85,79 @@ class ChooseFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         choice = self.choice.open(at.in_mixture(self.branches[-1]), part(part(state, "picks")))
-        return _Mixed(self, at, _ByChoice(len(self.inputs), choice), state)
-
-
-class _ByWeight:
-    """Draws by constant weights among the inputs that are not empty."""
-
-    def __init__(self, weights: Sequence[float], numbers: WordStream) -> None:
-        self._weights = list(weights)
-        self._numbers = numbers
-        self._sums = list(accumulate(self._weights))
-
-    def next(self) -> int | Element | None:
-        """Return the index of the next input, or None if all are empty."""
-        total = self._sums[-1]
-        if total <= 0:
-            return None
-        # Rounding may reach the sum: that means the last input with a weight.
-        return min(bisect_right(self._sums, self._numbers.uniform() * total), bisect_left(self._sums, total))
-
-    def ended(self, index: int) -> None:
-        """Note that an input is empty: drawing until another one comes is drawing among the others."""
-        self._weights[index] = 0.0
-        self._sums = list(accumulate(self._weights))
-
-    def snapshot(self) -> State:
-        """The state of the random numbers."""
-        return {"numbers": self._numbers.snapshot()}
-
-    def close(self) -> None:
-        """Do nothing: there is no flow of picks."""
+        return _Mixed(self, at, _ByElement(partial(chosen, count=len(self.inputs)), choice), state)
 
 
 class _Picks(ABC):
-    """Picks an input by each element of a flow."""
+    """Picks the next input.
 
-    def __init__(self, count: int, inner: Running) -> None:
-        self._count = count
+    Args:
+        numbers: random numbers to draw with, if it draws.
+        inner: the running flow whose elements pick, if there is one.
+    """
+
+    def __init__(self, numbers: WordStream | None, inner: Running | None) -> None:
+        self._numbers = numbers
         self._inner = inner
 
+    @abstractmethod
     def next(self) -> int | Element | None:
-        """Return the index of the next input, a hole where it is not known, or None at the end."""
-        element = next(self._inner, None)
+        """Return the index of the next input, a hole or error where it is not known, or None at the end."""
+
+    def ended(self, index: int) -> None:
+        """Note that an input is empty. It may be picked again: the mixture skips it."""
+        return
+
+    def snapshot(self) -> State:
+        """The states of the flow of picks and of the random numbers."""
+        source = {} if self._inner is None else {"source": self._inner.snapshot()}
+        return source if self._numbers is None else {**source, "numbers": self._numbers.snapshot()}
+
+    def close(self) -> None:
+        """Close the flow of picks."""
+        close(self._inner)
+
+
+class _ByWeight(_Picks):
+    """Draws by constant weights among the inputs that are not empty."""
+
+    def __init__(self, weights: Sequence[float], numbers: WordStream) -> None:
+        super().__init__(numbers, None)
+        self._draw = numbers.uniform
+        self._weights = list(weights)
+        self._sums = list(accumulate(self._weights))
+
+    def next(self) -> int | Element | None:
+        total = self._sums[-1]
+        if total <= 0:
+            return None
+        # Rounding may reach the sum: then it is the last input with a weight.
+        return min(bisect_right(self._sums, self._draw() * total), bisect_left(self._sums, total))
+
+    def ended(self, index: int) -> None:
+        """Drop the weight of an empty input: drawing until another one comes is drawing among the others."""
+        self._weights[index] = 0.0
+        self._sums = list(accumulate(self._weights))
+
+
+class _ByElement(_Picks):
+    """Picks an input by each element of a flow.
+
+    Args:
+        pick: returns the index of the input that the columns of an element pick, or raises DataError.
+        inner: see `_Picks`.
+        numbers: see `_Picks`.
+    """
+
+    def __init__(
+        self, pick: Callable[[tuple[Any, ...]], int], inner: Running, numbers: WordStream | None = None
+    ) -> None:
+        super().__init__(numbers, inner)
+        self._pick = pick
+        self._items = iter(inner)
+
+    def next(self) -> int | Element | None:
+        element = next(self._items, None)
         if element is None or type(element[0]) is not tuple:
             return element
         try:
@@ -132,66 +165,36 @@ class _Picks(ABC):
         except DataError as error:
             return Hole(locate(error, element[1], element[2])), element[1], element[2]
 
-    @abstractmethod
-    def _pick(self, columns: tuple[Any, ...]) -> int:
-        """Return the index of the input that an element of the flow picks."""
 
-    def ended(self, index: int) -> None:
-        """Note that an input is empty: it may be picked again, and the mixture skips it."""
-        return
-
-    def snapshot(self) -> State:
-        """The state of the flow of picks."""
-        return {"source": self._inner.snapshot()}
-
-    def close(self) -> None:
-        """Close the flow of picks."""
-        close(self._inner)
-
-
-class _ByWeights(_Picks):
-    """Draws by new weights each time, given as a vector or a tuple of numbers."""
-
-    def __init__(self, count: int, inner: Running, numbers: WordStream) -> None:
-        super().__init__(count, inner)
-        self._numbers = numbers
-
-    def snapshot(self) -> State:
-        """The states of the flow of picks and of the random numbers."""
-        return {**super().snapshot(), "numbers": self._numbers.snapshot()}
-
-    def _pick(self, columns: tuple[Any, ...]) -> int:
-        weights = np.asarray(columns[0] if len(columns) == 1 else columns)
-        if weights.dtype.kind not in "iuf" or weights.shape != (self._count,):
-            raise FunctionError(f"needs {self._count} weights, got {spec_of(weights)}", stage="sample_from_datasets")
-        weights = np.maximum(weights.astype(np.float64), 0)  # a weight below 0 counts as 0: never drawn
-        if not np.isfinite(weights).all() or not weights.sum() > 0:
-            raise FunctionError(
-                f"needs weights that are finite and not all 0, got {weights.tolist()}", stage="sample_from_datasets"
-            )
-        sums = np.cumsum(weights)
-        # Rounding may reach the sum here, too.
-        return min(int(np.searchsorted(sums, self._numbers.uniform() * sums[-1], "right")), int(np.argmax(sums)))
+def drawn(columns: tuple[Any, ...], count: int, numbers: WordStream) -> int:
+    """Draw an input by the weights in some columns: a vector, or a tuple of numbers."""
+    weights = np.asarray(columns[0] if len(columns) == 1 else columns)
+    if weights.dtype.kind not in "iuf" or weights.shape != (count,):
+        raise FunctionError(f"needs {count} weights, got {spec_of(weights)}", stage="sample_from_datasets")
+    weights = np.maximum(weights.astype(np.float64), 0)  # a weight below 0 counts as 0: never drawn
+    if not np.isfinite(weights).all() or not weights.sum() > 0:
+        raise FunctionError(
+            f"needs weights that are finite and not all 0, got {weights.tolist()}", stage="sample_from_datasets"
+        )
+    sums = np.cumsum(weights)
+    # Rounding may reach the sum here, too.
+    return min(int(np.searchsorted(sums, numbers.uniform() * sums[-1], "right")), int(np.argmax(sums)))
 
 
-class _ByChoice(_Picks):
-    """Picks by the numbers themselves."""
-
-    def _pick(self, columns: tuple[Any, ...]) -> int:
-        choice = columns[0]
-        kind = getattr(choice, "dtype", None)
-        if len(columns) != 1 or kind is None or kind.kind not in "iu" or choice.shape != ():
-            got = ", ".join(str(spec_of(column)) for column in columns)
-            raise FunctionError(f"needs choices that are one int64, got {got}", stage="choose_from_datasets")
-        if not 0 <= choice < self._count:
-            raise FunctionError(
-                f"needs choices from 0 to {self._count - 1}, got {choice}", stage="choose_from_datasets"
-            )
-        return int(choice)
+def chosen(columns: tuple[Any, ...], count: int) -> int:
+    """Return the choice in some columns: the index of an input."""
+    choice = columns[0]
+    kind = getattr(choice, "dtype", None)
+    if len(columns) != 1 or kind is None or kind.kind not in "iu" or choice.shape != ():
+        got = ", ".join(str(spec_of(column)) for column in columns)
+        raise FunctionError(f"needs choices that are one int64, got {got}", stage="choose_from_datasets")
+    if not 0 <= choice < count:
+        raise FunctionError(f"needs choices from 0 to {count - 1}, got {choice}", stage="choose_from_datasets")
+    return int(choice)
 
 
 class _Mixed(Running):
-    def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _ByWeight | _Picks, state: State) -> None:
+    def __init__(self, flow: SampleFlow | ChooseFlow, at: Context, picks: _Picks, state: State) -> None:
         self._picks = picks
         self._stop = flow.stop
         self._stopped = at.run.stopped
