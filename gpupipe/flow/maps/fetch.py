@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 
 from ...errors import DataError
 from ...extract.records.reference import Reference, read_many
@@ -43,14 +44,12 @@ class _Fetching(Running):
     def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
         self._input = CheckpointedInput(flow.source, at, part(state))
-        self._inner = self._input.items
         self._run = at.run
         self._jobs: deque[Future[list[Element]]] = deque()
         self._ready: deque[Element] = deque()
         self._held = [element for element, _ in self._input.recovered]  # taken; the first `_given` were given
-        self._again = deque(self._held)
+        self._again = self._held.copy()
         self._given = 0
-        self._more = True
 
     def __next__(self) -> Element:
         while not self._ready:
@@ -86,18 +85,10 @@ class _Fetching(Running):
         self._given = 0
         if self._input.due():
             self._input.checkpoint(self._input.count - len(self._held))
-        elements: list[Element] = []
-        while self._again and len(elements) < AT_ONCE:
-            elements.append(self._again.popleft())
-        if elements:
-            return elements
-        while self._more and len(elements) < AT_ONCE:
-            element = next(self._inner, None)
-            if element is None:
-                self._more = False
-            else:
-                elements.append(element)
-        self._held += elements
+        elements, self._again = self._again, []
+        if not elements:
+            elements = list(islice(self._input.items, AT_ONCE))
+            self._held += elements
         return elements
 
     def _fetch(self, elements: list[Element]) -> list[Element]:
@@ -119,7 +110,6 @@ class _Fetching(Running):
 
     def close(self) -> None:
         """Cancel the jobs and close the input."""
-        self._more = False
         for job in self._jobs:
             job.cancel()
         self._jobs.clear()
