@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from ..element import Element
+from ..element import Element, keep
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, fast_forward, int_part, part, replayed
@@ -33,14 +33,18 @@ class Gathering(Running):
         source: the input.
         at: where it is opened.
         state: what `snapshot` returned.
+        aligned: something is zipped to the output: holes are gathered like other elements.
 
     Attributes:
-        input: gives the elements.
+        input: the input, with its checkpoints.
+        elements: the items of the input, with `on_error` applied unless the step is aligned.
     """
 
-    def __init__(self, source: Flow, at: Context, state: State) -> None:
+    def __init__(self, source: Flow, at: Context, state: State, aligned: bool) -> None:
         self.input = CheckpointedInput(source, at, part(state))
         self.source = self.input.inner
+        aligned = aligned and at.run.settings.on_error != "replace"
+        self.elements = map(keep, self.input.items) if aligned else at.run.policy().sifted(self.input.items)
         self._errors: deque[int] = deque()  # their numbers in the input
         self.items = self.run(at)
         if state is not None:

@@ -75,7 +75,7 @@ class _Rebatched(Gathering):
         self._rows: list[Element] = []
         self._start = 0  # number of the first of these rows
         self._number = 0 if state is None else int_part(state, "batches")
-        super().__init__(flow.source, at, state)
+        super().__init__(flow.source, at, state, flow.aligned)
 
     def oldest(self) -> int:
         return self._start if self._rows else self.input.count
@@ -85,10 +85,8 @@ class _Rebatched(Gathering):
         return {**super().snapshot(), "batches": self._number}
 
     def run(self, at: Context) -> Iterator[Element]:
-        flow, source = self._flow, self.input
-        aligned = flow.aligned and at.run.settings.on_error != "replace"
-        sizes = flow.sizes
-        for element in source.items if aligned else at.run.policy().sifted(source.items):
+        sizes = self._flow.sizes
+        for element in self.elements:
             if at.run.stopped.is_set():
                 return
             if not is_element(element):
@@ -96,12 +94,12 @@ class _Rebatched(Gathering):
                 yield element
                 continue
             if not self._rows:
-                self._start = source.count - 1
+                self._start = self.input.count - 1
             self._rows.append(element)
             if len(self._rows) == sizes[self._number % len(sizes)]:
                 yield self._cut()
                 self.checkpoint()
-        if self._rows and not flow.drop and not at.run.stopped.is_set():
+        if self._rows and not self._flow.drop and not at.run.stopped.is_set():
             yield self._cut()
 
     def _cut(self) -> Element:

@@ -11,7 +11,7 @@ from ...plan.node import ElementType, Node
 from ...plan.windows import NestedElements
 from ...random import mix64
 from ...spec import LEAF
-from ..element import Element, Hole, identity_of, is_element, keep
+from ..element import Element, Hole, identity_of, is_element
 from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, int_part, replayed
@@ -105,7 +105,7 @@ class _Windows(Gathering):
         # Input index of held[0] and of the next window, and how many windows there were.
         names = ("first", "start", "windows")
         self._first, self._start, self._number = (0 if state is None else int_part(state, name) for name in names)
-        super().__init__(flow.source, at, state)
+        super().__init__(flow.source, at, state, flow.aligned)
 
     def oldest(self) -> int:
         return self._held[0][1] if self._held else self.input.count
@@ -117,14 +117,12 @@ class _Windows(Gathering):
 
     def run(self, at: Context) -> Iterator[Element]:
         flow, held = self._flow, self._held
-        aligned = flow.aligned and at.run.settings.on_error != "replace"
-        items = map(keep, self.input.items) if aligned else at.run.policy().sifted(self.input.items)
         span = (flow.size - 1) * flow.stride + 1
         more = True
         while more or held:
             while more and self._first + len(held) < self._start + span:
                 self.checkpoint()
-                element = None if at.run.stopped.is_set() else next(items, None)
+                element = None if at.run.stopped.is_set() else next(self.elements, None)
                 if element is None:
                     more = False
                 elif not is_element(element):
