@@ -227,13 +227,11 @@ class _Grouped(Running):
             if isinstance(full, Hole):
                 yield full, stream, position
             elif full is not None:
-                for group in self._given(full[0], True):
-                    yield group
+                yield from self._given(full[0], True)
         if self._at.run.stopped.is_set():
             return
         for key in sorted(self._waiting):
-            for group in self._given(key, False):
-                yield group
+            yield from self._given(key, False)
 
     def _given(self, key: Any, full: bool) -> Iterator[Element]:
         rows = [row for row, _ in self._waiting.pop(key)[1]]
