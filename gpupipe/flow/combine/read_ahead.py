@@ -8,7 +8,7 @@ for them, so that bad ones are not reported again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from time import perf_counter
 from typing import Any
@@ -56,7 +56,6 @@ class ReadAhead(Running):
     ) -> None:
         self._input = InputAhead(flow, at, state)
         self._opened = opened
-        self._items: Iterator[Element] | None = None
         self._at = at
         self._pool = pool
         self._least = least
@@ -130,11 +129,8 @@ class ReadAhead(Running):
         start = perf_counter()
         ended, failure = False, None
         try:
-            if self._items is None:
-                self._items = self._input.open().items
-            source = self._input.input
-            assert source is not None
-            for element in self._items:
+            source = self._input.input or self._input.open()
+            for element in source.items:
                 if source.due():
                     source.checkpoint(self._input.given)
                 most -= 1
