@@ -255,7 +255,7 @@ def test_the_order_of_interleave_needs_few_stretches() -> None:
     turns = InterleaveOrder([1_000_000 + i for i in range(100)], 16, 1)
 
     assert turns.size == sum(1_000_000 + i for i in range(100))
-    assert len(turns._starts) <= 2 * 16 * 100  # and not one for each of 100 million elements
+    assert len(turns._stretches) <= 2 * 16 * 100  # and not one for each of 100 million elements
 
 
 # ---- errors

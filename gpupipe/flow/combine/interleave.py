@@ -35,7 +35,7 @@ class InterleaveFlow:
 
     Attributes:
         deterministic: False takes the next dataset that has an element ready, and waits only if none has.
-        threads: number of threads that work on datasets which call Python, and of such datasets opened ahead; 0: none.
+        threads: threads that read ahead in datasets which call Python; as many of these are opened ahead.
     """
 
     source: Flow
@@ -279,16 +279,13 @@ class InterleaveOrder:
     """
 
     def __init__(self, sizes: Sequence[int], cycle: int, block: int) -> None:
-        self._starts: list[int] = []
-        self._widths: list[int] = []  # elements of one round over the datasets
-        self._firsts: list[int] = []  # index in `_datasets` of the first one of a stretch
-        self._datasets: list[int] = []
-        self._from: list[int] = []
-        self._blocks: list[int] = []  # elements of a dataset in one round
+        # Per stretch: its first index, the elements of one round over its datasets, the number of its first entry.
+        self._stretches: list[tuple[int, int, int]] = []
+        # Per stretch and dataset: the dataset, its first element there, its elements in one round.
+        self._entries: list[tuple[int, int, int]] = []
         self.size = 0
         self._run(sizes, cycle, block)
-        self._tables = [np.array(x, np.int64) for x in (self._starts, self._widths, self._firsts)]
-        self._columns = [np.array(x, np.int64) for x in (self._datasets, self._from, self._blocks)]
+        self._tables = [np.array(x, np.int64).reshape(-1, 3).T.copy() for x in (self._stretches, self._entries)]
 
     def _run(self, sizes: Sequence[int], cycle: int, block: int) -> None:
         slots: list[list[int] | None] = [None] * cycle  # a dataset and how many of its elements were taken
@@ -319,19 +316,13 @@ class InterleaveOrder:
                 slots[at] = slot if some == block else None
 
     def _stretch(self, opened: Sequence[list[int]], block: int, rounds: int) -> None:
-        self._starts.append(self.size)
-        self._widths.append(len(opened) * block)
-        self._firsts.append(len(self._datasets))
-        for dataset, taken in opened:
-            self._datasets.append(dataset)
-            self._from.append(taken)
-            self._blocks.append(block)
+        self._stretches.append((self.size, len(opened) * block, len(self._entries)))
+        self._entries += [(dataset, taken, block) for dataset, taken in opened]
         self.size += len(opened) * block * rounds
 
     def __call__(self, indices: Array) -> tuple[Array, Array]:
         """Return the datasets at some indices, int64[N], and the indices within them, int64[N]."""
-        starts, widths, firsts = self._tables
-        datasets, taken, blocks = self._columns
+        (starts, widths, firsts), (datasets, taken, blocks) = self._tables
         stretch = np.searchsorted(starts, indices, side="right") - 1
         round_, within = np.divmod(indices - starts[stretch], widths[stretch])
         block = blocks[firsts[stretch]]
