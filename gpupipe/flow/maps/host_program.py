@@ -45,30 +45,23 @@ class HostProgram:
     Attributes:
         outputs: values and header checks, one column each.
         max_pixels: the largest image that a header check lets pass, in pixels.
+        values: all values in the order of computation, inputs first.
     """
 
     outputs: tuple[Value | HeaderCheck, ...]
     max_pixels: int = 1 << 62
-    _order: tuple[Value, ...] = field(init=False, compare=False)
-    _batched: bool = field(init=False, compare=False)
+    values: tuple[Value, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         values = [output.data if isinstance(output, HeaderCheck) else output for output in self.outputs]
-        order = tuple(topological(values))
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_batched", any(isinstance(value, (Draw, Identity)) for value in order))
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """All values in the order of computation, inputs first."""
-        return self._order
+        object.__setattr__(self, "values", tuple(topological(values)))
 
     def compile(self, at: Context) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]]:
         """Return a function of (columns, stream, position) that computes the new columns.
 
         It raises DataError with the stage that failed.
         """
-        if self._batched:
+        if any(isinstance(value, (Draw, Identity)) for value in self.values):
             return self._one_by_one(at)
         indices = [output.index for output in self.outputs if isinstance(output, Input)]
         if indices and len(indices) == len(self.outputs):
@@ -79,8 +72,8 @@ class HostProgram:
         steps, slots = self._steps()
         picks = [slots[value.data if isinstance(value, HeaderCheck) else value] for value in self.outputs]
         checks = [(k, output) for k, output in enumerate(self.outputs) if isinstance(output, HeaderCheck)]
-        blank: list[Any] = [value.value if isinstance(value, Const) else None for value in self._order]
-        columns = [(i, value.index) for i, value in enumerate(self._order) if isinstance(value, Input)]
+        blank: list[Any] = [value.value if isinstance(value, Const) else None for value in self.values]
+        columns = [(i, value.index) for i, value in enumerate(self.values) if isinstance(value, Input)]
 
         def compute(row: tuple[Any, ...], stream: Any, position: int) -> tuple[Any, ...]:
             have = blank.copy()
@@ -105,11 +98,11 @@ class HostProgram:
 
     def _line(self) -> Callable[[tuple[Any, ...], Any, int], tuple[Any, ...]] | None:
         """Compile a program of one column and one call after the other, like ``x % 2 == 0``; None for others."""
-        first = self._order[0] if self._order else None
-        if self.outputs != self._order[-1:] or not isinstance(first, Input):
+        first = self.values[0] if self.values else None
+        if self.outputs != self.values[-1:] or not isinstance(first, Input):
             return None
         calls = []
-        for lower, value in pairwise(self._order):
+        for lower, value in pairwise(self.values):
             if not isinstance(value, Apply) or tuple(value.inputs) != (lower,):
                 return None
             calls.append((value.op.compiled(), value.op.name))
@@ -131,12 +124,12 @@ class HostProgram:
         return compute
 
     def _steps(self) -> tuple[list[_Step], dict[Value, int]]:
-        slots = {value: i for i, value in enumerate(self._order)}
+        slots = {value: i for i, value in enumerate(self.values)}
         steps: list[_Step] = []
-        for value in self._order:
+        for value in self.values:
             if isinstance(value, Apply):
                 items = [
-                    (slots[item], item.index) for item in self._order if isinstance(item, Item) and item.value == value
+                    (slots[item], item.index) for item in self.values if isinstance(item, Item) and item.value == value
                 ]
                 arguments = [slots[x] for x in value.inputs]
                 lone = arguments[0] if len(arguments) == 1 else None
