@@ -80,15 +80,14 @@ class PeekedFlow:
             now = time.monotonic()
             since = now if since is None else since  # from the first failure on: workers may take long to start
             if len(self._head) >= most or (raises and len(self._head) > 1 and now - since >= SECONDS):
-                raise self._nothing_good()
+                raise self._nothing_good(at)
         return None
 
-    def _nothing_good(self) -> DataError:
+    def _nothing_good(self, at: Context) -> DataError:
         error: DataError = self._head[0][0].error.again()
         count = len(self._head)
-        if self._at is not None:
-            for element in self._head:
-                self._at.run.note(element, "raised")
+        for element in self._head:
+            at.run.note(element, "raised")
         error.reason += (
             f" (and so did the next {count - 1} elements; none says what the elements are, so this epoch ends here)"
         )
