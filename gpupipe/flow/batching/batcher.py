@@ -170,7 +170,7 @@ class Batcher:
 
     @property
     def clean(self) -> bool:
-        """Whether it holds nothing for later groups."""
+        """Whether no element is held for later groups."""
         return not (self._pending or self._rows or self._taken or self._policy.early)
 
     @property

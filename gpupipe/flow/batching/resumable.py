@@ -61,7 +61,7 @@ class Checkpoint:
         """Return the position as a part of a state.
 
         Args:
-            given: elements of the next item that were given.
+            given: elements of the next item that were given already.
         """
         if self.mixed and (self.items or given):
             return Unsupported(
@@ -146,7 +146,7 @@ class ResumableBatcher:
         return item
 
     def _rebase(self, base: State, holes: int, items: int = 0) -> None:
-        """Start from a state of the input before which `holes` known holes came, and `items` items ago."""
+        """Take a new base: a state of the input, `items` items back, before which `holes` known holes came."""
         self._base, self._items, self._bad = base, items, dict(self._known.bad)
         self._known.holes = self._known.holes[holes:]  # a new list: earlier checkpoints keep theirs
 

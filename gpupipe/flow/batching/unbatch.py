@@ -98,7 +98,7 @@ def unstack(element: Element) -> list[Element]:
 
 
 def row_identities(stream: Stream, position: int, size: int) -> list[tuple[Stream, int]]:
-    """The identities of the rows of a batch."""
+    """Return the identities of the rows of a batch."""
     if isinstance(stream, BatchStream) and len(stream.rows) == size:
         return stream.rows
     inner = Stream(mix64(stream.key, position), stream.name, stream.unit, mix64(stream.alike, position))

@@ -41,7 +41,7 @@ class Inner:
 
 
 def open_inner(inner: Inner, at: Context, outer: Element, state: State = None) -> Running:
-    """Open the dataset of an outer element, whose key it gets. A hole becomes a dataset of that one hole."""
+    """Open the dataset of an outer element, keyed by it. A hole becomes a dataset of that one hole."""
     value, stream, position = outer
     if type(value) is not tuple:
         return alone(outer, state)
@@ -59,7 +59,7 @@ def inside(at: Context, outer: Element) -> Context:
 
 
 def alone(element: Element, state: State) -> Running:
-    """Open a dataset of one element, which the state may say was given."""
+    """Open a dataset of one element; of none if the state says that it was given."""
     given = 0 if state is None else int_part(state, "n")
     return Counted(iter(() if given else (element,)), done=given)
 

@@ -73,7 +73,7 @@ class _Concatenated(Running):
 class ZipFlow:
     """The columns of several inputs side by side, followed by the identities of all inputs but the first.
 
-    Elements of which one is a hole become a hole.
+    If one of them is a hole, so is the result.
     """
 
     inputs: Sequence[Flow]

@@ -47,9 +47,8 @@ def _checked(inner: Iterator[Element], known: KnownBad) -> Iterator[Element]:
         record = of_file.get(position) if of_file else None
         if record is None and of_key and stream.unit != "offset":
             record = of_key.get(mix64(stream.key, position))
-        if record is None or isinstance(
-            stream, (BatchStream, Replacement)
-        ):  # their identity is that of a row, or of a hole
+        # A batch has the identity of its first row, a replacement that of the bad element.
+        if record is None or isinstance(stream, (BatchStream, Replacement)):
             yield element
         elif type(value) is not tuple:  # a hole already
             value.known = True

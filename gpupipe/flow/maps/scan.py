@@ -1,4 +1,4 @@
-"""scan: scan and take_while, and the functions that ask a user's function about an element."""
+"""scan: scan and take_while, and `asked`, which calls a traced or a Python function for one value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Question = HostProgram | PythonFunction
 
 
 def asked(question: Question, at: Context, who: str) -> Callable[[Element], Any]:
-    """Return a function from an element to the question's one value; a hole if it failed or returned several."""
+    """Return a function that computes the one value of a question for an element, or a hole if that fails."""
     if isinstance(question, PythonFunction):
         call = Calls(question, at).run
 

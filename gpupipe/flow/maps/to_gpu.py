@@ -34,9 +34,8 @@ class PutFlow:
 
     def open(self, at: Context, state: State = None) -> Running:
         inner = self.source.open(at, state)
-        return Unseen(
-            map(partial(_moved, self._mover(at)), inner), inner
-        )  # no generator, which an error from below would end
+        # Not a generator: an exception from the input would end it.
+        return Unseen(map(partial(_moved, self._mover(at)), inner), inner)
 
     def _mover(self, at: Context) -> Callable[[int, Any], Any]:
         """Return a function that moves a leaf of a column, given its index, to where it belongs."""
