@@ -155,7 +155,7 @@ def test_the_sources_of_unknown_specs_are_cut_too() -> None:
     d = D.from_generator(lambda: iter([np.arange(3), np.arange(2)]))
 
     assert run(d.rebatch(2)) == [[0, 1], [2, 0], [1]]
-    with pytest.raises(gp.DataError, match="leaves with one number of rows"):
+    with pytest.raises(gp.DataError, match="leaves with equal numbers of rows"):
         list(D.from_generator(lambda: iter([1, 2])).rebatch(2))
 
 

@@ -141,7 +141,7 @@ class _Unbatched(Running):
             sizes = [len(column) if getattr(column, "shape", None) else -1 for column in element[0]]
             if len(set(sizes)) != 1 or sizes[0] < 0:
                 error = DataError(
-                    f"unbatch needs leaves with one number of rows, got {dict(zip(self._names, sizes, strict=True))}"
+                    f"unbatch needs leaves with equal numbers of rows, got {dict(zip(self._names, sizes, strict=True))}"
                 )
                 return Hole(error.at(element[1].name, element[2], "unbatch", element[1].unit)), *element[1:]
             if sizes[0]:

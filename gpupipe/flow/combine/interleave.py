@@ -73,7 +73,7 @@ class Interleaved(Running):
         self._open = 0
         self._watch = Watch(flow.where)
         self._overtakes = not flow.deterministic
-        self._next: deque[_Opened] = deque()  # outer elements that have no slot yet
+        self._waiting: deque[_Waiting] = deque()  # outer elements that have no slot yet
         self._entered = self._input.count  # number of outer elements before these
         self._pool: DaemonPool | None = None
         if state is not None:
@@ -85,9 +85,9 @@ class Interleaved(Running):
         self._more = bool(state["more"])
         slots = [(i, slot) for i, slot in enumerate(state["slots"]) if slot is not None]
         for (i, slot), (outer, number) in zip(slots, self._input.recovered, strict=False):  # fewer if it was stopped
-            self._put(i, number, self._opened(outer, slot))
+            self._put(i, number, self._open_inner(outer, slot))
 
-    def _opened(self, outer: Element, state: State = None) -> Running:
+    def _open_inner(self, outer: Element, state: State = None) -> Running:
         """Open the dataset of an outer element, with threads that read ahead where it calls Python."""
         flow, at = self._flow, self._context
         inside, skip = part(state, "input"), 0 if state is None else int_part(state, "skip")
@@ -159,12 +159,12 @@ class Interleaved(Running):
             elif self._more:
                 if self._input.due():
                     self._input.checkpoint(min(self._open_numbers(), default=self._entered))
-                if not self._next or (self._pool is not None and len(self._next) <= flow.threads):
+                if not self._waiting or (self._pool is not None and len(self._waiting) <= flow.threads):
                     self._open_next()
-                if not self._next:
+                if not self._waiting:
                     self._more = False
                     continue
-                number, outer, slot = self._next.popleft()
+                number, outer, slot = self._waiting.popleft()
                 self._entered = number + 1
                 if slot is None:
                     return outer
@@ -186,9 +186,9 @@ class Interleaved(Running):
                 return
             slot = None
             if type(outer[0]) is not Raised:
-                slot = self._opened(outer)
-            self._next.append(_Opened(self._input.count - 1, outer, slot))
-            if self._pool is None or len(self._next) > self._flow.threads or perf_counter() > until:
+                slot = self._open_inner(outer)
+            self._waiting.append(_Waiting(self._input.count - 1, outer, slot))
+            if self._pool is None or len(self._waiting) > self._flow.threads or perf_counter() > until:
                 return
 
     def _advance(self, cycle: int) -> None:
@@ -216,9 +216,9 @@ class Interleaved(Running):
     def close(self) -> None:
         """Close every open dataset and end the threads."""
         self._end()
-        for slot in (*self._slots, *(one.slot for one in self._next)):
+        for slot in (*self._slots, *(one.slot for one in self._waiting)):
             close(slot)
-        self._next.clear()
+        self._waiting.clear()
         self._slots = [None] * self._flow.cycle
         self._items = [None] * self._flow.cycle
         self._open = 0
@@ -227,7 +227,7 @@ class Interleaved(Running):
 
     def buffer_usage(self) -> tuple[int, int]:
         """The number of elements read ahead, and their bytes."""
-        slots = [*self._slots, *(one.slot for one in list(self._next))]
+        slots = [*self._slots, *(one.slot for one in list(self._waiting))]
         sizes = [slot.buffer_usage() for slot in slots if isinstance(slot, ReadAhead)]
         return sum(count for count, _ in sizes), sum(size for _, size in sizes)
 
@@ -236,7 +236,7 @@ class Interleaved(Running):
         pool = self._pool
         if pool is None:
             return
-        for slot in (*self._slots, *(one.slot for one in self._next)):
+        for slot in (*self._slots, *(one.slot for one in self._waiting)):
             if isinstance(slot, ReadAhead):
                 slot.close()
         pool.close(wait)
@@ -254,8 +254,8 @@ class _Once:
         return self.opened()
 
 
-class _Opened(NamedTuple):
-    """An outer element, its number, and its open dataset; None for a `Raised`."""
+class _Waiting(NamedTuple):
+    """An outer element without a slot, its number, and its open dataset; None for a `Raised`."""
 
     number: int
     outer: Element

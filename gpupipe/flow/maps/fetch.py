@@ -1,4 +1,4 @@
-"""fetch: the payloads of references, which readers fetch ahead, after a shuffle of the references."""
+"""fetch: the payloads of references, read ahead by the reader thread after a shuffle of the references."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class PeekedFlow:
         for element in self._head:
             at.run.note(element, "raised")
         error.reason += (
-            f" (and so did the next {count - 1} elements; none says what the elements are, so this epoch ends here)"
+            f" (and so did the next {count - 1} elements; the type of the elements is unknown, so this epoch ends here)"
         )
         error.args = (error.reason,)
         self._close()
