@@ -36,7 +36,7 @@ class SampleFlow:
         weights: one per input, > 0; None where `by` gives them.
         by: a flow of weights, one element for each draw.
         seed: of the node.
-        anew: draw differently in every epoch and pass.
+        rerandomize: whether draws change with epoch and pass.
         where: the step, for the log.
     """
 
@@ -47,13 +47,13 @@ class SampleFlow:
     weights: tuple[float, ...] | None
     by: Flow | None
     seed: int | None
-    anew: bool
+    rerandomize: bool
     where: Where
 
     def open(self, at: Context, state: State = None) -> Running:
         # The number of the node depends on its inputs; with a seed, equal nodes in both inputs of a zip draw alike.
         which = f"#{self.branch}" if self.seed is None else f"@{at.mixtures}"
-        numbers = WordStream(at, self.seed, self.anew, f"sample_from_datasets{which}")
+        numbers = WordStream(at, self.seed, self.rerandomize, f"sample_from_datasets{which}")
         picks = part(state, "picks")
         if picks is not None:
             numbers.resume(part(picks, "numbers"))
