@@ -1,14 +1,12 @@
-"""memory: elements kept in memory."""
+"""memory: the memory form of `cache`."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
-from ...extract.storage.forking import renew_lock
 from ...options import Settings
 from ..access import FromFunction, RandomAccess
 from ..element import Element
@@ -24,7 +22,7 @@ CacheKey = tuple[Any, ...]
 
 
 def cache_key(settings: Settings) -> CacheKey:
-    """What the contents of a cache depend on: the seed, what bad elements do, and whose pixels they are."""
+    """List the settings that contents depend on: the seed, how bad elements are handled, and what decodes images."""
     s = settings
     known = () if s.bad_records is None else (s.bad_records,)
     return s.seed, s.on_error, s.max_pixels, s.device, s.backend, s.disabled_rules, *known
@@ -35,39 +33,31 @@ class Filled:
     """A full pass.
 
     Attributes:
-        elements: with their identities.
-        element: their type, for a chain that is built on them.
+        elements: all elements with their identities.
+        element: type of the elements, for a chain that is lowered on them.
     """
 
     elements: list[Element]
     element: Any
 
     def open(self, at: Context, done: int) -> Running:
-        """The elements from a number on, with the keys of a context."""
+        """Iterate over the elements after the first `done`, with the keys of the context `at`."""
         return _Replaying(self, Rekey(at), done)
 
     def access(self, at: Context) -> RandomAccess:
-        """The elements by index."""
+        """Return the elements by index."""
         rekey = Rekey(at)
-        return FromFunction(len(self.elements), lambda place: rekey(self.elements[place]))
+        return FromFunction(len(self.elements), lambda index: rekey(self.elements[index]))
 
 
 @dataclass(eq=False)
 class CacheStore:
-    """The elements of full passes, by what they depend on."""
+    """The elements of full passes, by `cache_key`."""
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        renew_lock(self, "lock")
-
-    def full(self, settings: Settings) -> bool:
-        """Whether there was a full pass with these settings."""
-        return cache_key(settings) in self.filled
 
     def find(self, settings: Settings) -> Filled | None:
-        """The full pass with these settings."""
+        """Return the full pass with these settings, if there was one."""
         return self.filled.get(cache_key(settings))
 
     def start(self, run: Run, element: Any) -> _Memory:
@@ -76,7 +66,7 @@ class CacheStore:
 
 
 class _Replaying(Running):
-    """The elements of a full cache, from a place on."""
+    """The elements of a full cache after the first `done`."""
 
     def __init__(self, filled: Filled, rekey: Rekey, done: int) -> None:
         self._size = len(filled.elements)
@@ -85,12 +75,12 @@ class _Replaying(Running):
         super().__init__(map(rekey, self._kept))
 
     def snapshot(self) -> State:
-        """How many elements were given."""
+        """Count the elements given."""
         return {"n": self._size - length_hint(self._kept), "source": None}
 
 
 class _Memory:
-    """The elements of a pass that fills the cache in memory."""
+    """The elements of a pass that is filling the cache."""
 
     def __init__(self, store: CacheStore, run: Run, element: Any) -> None:
         self._store = store
@@ -101,16 +91,14 @@ class _Memory:
         run.track_buffer(self, "cache()")
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Elements of the pass so far, and their bytes."""
+        """Return the number of elements so far, and their bytes."""
         return bytes_of_all(self._kept)
 
     def finish(self) -> None:
         """Fill the cache."""
-        filled = Filled(self._kept, self._element)
-        with self._store.lock:
-            self._store.filled.setdefault(cache_key(self._run.settings), filled)
+        self._store.filled.setdefault(cache_key(self._run.settings), Filled(self._kept, self._element))
 
     def discard(self) -> None:
-        """Forget a partial pass."""
+        """Discard a partial pass: the elements go with this object."""
 
     close = discard

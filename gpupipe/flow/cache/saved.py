@@ -1,13 +1,13 @@
-"""saved: elements that `save` wrote."""
+"""saved: elements read from files, for `load` and for a full file cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...errors import DataError
-from ...plan.node import Node
 from ...serial.elements_file import ElementsReader
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
@@ -21,32 +21,26 @@ __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
 
 
 def read_elements(
-    path: str, compression: str, at: Context, spoil: Callable[[str], None] | None, who: str
+    path: str, compression: str, at: Context, spoil: Callable[[], None] | None, who: str
 ) -> Iterator[Element]:
-    """The elements of a file, in the context they are opened in (see `key_in`).
+    """Iterate over the elements of a file, with the keys of a context (see `stream_in`).
 
-    An element that is damaged is a hole; damage behind which nothing can be counted is one, and then the end.
+    A damaged element is a hole; so is damage after which elements cannot be counted, and then the elements end.
 
     Args:
         path: the file.
         compression: "" or "GZIP".
-        at: where it is opened.
-        spoil: told of damage, and sees to it that the next iterator computes the file again; None where nobody can.
+        at: the context in which the file is opened.
+        spoil: called on damage, so that the next iterator computes the file again; None if it cannot.
         who: the method, for messages.
     """
-    place = Stream(at.key, path, "offset", at.alike)
+    file = Stream(at.key, path, "offset", at.alike)
+    on_damage = spoil or (lambda: None)
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
-        yield hole_of(error.at(path, 0, who, "offset")), place, 0
+        yield hole_of(error.at(path, 0, who, "offset")), file, 0
         return
-
-    def stream(key: int, name: str, unit: str) -> Stream:
-        return stream_in(at, key, name, unit)
-
-    def damaged() -> None:
-        if spoil is not None:
-            spoil(path)
 
     def lost(error: DataError) -> Hole | Raised:
         if spoil is not None:
@@ -55,30 +49,30 @@ def read_elements(
         return hole_of(error.at(path, None, who, "offset"))
 
     try:
-        for value, where, position in reader.elements(stream, damaged):
+        for value, where, position in reader.elements(partial(stream_in, at), on_damage):
             if where is None:
                 assert isinstance(value, DataError)
-                yield lost(value), place, position
+                yield lost(value), file, position
                 continue
             element = Hole(value) if isinstance(value, DataError) else value
             if isinstance(where, list):
                 where = BatchStream([row for row, _ in where], [index for _, index in where])
             yield element, where, position
     except DataError as error:
-        damaged()
-        yield lost(error), place, error.offset or 0
+        on_damage()
+        yield lost(error), file, error.offset or 0
     finally:
         reader.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFlow:
-    """The elements of the files that `save` wrote: those of one file, or of several in turn, one of each.
+    """The elements of the files that `save` wrote; those of several files are interleaved, one of each.
 
     Attributes:
-        paths: of the files.
+        paths: the files.
         compression: "" or "GZIP".
-        cycle: files that are open at a time.
+        cycle: how many files are open at a time.
     """
 
     paths: tuple[str, ...]
@@ -90,30 +84,26 @@ class SavedFlow:
             return self._one(self.paths[0], at, state)
 
         def inner(_at: Context, outer: Element, state: State = None) -> Running:
-            # In the context of the whole, so that no key depends on which file an element was put into.
+            # In the context of the whole dataset, so that no key depends on the file that an element was written to.
             return self._one(outer[0][0], at, state)
 
-        return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at, state)
+        return InterleaveFlow(SavedFilesFlow(self.paths, str), Inner(inner), self.cycle, 1).open(at, state)
 
     def _one(self, path: str, at: Context, state: State) -> Running:
         return replayed(lambda: read_elements(path, self.compression, at, None, "load"), at, state)
 
 
 @dataclass(frozen=True, slots=True)
-class _Paths:
-    paths: tuple[str, ...]
-
-    def open(self, at: Context, state: State = None) -> Running:
-        stream = Stream(at.key, "load", alike=at.alike)
-        return replayed(lambda: (((path,), stream, i) for i, path in enumerate(self.paths)), at, state)
-
-
-@dataclass(frozen=True, slots=True)
 class SavedFilesFlow:
-    """Datasets, one for each file that `save` wrote."""
+    """One element for each file that `save` wrote.
 
-    files: tuple[Node, ...]
-    make: Callable[[Node], Any]
+    Attributes:
+        files: the files, or the plans that read them.
+        make: makes the column of an element, e.g. the dataset for a `reader_func`.
+    """
+
+    files: tuple[Any, ...]
+    make: Callable[[Any], Any]
 
     def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("load", "load")

@@ -1,15 +1,15 @@
-"""prefetch: elements made ahead by a thread."""
+"""prefetch: the step of `prefetch`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
 from ..access import RandomAccess, access
 from ..element import Element
+from ..memory import bytes_of
 from ..run import Context, Flow
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State, part
@@ -21,7 +21,12 @@ __all__ = ["PrefetchFlow"]
 
 @dataclass(frozen=True, slots=True)
 class PrefetchFlow:
-    """Elements made ahead by a thread; it starts with the first element asked for."""
+    """Elements made ahead by a thread, which starts when the first element is asked for.
+
+    Attributes:
+        source: the input.
+        size: how many elements may wait.
+    """
 
     source: Flow
     size: int
@@ -43,10 +48,10 @@ class _Prefetching(Running):
         self._run = at.run
         self._thread = Thread(_pump, (self._input, at, self._channel), name="gpupipe-prefetch")
         self._started = False
-        at.run.on_close(self._end)
+        at.run.on_close(self.close)
 
     def ready(self) -> bool:
-        """Whether the next element is there without waiting; asking starts the thread."""
+        """Whether the next element is there without waiting. Starts the thread."""
         self._start()
         return self._channel.ready()
 
@@ -66,30 +71,24 @@ class _Prefetching(Running):
         return element
 
     def snapshot(self) -> State:
-        """Where the input stood behind what was given."""
+        """Return the state of the input after the elements that were given."""
         return {"source": self._input.state()}
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Stop the thread, which closes the input."""
-        self._end()
-
-    def _end(self, wait: bool = True) -> None:
-        """Stop the thread and wait for it."""
         self._channel.drop()
         if wait:
             join([self._thread])
-        self._run.forget(self._end)
+        self._run.forget(self.close)
 
 
 def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
-    """What the prefetch thread runs. It knows the channel, never the iterator."""
+    """Run the prefetch thread. It holds the channel, not the iterator, so that an abandoned iterator is collected."""
     MOST_PIXELS.set(at.run.settings.max_pixels)
     LIMITS.set(at.run.limits)
     try:
         for element in source.items():
-            value = element[0]
-            size = 0 if type(value) is not tuple else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
-            channel.put(element, size)
+            channel.put(element, bytes_of(element))
         channel.finish()
     except Closed:
         pass
@@ -97,8 +96,3 @@ def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
         channel.fail(error)
     finally:
         source.close()
-
-
-def len_of(column: Any) -> int:
-    """Bytes of a byte string, 8 for anything small."""
-    return len(column) if isinstance(column, bytes) else 8
