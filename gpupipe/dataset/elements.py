@@ -102,9 +102,9 @@ class Elements(Chain):
         result = None if spec is None else signature("map", spec)
         kept = None
         if workers == "process":
-            from ..flow.kept import Home
+            from ..flow.idle_workers import IdleWorkers
 
-            kept = Home()
+            kept = IdleWorkers()
         return self._then(Map(self.plan, map_func, graph, pending, result, calls, deterministic, rng, workers, kept))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:

@@ -13,10 +13,10 @@ def release_memory() -> None:
     An iterator that has ended leaves its pipeline for the next one of the same chain: one for each graph, batch size
     and device, 8 in total. It also leaves its worker processes (see `map`). Running iterators are not affected.
     """
-    if "gpupipe.flow.kept" in sys.modules:
-        from ..flow.kept import HOMES
+    if "gpupipe.flow.idle_workers" in sys.modules:
+        from ..flow.idle_workers import ALL_IDLE
 
-        for home in list(HOMES):
+        for home in list(ALL_IDLE):
             home.empty()
     if "gpupipe.transform.dali.library" in sys.modules:
         from ..transform.dali.library import release_memory as release

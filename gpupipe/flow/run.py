@@ -20,7 +20,7 @@ from ..threads import DaemonPool, Flag
 from .bad.policy import ErrorPolicy
 from .bad.records import REASON, Action, BadRecords
 from .element import BatchStream, Element, Raised, Stream
-from .kept import Home
+from .idle_workers import IdleWorkers
 from .step import Running, State
 
 __all__ = ["PEEKING", "SILENT_REPLAY", "Context", "Flow", "PeekedErrors", "Run"]
@@ -163,7 +163,7 @@ class Run:
     epoch: int = 0
     bad: BadRecords = field(init=False)
     limits: Limits = field(init=False)
-    idle: Home = field(default_factory=Home)
+    idle: IdleWorkers = field(default_factory=IdleWorkers)
     any_order: bool = False
     stateless: str | None = None
     counting: bool = False

@@ -215,13 +215,13 @@ def test_records_travel_as_references_and_are_fetched_behind_it(
             for j in range(100):
                 writer.write(b"%d" % (i * 100 + j))
     seen: list[type] = []
-    read_many = gp.flow.maps.fetch.read_many  # type: ignore[attr-defined]
+    read_many = gp.flow.maps.read_payloads.read_many  # type: ignore[attr-defined]
 
     def spy(references: Any) -> Any:
         seen.extend(map(type, references))
         return read_many(references)
 
-    monkeypatch.setattr("gpupipe.flow.maps.fetch.read_many", spy)
+    monkeypatch.setattr("gpupipe.flow.maps.read_payloads.read_many", spy)
     ds = gp.TFRecordDataset(paths).shuffle(gp.ALL, seed=1).map(lambda x: int(x)).batch(32)
 
     found = list(itertools.chain.from_iterable(batch.tolist() for batch in ds))

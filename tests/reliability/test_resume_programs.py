@@ -26,7 +26,7 @@ import pytest
 import gpupipe as gp
 from gpupipe.flow import access, words
 from gpupipe.flow.batching import resumable
-from gpupipe.flow.maps import fetch, scan
+from gpupipe.flow.maps import read_payloads, scan
 from gpupipe.flow.sources import arrays, numbers, readers
 from gpupipe.flow.state import checkpoints
 from gpupipe.optimize.place import placer as place
@@ -64,7 +64,7 @@ _SMALL = (
     (numbers, "BLOCK", 4),
     (scan, "LARGEST", 4),
     (access, "AT_ONCE", 4),
-    (fetch, "AT_ONCE", 2),
+    (read_payloads, "AT_ONCE", 2),
     (place, "MICRO_BATCH", 3),
 )
 """What is done in blocks, and blocks so small that chains of some elements cross them."""

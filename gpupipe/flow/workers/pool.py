@@ -30,7 +30,7 @@ from ...errors import FunctionError, GpupipeError
 from ...serial.errors import remote_from_json
 from ...spec import Structure
 from ..element import Element, Hole
-from ..kept import HOMES, Home
+from ..idle_workers import ALL_IDLE, IdleWorkers
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
 from .messages import HEAD, Kind, message, pack, read, structure_of, write
@@ -106,7 +106,7 @@ class Workers:
     """The processes of one function."""
 
     @classmethod
-    def of(cls, function: PythonFunction, count: int, at: Context, line: str, home: Home | None) -> Lease:
+    def of(cls, function: PythonFunction, count: int, at: Context, line: str, home: IdleWorkers | None) -> Lease:
         """Lease workers that wait for the next pass of this step, or new ones.
 
         Args:
@@ -126,7 +126,7 @@ class Workers:
         found.lend(lease, run)
         return lease
 
-    def __init__(self, job: Job, key: Any, count: int, line: str, home: Home) -> None:
+    def __init__(self, job: Job, key: Any, count: int, line: str, home: IdleWorkers) -> None:
         self._job = job
         self._who = f"{job.function.who}(workers='process') at {line}"
         self._key = key
@@ -425,7 +425,7 @@ class Workers:
 
 def _end_all() -> None:
     """At exit, let waiting workers exit by themselves, before multiprocessing terminates them."""
-    for home in list(HOMES):
+    for home in list(ALL_IDLE):
         home.close()
 
 

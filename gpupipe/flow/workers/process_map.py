@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kept import Home
+from ..idle_workers import IdleWorkers
 from ..maps.python_map import PythonMapFlow, WorkerPool
 from ..run import Context
 
@@ -21,7 +21,7 @@ class ProcessMapFlow(PythonMapFlow):
     """
 
     line: str = ""
-    home: Home | None = None
+    home: IdleWorkers | None = None
 
     def hire(self, at: Context) -> WorkerPool:
         from .pool import Workers  # imports multiprocessing, which other chains do not need

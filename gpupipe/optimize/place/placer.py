@@ -8,7 +8,7 @@ from functools import partial, reduce
 from typing import Any
 
 from ...errors import GpupipeError, PlanError
-from ...flow.maps.fetch import FetchFlow
+from ...flow.maps.read_payloads import ReadPayloadsFlow
 from ...flow.maps.host_program import HostProgram
 from ...flow.maps.known_bad import KnownBadFlow
 from ...flow.maps.traced import HostFlow
@@ -121,7 +121,7 @@ class Placer:
     def fetched(self, pending: Pending, needed: Sequence[Value]) -> Flow:
         """The flow of a chain with the payloads of all references that `needed` reads, fetched ahead."""
         columns = {value.index for value in topological(needed) if isinstance(value, Input)} & pending.references
-        return FetchFlow(pending.flow, tuple(sorted(columns))) if columns else pending.flow
+        return ReadPayloadsFlow(pending.flow, tuple(sorted(columns))) if columns else pending.flow
 
     def _on_host(self, pending: Pending) -> Pending:
         flow = HostFlow(self.fetched(pending, pending.values), HostProgram(pending.values, self.settings.max_pixels))

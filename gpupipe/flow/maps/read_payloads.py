@@ -1,4 +1,4 @@
-"""fetch: the payloads of references, read ahead by the reader thread after a shuffle of the references."""
+"""read_payloads: the payloads of references, read ahead by the reader thread after a shuffle of the references."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, part
 from ..step import Running, close
 
-__all__ = ["FetchFlow"]
+__all__ = ["ReadPayloadsFlow"]
 
 AT_ONCE = 8
 """Records of one job: the GIL changes hands once for all of them."""
@@ -27,7 +27,7 @@ JOBS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FetchFlow:
+class ReadPayloadsFlow:
     """Replaces the references in some columns by their payloads."""
 
     source: Flow
@@ -41,7 +41,7 @@ class FetchFlow:
 
 
 class _Fetching(Running):
-    def __init__(self, flow: FetchFlow, at: Context, state: State) -> None:
+    def __init__(self, flow: ReadPayloadsFlow, at: Context, state: State) -> None:
         self._columns = flow.columns
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._run = at.run

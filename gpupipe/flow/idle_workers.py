@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..extract.storage.forking import keep_forever
 
-__all__ = ["HOMES", "Home"]
+__all__ = ["ALL_IDLE", "IdleWorkers"]
 
 
 class Ends(Protocol):
@@ -24,7 +24,7 @@ class Ends(Protocol):
         ...
 
 
-class Home:
+class IdleWorkers:
     """Idle workers by key. Safe to use from several threads.
 
     They end when the home is collected: no dataset or iterator can need them any more.
@@ -35,7 +35,7 @@ class Home:
     def __init__(self) -> None:
         self._open = True
         self._renew()
-        HOMES.add(self)
+        ALL_IDLE.add(self)
 
     def _renew(self) -> None:
         """Start without workers. The finalizer owns later ones, so they end in whatever order a cycle is collected."""
@@ -43,8 +43,8 @@ class Home:
         self._lock = threading.RLock()  # reentrant: the garbage collector may close the home in a thread that holds it
         self._ending = weakref.finalize(self, _end, self._idle, self._lock)
 
-    def __reduce__(self) -> tuple[type[Home], tuple[()]]:
-        return Home, ()  # a copy starts without workers
+    def __reduce__(self) -> tuple[type[IdleWorkers], tuple[()]]:
+        return IdleWorkers, ()  # a copy starts without workers
 
     def take(self, key: Any) -> Any:
         """Take workers of this key. If there are none, end those of other keys (options have changed), return None."""
@@ -89,11 +89,11 @@ def _end(idle: dict[Any, list[Ends]], lock: threading.RLock, wait: bool = True) 
         workers.close(wait)
 
 
-HOMES: weakref.WeakSet[Home] = weakref.WeakSet()
+ALL_IDLE: weakref.WeakSet[IdleWorkers] = weakref.WeakSet()
 
 
 def _abandon() -> None:
-    for home in list(HOMES):
+    for home in list(ALL_IDLE):
         home.abandon()
 
 
