@@ -1,4 +1,4 @@
-"""kept: where idle worker processes wait for the next pass, and when they end. Imports no multiprocessing.
+"""idle_workers: where idle worker processes wait for the next pass, and when they end. Imports no multiprocessing.
 
 A worker is a new interpreter that imports the script, which takes seconds if that imports PyTorch. So a step of a chain
 has a home for its workers, which lives as long as any dataset or iterator with that step; a run has one, too.

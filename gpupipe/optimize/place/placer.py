@@ -8,9 +8,9 @@ from functools import partial, reduce
 from typing import Any
 
 from ...errors import GpupipeError, PlanError
-from ...flow.maps.read_payloads import ReadPayloadsFlow
 from ...flow.maps.host_program import HostProgram
 from ...flow.maps.known_bad import KnownBadFlow
+from ...flow.maps.read_payloads import ReadPayloadsFlow
 from ...flow.maps.traced import HostFlow
 from ...flow.run import Flow
 from ...flow.stage.flow import StageFlow
