@@ -1,15 +1,15 @@
-"""columns: the leaves of an element as bytes and back. Every length that is read is bounded before it is used.
+"""columns: the leaves of an element as bytes, written and read. Every length read is bounded before it is used.
 
 A column is a tag, then
 
     bytes      u64 length, data
     array      u8 dtype, u8 rank, u64 per dimension, data in C order
     scalar     u8 dtype, data
-    objects    u8 rank, u64 per dimension, u64 length of each byte string, all of them end to end
+    objects    u8 rank, u64 per dimension, u64 length of each byte string, the byte strings end to end
     ragged     the values, then the row splits, as two columns
 
-all little-endian. An element's columns are u16 their number, then one after the other. There is no pickle, so reading a
-file runs no code that it names.
+all little-endian. The columns of an element are their number (u16), then one after the other. Nothing is pickled, so a
+file cannot make its reader run code.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _BYTES, _ARRAY, _SCALAR, _OBJECTS, _RAGGED = range(5)
 _DTYPES = tuple(np.dtype(name) for name in "?,<i1,<u1,<i2,<u2,<i4,<u4,<i8,<u8,<f2,<f4,<f8".split(","))
 
 
-_WIDE = (*_DTYPES, np.dtype(np.longdouble))  # whose format depends on the machine: never in a file
+_WIDE = (*_DTYPES, np.dtype(np.longdouble))  # long double depends on the machine, so it never goes into a file
 
 
-_CODES = {dtype: code for code, dtype in reversed(tuple(enumerate(_WIDE)))}  # on some machines it is a float64
+_CODES = {dtype: code for code, dtype in reversed(tuple(enumerate(_WIDE)))}  # long double may be float64: that wins
 
 
 _WHO = "elements in files and worker processes"
@@ -69,15 +69,15 @@ def add_columns(columns: Sequence[Any], out: list[Any], wide: bool = False) -> N
 
 
 def add_column(column: Any, out: list[Any], wide: bool = False) -> None:
-    """Append the bytes of one leaf to `out`, as bytes and memoryviews; arrays are not copied where they are in order.
+    """Append the bytes of one leaf to `out`, as bytes and memoryviews; contiguous arrays are not copied.
 
     Args:
         column: the leaf.
-        out: what is written goes to its end.
-        wide: a process of this machine will read them, so numbers of more than 64 bits may be among them.
+        out: the list of bytes to extend.
+        wide: whether numbers of more than 64 bits are allowed, as the reader is a process of this machine.
 
     Raises:
-        PlanTypeError: the leaf cannot be written.
+        PlanTypeError: the leaf has a dtype or type that cannot be written.
     """
     if isinstance(column, (bytes, memoryview)):
         out += (_bytes.pack(_BYTES, len(column)), column)
@@ -113,51 +113,51 @@ def _dims(shape: tuple[int, ...]) -> bytes:
 
 
 class Cursor:
-    """A place in a piece of memory; nothing is read beyond its end.
+    """A reading position in a piece of memory; nothing is read beyond its end.
 
     Args:
-        view: what is read.
+        view: the memory.
         wide: see `add_column`.
 
     Attributes:
-        dtypes: of numbers in it, by their codes.
+        dtypes: the dtypes that numbers may have, by their codes.
     """
 
-    __slots__ = ("_at", "_view", "dtypes")
+    __slots__ = ("_offset", "_view", "dtypes")
 
     def __init__(self, view: memoryview, wide: bool = False) -> None:
         self._view = view
-        self._at = 0
+        self._offset = 0
         self.dtypes = _WIDE if wide else _DTYPES
 
     @property
     def left(self) -> int:
-        """Bytes that are not read yet."""
-        return len(self._view) - self._at
+        """The number of bytes that are not read yet."""
+        return len(self._view) - self._offset
 
     def take(self, n: int) -> memoryview:
-        """The next `n` bytes, as a view.
+        """Read the next `n` bytes, as a view.
 
         Raises:
             Malformed: there are fewer.
         """
         if n > self.left:
             raise Malformed(f"{n} bytes are needed, {self.left} are left")
-        at = self._at
-        self._at = at + n
-        return self._view[at : self._at]
+        start = self._offset
+        self._offset = start + n
+        return self._view[start : self._offset]
 
     def u8(self) -> int:
-        """The next byte."""
+        """Read one byte."""
         return self.take(1)[0]
 
     def u64(self) -> int:
-        """The next 8 bytes as a number."""
+        """Read one number of 8 bytes."""
         number: int = _u64.unpack(self.take(8))[0]
         return number
 
     def numbers(self, count: int) -> tuple[int, ...]:
-        """The next `count` numbers of 8 bytes."""
+        """Read `count` numbers of 8 bytes."""
         return struct.unpack(f"<{count}Q", self.take(8 * count))
 
 
@@ -168,10 +168,10 @@ def read_columns(cursor: Cursor) -> tuple[Any, ...]:
 
 
 def read_column(cursor: Cursor, depth: int = 0) -> Any:
-    """Read one leaf. Arrays own their memory; `bytes` are read-only views of what the cursor is over.
+    """Read one leaf. Arrays own their memory; byte strings are views of the cursor's memory.
 
     Raises:
-        Malformed: there is no leaf, or it is larger than what is left.
+        Malformed: the bytes are not a leaf, or it is larger than what is left.
     """
     tag = cursor.u8()
     if tag == _BYTES:
@@ -185,8 +185,8 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
         data = cursor.take(count * dtype.itemsize)
         try:
             return _numbers(data, dtype).reshape(shape).copy()
-        except (ValueError, OverflowError) as error:  # a dimension of 0 beside one that NumPy cannot count
-            raise Malformed(f"no array of shape {shape}: {error}") from error
+        except (ValueError, OverflowError) as error:  # a dimension of 0 beside one that is too large for NumPy
+            raise Malformed(f"no array has the shape {shape}: {error}") from error
     if tag == _OBJECTS:
         shape, count = _shape(cursor)
         if count * 8 > cursor.left:
@@ -195,22 +195,22 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
         try:
             return items.reshape(shape)
         except (ValueError, OverflowError) as error:
-            raise Malformed(f"no array of shape {shape}: {error}") from error
+            raise Malformed(f"no array has the shape {shape}: {error}") from error
     if tag == _RAGGED and depth < _DEEPEST:
         values, splits = read_column(cursor, depth + 1), read_column(cursor, depth + 1)
         if not isinstance(values, (np.ndarray, Ragged)) or not isinstance(splits, np.ndarray):
-            raise Malformed("no ragged rows")
+            raise Malformed("ragged rows are not values and splits")
         try:
             return Ragged(values, splits)
         except PlanError as error:
             raise Malformed(str(error)) from error
-    raise Malformed(f"no column begins with {tag}")
+    raise Malformed(f"no column has the tag {tag}")
 
 
 def _numbers(data: memoryview, dtype: np.dtype[Any]) -> Any:
     numbers = np.frombuffer(data, dtype)
-    if dtype is _DTYPES[0] and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy reckons with whatever is there
-        raise Malformed("a truth value is neither 0 nor 1")
+    if dtype is _DTYPES[0] and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy computes with any byte
+        raise Malformed("a boolean is neither 0 nor 1")
     return numbers
 
 
@@ -222,9 +222,9 @@ def _dtype(cursor: Cursor) -> np.dtype[Any]:
 
 
 def _shape(cursor: Cursor) -> tuple[tuple[int, ...], int]:
-    """The dimensions of an array, and how many values it has; the caller compares that with what is left."""
+    """Read the dimensions of an array, and count its values; the caller compares that with the bytes left."""
     rank = cursor.u8()
     if rank > _MOST_RANK:
-        raise Malformed(f"an array of {rank} dimensions")
+        raise Malformed(f"an array has {rank} dimensions")
     shape = cursor.numbers(rank)
     return shape, math.prod(shape)

@@ -1,20 +1,20 @@
 """elements_file: elements with their identities in a file, for `cache`, `snapshot`, `save` and `load`.
 
-The file is framed like a TFRecord file: every record has its length and two CRCs, and damage is found by the reader
-that finds it there. The records are, by their first byte,
+The file is framed like a TFRecord file: every record has its length and two CRCs, and the reader of TFRecord files
+finds damage. The records are, by their first byte,
 
-    G   the head: the rest of the magic, u32 version, JSON: type of the elements and what they depend on
+    G   the head: the rest of the magic, u32 version, JSON: for caches, the element's type and a key of the chain
     S   the name of a stream: token, u64 key, u16 length of the unit, unit, name
     E   an element: token, u64 number, its identity, u16 number of columns, the columns (see `columns`)
     H   a hole: token, u64 number, its identity, JSON of its error
-    Z   the end: token, u64 number of elements and holes. A file without it is not whole
+    Z   the end: token, u64 number of elements and holes. A file without it is incomplete
 
 An identity is u8 0, u64 key of the stream, u64 position; or, for a batch, u8 1, u64 position, u32 rows, u64 key of
-each, u64 position of each. All little-endian; nothing is ever pickled.
+each row, u64 position of each row. All numbers are little-endian; nothing is pickled.
 
-Damage costs the elements it hits and no other. Elements are numbered, so the reader knows how many are missing, and
-where; each says its key itself, so a lost S costs a name in messages. The token, a hash of the head, tells records of
-this file from those of another one inside an element, which a search for the next good header may come upon.
+Damage costs only the elements that it hits. Elements are numbered, so the reader knows how many are missing, and
+where; each element holds its own key, so a lost S record costs only a name in messages. An element may contain another
+such file, in which the search for the next good record may end: the token, a hash of the head, tells its records apart.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FLUSH = 1 << 20
 
 
 _NAMED = 1 << 18
-"""Streams whose names the reader's table holds."""
+"""Streams whose names the reader remembers."""
 
 
 _TOKEN = 4
@@ -62,18 +62,18 @@ _END = 12 + 1 + _TOKEN + 8 + 4
 _LEAST = 12 + 1 + _TOKEN + 8 + 17 + 2 + 4  # bytes of the smallest element in the file
 
 
-_NOTED = 100  # damaged records in a row of which each keeps its own error
+_NOTED = 100  # damaged records in a row whose errors are kept
 
 
 Saved = tuple["tuple[Any, ...] | DataError", "Any | list[tuple[Any, int]]", int]
 """(columns or error, stream or the (stream, position) of each row of a batch, position).
 
-An element that is lost is (error, None, an offset in the damaged bytes).
+A lost element is (error, None, an offset in the damaged bytes).
 """
 
 
 class StreamLike(Protocol):
-    """What identifies a stream."""
+    """A stream: its key, its name and the unit of its positions."""
 
     key: int
     name: str
@@ -81,11 +81,11 @@ class StreamLike(Protocol):
 
 
 class ElementsWriter:
-    """Writes elements to a new file. No descriptor is held between writes, so thousands may be open.
+    """Writes elements to a new file. No descriptor is held between writes, so thousands of writers may be open.
 
     Args:
-        path: the file, which must not exist. Give it its final name once `finish` was called.
-        head: goes into the head; plain JSON.
+        path: the file, which must not exist. Rename it after `finish`.
+        head: JSON for the head.
         compression: "" or "GZIP".
 
     Raises:
@@ -101,9 +101,9 @@ class ElementsWriter:
         self._named: dict[int, StreamLike] = {}  # by key
         self._pid = os.getpid()
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-        said = json.dumps(head).encode()
-        self._token = _token_of(said)
-        self._record([_MAGIC, struct.pack("<I", _VERSION), said])
+        text = json.dumps(head).encode()
+        self._token = _token_of(text)
+        self._record([_MAGIC, struct.pack("<I", _VERSION), text])
 
     def write(
         self,
@@ -116,22 +116,22 @@ class ElementsWriter:
 
         Args:
             value: the columns, or the error.
-            stream: of the element.
-            position: in that stream.
-            rows: where the element is a batch, the (stream, position) of each of its rows.
+            stream: stream of the element.
+            position: position in that stream.
+            rows: for a batch, the (stream, position) of each of its rows.
 
         Raises:
-            PlanTypeError: a column that files cannot hold.
+            PlanTypeError: files cannot hold one of the columns.
             OSError: the file cannot be written.
         """
-        if len(self._named) + (1 if rows is None else len(rows)) > _NAMED:  # the reader forgets the oldest names
+        if len(self._named) + (1 if rows is None else len(rows)) > _NAMED:  # the reader drops the oldest names
             self._named.clear()
         if rows is None:
             identity = struct.pack("<BQQ", 0, self._key(stream), position)
         else:
             keys = [self._key(row) for row, _ in rows]
             n = len(rows)
-            identity = struct.pack(f"<BQI{n}Q{n}Q", 1, position, n, *keys, *(place for _, place in rows))
+            identity = struct.pack(f"<BQI{n}Q{n}Q", 1, position, n, *keys, *(row for _, row in rows))
         number = struct.pack("<Q", self.count)
         if isinstance(value, DataError):
             self._record([b"H", self._token, number, identity, json.dumps(error_to_json(value)).encode()])
@@ -142,7 +142,7 @@ class ElementsWriter:
         self.count += 1
 
     def finish(self) -> None:
-        """Write the end, and wait until the disk has everything."""
+        """Write the end, and sync the file to disk."""
         self._record([b"Z", self._token, struct.pack("<Q", self.count)])
         if self._stream is not None:
             self._put(self._stream.flush())
@@ -154,17 +154,17 @@ class ElementsWriter:
             os.close(fd)
 
     def discard(self) -> None:
-        """Remove the file. In a forked child nothing happens: it is the parent's."""
+        """Remove the file. In a forked child, do nothing: the file is the parent's."""
         if os.getpid() != self._pid:
             return
         self._buffer, self._size = [], 0
         try:
             os.remove(self.path)
-        except FileNotFoundError:  # somebody tidied up
+        except FileNotFoundError:
             return
 
     def _key(self, stream: StreamLike) -> int:
-        """The key of a stream, whose name is in the file before it is used."""
+        """Return the key of a stream, whose name is written before its first use."""
         known = self._named.get(stream.key)
         if known is not stream:
             if known is None or (known.name, known.unit) != (stream.name, stream.unit):
@@ -179,7 +179,7 @@ class ElementsWriter:
         for part in parts:
             crc = crc32c(part, crc)
         framed = [length, struct.pack("<I", masked_crc32c(length)), *parts, struct.pack("<I", mask(crc))]
-        # Joined at once: the parts are views of arrays that belong to somebody else.
+        # Joined, which copies, because the parts are views of arrays that the user may change.
         data = b"".join(framed)
         self._put(data if self._stream is None else self._stream.compress(data))
         if self._size >= _FLUSH:
@@ -191,8 +191,8 @@ class ElementsWriter:
 
     def _flush(self) -> None:
         if os.getpid() != self._pid:
-            raise DataError("this file belongs to the process that began it")
-        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))  # never made anew
+            raise DataError("only the process that created this file can write to it, got a forked child")
+        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))  # a removed file stays removed
         try:
             for data in self._buffer:
                 view = memoryview(data)
@@ -204,33 +204,37 @@ class ElementsWriter:
 
 
 class ElementsReader:
-    """Reads such a file from its begin to its end, in blocks; it never holds all of it.
+    """Reads a file of elements from start to end, in blocks, so that large files need little memory.
 
-    The file is opened once: another file put in its place is read by the next reader. One that shrinks is an error.
+    The file is opened once: a file that replaces it is read by the next reader. A file that shrinks is an error.
 
     Args:
         path: the file.
         compression: "" or "GZIP".
-        head_needed: whether a damaged head is an error; else it is damage like any other, and `head` is empty.
+        head_needed: whether a damaged head is an error; otherwise it is damage like any other, and `head` is empty.
 
     Raises:
         MissingFileError: there is no such file.
-        RecordError: it is no file of elements, or of another version; from every method where it is damaged.
+        RecordError: it is not a file of elements, or has another version; every method raises it for a damaged file.
     """
 
     def __init__(self, path: str, compression: str = "", head_needed: bool = True) -> None:
         self.path = path
         self.compression = compression
-        self._storage = LocalStorage(limit=1)  # its own, so that its descriptor stays the same
+        self._storage = LocalStorage(limit=1)  # not shared, so that the descriptor stays the same
         self._reader = RecordReader(path, compression=compression, storage=self._storage)
         self._records = iter(self._reader)
-        self._token: bytes | None = None  # where the head is damaged, that of the first good record
+        self._token: bytes | None = None  # if the head is damaged, that of the first good record
         self._broken: list[RecordError] = []  # damage since the last good element
-        self._unread = False  # not damage, but a read that failed for good
+        self._unread = False  # a read failed for good, which is not damage
         self.head = self._head(head_needed)
 
     def check_end(self) -> None:
-        """Check that the last record is the end, where the file is not compressed: it costs one read."""
+        """Check that the last record is the end, which costs one read. A compressed file is not checked.
+
+        Raises:
+            RecordError: the file has another end, or cannot be read.
+        """
         if self.compression:
             return
         size, tag = self._storage.size(self.path)
@@ -247,14 +251,14 @@ class ElementsReader:
     def elements(
         self, make_stream: Callable[[int, str, str], Any], on_damage: Callable[[], None] = lambda: None
     ) -> Iterator[Saved]:
-        """Iterate over the elements once. Each one that is lost is a RecordError in its place: (error, None, offset).
+        """Iterate over the elements once. A lost element is a RecordError in its place: (error, None, offset).
 
         Args:
             make_stream: makes a stream of its key, name and unit.
-            on_damage: called when damage is found, before anything behind it is handed out.
+            on_damage: called when damage is found, before any element after it is given.
 
         Raises:
-            RecordError: the file ends too early, or something follows its end: what is lost cannot be counted.
+            RecordError: the file ends too early, or data follows its end, so lost elements cannot be counted.
         """
         expected = 0
         names = _Names(os.path.basename(self.path), make_stream)
@@ -284,10 +288,14 @@ class ElementsReader:
             ended.lost = self._unread
             raise ended from first
         for offset, _ in self._records:
-            raise self._damaged("something follows its last record", offset)
+            raise self._damaged("data follows its last record", offset)
 
     def _read(self, record: Any, expected: int, names: _Names) -> tuple[int, Saved | None] | None:
-        """The number of an element and the element, None in its place at the end; None for the name of a stream.
+        """Read one record.
+
+        Returns:
+            The number of an element, and the element; at the end, how many there were, and None. None for the name of
+            a stream.
 
         Raises:
             Malformed: the record is damaged.
@@ -304,10 +312,10 @@ class ElementsReader:
             names.add(key, name.decode(errors="surrogateescape"), unit.decode(errors="surrogateescape"))
             return None
         if kind not in (b"E", b"H", b"Z"):
-            raise Malformed(f"no record begins with {kind!r}")
+            raise Malformed(f"no record starts with {kind!r}")
         number = cursor.u64()
         if number < expected:
-            raise Malformed(f"the file says it has another number of elements than {expected}")
+            raise Malformed(f"element {expected} was expected, this is number {number}")
         element: Saved | None = None
         if kind != b"Z":
             where, position = _identity(cursor, names.stream)
@@ -324,29 +332,29 @@ class ElementsReader:
             raise Malformed("the record belongs to another file")
 
     def _note(self, reason: str, offset: int, on_damage: Callable[[], None]) -> None:
-        """Keep damage until the next good element tells what it has cost."""
+        """Note damage until the number of the next good element tells how many were lost."""
         on_damage()
         if len(self._broken) < _NOTED:
             self._broken.append(RecordError(reason, file=self.path, offset=offset, stage="read"))
 
     def _lost(self, count: int, offset: int, on_damage: Callable[[], None]) -> Iterator[Saved]:
-        """An error for each of `count` elements that are missing before `offset`."""
+        """Give an error for each of the `count` elements missing before `offset`."""
         broken, self._broken = self._broken, []
         if count == 0:
             logger.warning("%s; no element is lost", broken[0])
             return
         on_damage()
-        begin = offset if not broken or broken[0].offset is None else broken[0].offset
-        if not broken or count > (offset - begin) // _LEAST:  # no damage of these bytes: nobody's count is believed
+        start = offset if not broken or broken[0].offset is None else broken[0].offset
+        if not broken or count > (offset - start) // _LEAST:  # so many elements do not fit the damaged bytes
             yield (
-                self._damaged(f"the file says it has another number of elements, {count} are missing", begin),
+                self._damaged(f"it has another number of elements than it says, {count} are missing", start),
                 None,
-                begin,
+                start,
             )
             return
         for i in range(count):
             error = broken[min(i, len(broken) - 1)]
-            yield self._damaged(error.reason, error.offset), None, begin + i
+            yield self._damaged(error.reason, error.offset), None, start + i
 
     def close(self) -> None:
         """Close the file."""
@@ -369,31 +377,29 @@ class ElementsReader:
             return {}
         n = len(_MAGIC)
         if bytes(record[:n]) != _MAGIC or len(record) < n + 4:
-            raise self._damaged("it does not begin like one", 0)
+            raise self._damaged("it does not start like one", 0)
         (version,) = struct.unpack("<I", record[n : n + 4])
         if version != _VERSION:
-            reason = (
-                f"a file of elements of version {_VERSION} is needed, this one has version {version}; write it anew"
-            )
+            reason = f"a file of elements needs version {_VERSION}, got version {version}; write it again"
             raise RecordError(reason, file=self.path, offset=0, stage="read")
-        said = bytes(record[n + 4 :])
+        text = bytes(record[n + 4 :])
         try:
-            head = json_object(said)
+            head = json_object(text)
         except Malformed as error:
             raise self._damaged(f"its head: {error}", 0) from error
-        self._token = _token_of(said)
+        self._token = _token_of(text)
         return head
 
     def _damaged(self, reason: str, offset: int | None) -> RecordError:
-        what = f"a file of elements is needed, this one is damaged or none: {reason}"
-        return RecordError(what, file=self.path, offset=offset, stage="read")
+        text = f"a file of elements is needed, this one is damaged or is not one: {reason}"
+        return RecordError(text, file=self.path, offset=offset, stage="read")
 
 
 class _Names:
-    """The streams of a file by their keys, as far as the writer says their names only once.
+    """The streams of a file by their keys; the writer writes each name once.
 
     Args:
-        file: the name of a stream whose own one is damaged.
+        file: the name of streams whose own names are damaged.
         make: makes a stream of its key, name and unit.
     """
 
@@ -403,7 +409,7 @@ class _Names:
         self._streams: dict[int, Any] = {}
 
     def add(self, key: int, name: str, unit: str) -> Any:
-        """Make a stream; the oldest is forgotten where there are too many, as the writer does."""
+        """Make a stream; if there are too many, drop the oldest, as the writer expects."""
         self._streams.pop(key, None)
         if len(self._streams) >= _NAMED:
             del self._streams[next(iter(self._streams))]
@@ -411,7 +417,7 @@ class _Names:
         return made
 
     def stream(self, key: int) -> Any:
-        """The stream of a key."""
+        """Return the stream of a key."""
         found = self._streams.get(key)
         return self.add(key, self._file, "index") if found is None else found
 
@@ -428,7 +434,7 @@ def _identity(cursor: Cursor, stream_of: Callable[[int], Any]) -> tuple[Any, int
     if kind == 1:
         position, n = struct.unpack("<QI", cursor.take(12))
         if n == 0 or n * 16 > cursor.left:
-            raise Malformed(f"a batch of {n} rows")
-        keys, places = cursor.numbers(n), cursor.numbers(n)
-        return [(stream_of(key), place) for key, place in zip(keys, places, strict=True)], position
-    raise Malformed(f"no identity begins with {kind}")
+            raise Malformed(f"a batch has {n} rows")
+        keys, positions = cursor.numbers(n), cursor.numbers(n)
+        return [(stream_of(key), row) for key, row in zip(keys, positions, strict=True)], position
+    raise Malformed(f"no identity starts with {kind}")

@@ -20,38 +20,38 @@ __all__ = [
 ]
 
 _LONGEST = 1 << 16
-"""Characters of an error's text or traceback that a worker process hands on."""
+"""Characters of an error's text or traceback that a worker process sends."""
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception of a worker process: its text is the traceback there."""
+    """The cause of an exception of a worker process, whose text is the traceback in that process."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 class RemoteError(Exception):
-    """An exception of a worker process whose own class cannot be made here; its text begins with the class's name."""
+    """An exception of a worker process whose class cannot be made here; the text starts with the name of the class."""
 
 
 def error_class(name: Any, unknown: type[DataError] = DataError) -> type[DataError]:
-    """The class of errors that gpupipe has under a name; `unknown` where it has none."""
+    """Return gpupipe's error class of a name, or `unknown` if there is none."""
     found = getattr(errors, str(name), None)
     return found if isinstance(found, type) and issubclass(found, DataError) else unknown
 
 
 def error_to_json(error: DataError) -> dict[str, Any]:
     """Write an error, without its cause."""
-    places = {name: getattr(error, name) for name in ("reason", "file", "offset", "stage", "unit")}
-    return {"kind": type(error).__name__, **places}
+    values = {name: getattr(error, name) for name in ("reason", "file", "offset", "stage", "unit")}
+    return {"kind": type(error).__name__, **values}
 
 
 def error_from_json(given: dict[str, Any], unknown: type[DataError] = DataError) -> DataError:
     """Read an error.
 
     Args:
-        given: may hold anything.
-        unknown: the class of an error whose own one gpupipe does not have.
+        given: JSON, which may hold anything.
+        unknown: the class for names that gpupipe does not have.
     """
     file, offset = given.get("file"), given.get("offset")
     return error_class(given.get("kind"), unknown)(
@@ -80,10 +80,10 @@ def remote_to_json(error: DataError) -> dict[str, Any]:
 
 
 def remote_from_json(given: dict[str, Any]) -> DataError:
-    """Read what `remote_to_json` wrote.
+    """Read the JSON of `remote_to_json`.
 
-    The cause has the class it had there if that is one of Python's own or of gpupipe's, else `RemoteError`; its own
-    cause is the traceback of the worker as text.
+    The cause has its own class if that is one of Python's or of gpupipe's, else `RemoteError`; its own cause is the
+    traceback of the worker as text.
     """
     error = error_from_json(given, FunctionError)
     if given["rows"]:
@@ -100,7 +100,7 @@ def _cause(given: dict[str, Any]) -> BaseException:
     if given["complete"] and isinstance(known, type) and issubclass(known, (Exception, *ENDING)):
         try:
             made: BaseException = known(*given["args"])
-        except Exception:  # e.g. UnicodeDecodeError wants arguments that are no text: its name and text must do
+        except Exception:  # e.g. UnicodeDecodeError needs bytes, which JSON cannot hold
             return RemoteError(given["text"])
         return made
     return RemoteError(given["text"])

@@ -1,4 +1,4 @@
-"""structures: the type of an element as JSON: how its leaves are nested, and what each of them is.
+"""structures: the type of an element as JSON: the nesting of its leaves, and the spec of each leaf.
 
 Classes (NamedTuple, dataclass) are written by name. Reading one from a file looks it up among the modules that the
 program has imported, and imports nothing: a file must not decide what code runs.
@@ -33,14 +33,14 @@ _KEYS = (str, int, float, bool, type(None))
 
 
 class Malformed(Exception):
-    """Bytes or JSON that hold something else than is read."""
+    """Bytes or JSON that do not hold what the reader expects."""
 
 
 def json_object(data: Any) -> dict[str, Any]:
     """Read the text of a JSON object.
 
     Raises:
-        Malformed: the bytes hold something else.
+        Malformed: the bytes are not one.
     """
     try:
         given = json.loads(bytes(data))
@@ -79,8 +79,7 @@ def _key_to_json(key: Any) -> Any:
     if type(key) is tuple:
         return {"tuple": [_key_to_json(part) for part in key]}
     raise PlanError(
-        "elements in files and worker processes need dict keys that are text, numbers, bytes or tuples of them, "
-        f"got {key!r}"
+        f"elements in files and worker processes need dict keys of text, numbers, bytes or tuples of them, got {key!r}"
     )
 
 
@@ -90,16 +89,16 @@ def _key_from_json(given: Any, depth: int) -> Any:
             try:
                 return bytes.fromhex(text)
             except ValueError as error:
-                raise Malformed("no key of a dict") from error
+                raise Malformed("not the key of a dict") from error
         case {"tuple": list(parts), **rest} if not rest and depth < _DEEPEST:
             return tuple([_key_from_json(part, depth + 1) for part in parts])
         case _ if type(given) in _KEYS:
             return given
-    raise Malformed("no key of a dict")
+    raise Malformed("not the key of a dict")
 
 
 def imported_class(module: str, path: str, names: list[Any]) -> Any:
-    """The class of this name if the program has imported it; a NamedTuple like it otherwise."""
+    """Return the class of this name if the program has imported it, else a NamedTuple like it."""
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -115,19 +114,19 @@ def structure_from_json(
     """Read the nesting of an element.
 
     Args:
-        given: may be anything.
-        find: gives the class of a module, a name in it and names of fields.
-        depth: of the part that is read.
+        given: JSON, which may hold anything.
+        find: returns the class for a module, a name in it and the names of its fields.
+        depth: how deep this part is nested.
 
     Raises:
-        Malformed: it is not the nesting of an element.
+        Malformed: the JSON holds something else.
     """
     if given == "leaf":
         return LEAF
     if given is None:
         return ABSENT
     if not isinstance(given, dict) or depth > _DEEPEST:
-        raise Malformed("no structure")
+        raise Malformed("not the nesting of an element")
     below = given.get("tuple", given.get("dict", given.get("children")))
     if not isinstance(below, list) or not below:
         raise Malformed("no children")
@@ -137,7 +136,7 @@ def structure_from_json(
         return Structure(tuple, (), children, count)
     keys = given.get("keys" if "dict" in given else "fields")
     if not isinstance(keys, list) or len(keys) != len(children):
-        raise Malformed("no keys of a dict, or names of fields")
+        raise Malformed("no keys, or no names of fields")
     if "dict" in given:
         return Structure(dict, tuple([_key_from_json(key, depth) for key in keys]), children, count)
     name = given.get("class")
@@ -155,7 +154,7 @@ def spec_to_json(spec: TensorSpec) -> Any:
     """Write the type of one leaf.
 
     Raises:
-        PlanTypeError: a leaf that files cannot hold, e.g. a dataset.
+        PlanTypeError: files cannot hold such a leaf, e.g. a dataset.
     """
     shape = None if spec.shape is None else list(spec.shape)
     dtype = None if spec.dtype is None else "bytes" if spec.dtype is bytes else spec.dtype.str
@@ -170,20 +169,20 @@ def spec_from_json(given: Any) -> TensorSpec:
     """Read the type of one leaf.
 
     Raises:
-        Malformed: it is none.
+        Malformed: the JSON holds something else.
     """
     if not isinstance(given, dict):
-        raise Malformed("no spec")
+        raise Malformed("not a spec")
     shape, dtype, layout = given.get("shape"), given.get("dtype"), given.get("layout")
     if shape is not None and not (isinstance(shape, list) and all(n is None or type(n) is int for n in shape)):
-        raise Malformed("no shape")
+        raise Malformed("not a shape")
     if not (dtype is None or isinstance(dtype, str)) or not (layout is None or isinstance(layout, str)):
-        raise Malformed("no dtype or layout")
+        raise Malformed("not a dtype or layout")
     try:
         if "ragged" in given:
             rank, splits = given["ragged"], given.get("splits")
             if type(rank) is not int or not isinstance(splits, str):
-                raise Malformed("no ragged spec")
+                raise Malformed("not a ragged spec")
             dims = None if shape is None else tuple(shape)
             return RaggedSpec(dims, dtype, ragged_rank=rank, row_splits_dtype=splits)
         return TensorSpec(None if shape is None else tuple(shape), dtype, layout)

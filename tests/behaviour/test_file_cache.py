@@ -466,7 +466,7 @@ def test_a_disk_that_cannot_be_written_ends_no_pass(
         patch.setattr("gpupipe.serial.elements_file.ElementsWriter._flush", full)
         assert run(dataset) == [0, 1, 2]
 
-    assert "cannot be written, this pass goes on without it: [Errno 28]" in caplog.text
+    assert "cannot be written, this pass continues without it: [Errno 28]" in caplog.text
     assert files(tmp_path) == []
     assert run(dataset) == [0, 1, 2]
 

@@ -182,7 +182,7 @@ def test_rows_of_one_shape_that_are_no_batch_end_the_loop_with_an_error(monkeypa
     monkeypatch.setattr(dali, "to_device_array", lambda output, size: [np.zeros((8, 8, 3), np.uint8)] * size)
     ds = _slices().map(lambda x, y: ops.flip_left_right(x)).batch(4).with_options(GPU)
 
-    with pytest.raises(GpupipeError, match=r"gave 4 rows of shape \[8, 8, 3\], and not as one batch"):
+    with pytest.raises(GpupipeError, match=r"must give one batch, got 4 separate rows of shape \[8, 8, 3\]"):
         list(ds)
 
 

@@ -201,7 +201,7 @@ def test_one_that_died_while_it_waited_costs_no_element() -> None:
 
 def test_one_that_never_came_back_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pool, "STUCK", 0.2)
-    monkeypatch.setattr(pool, "LOOK", 0.3)
+    monkeypatch.setattr(pool, "CHECK_EVERY", 0.3)
     stays = tmp_path / "stuck"
     stays.touch()
     monkeypatch.setenv("GPUPIPE_TEST_STUCK", str(stays))

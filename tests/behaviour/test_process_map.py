@@ -97,7 +97,9 @@ def test_every_kind_of_column_arrives_as_it_does_from_threads() -> None:
 def test_an_element_class_that_the_chain_cannot_find_is_a_bad_element() -> None:
     with (
         iter(gp.Dataset.range(1).map(functions.of_a_local_class, 1, workers="process")) as items,
-        pytest.raises(FunctionError, match=r"range at index 0: map: .*classes at the top of a module, got .*Local"),
+        pytest.raises(
+            FunctionError, match=r"range at index 0: map: .*classes at the top level of a module, got .*Local"
+        ),
     ):
         next(items)
 

@@ -1,1 +1,1 @@
-"""cache: elements that are kept, in memory and in files."""
+"""cache: elements kept in memory or in files, and the reading of saved datasets."""

@@ -1,11 +1,11 @@
-"""files: elements in files: the file form of `cache`, and what `load` reads.
+"""files: the file form of `cache` and of `snapshot`.
 
-A file of a cache is named by what its elements depend on: the chain by content, the settings, the data files with
-their sizes and times, the law of random numbers and the version of gpupipe. So it never serves elements of another
-chain. It is written under a name of its own and put in place, whole, at the end of a full pass: a pass that stops early
-leaves nothing, and of several writers each writes its own, the last one stays. A file that does not begin or end as it
-should is computed again; damage that shows in the middle of reading, when elements are on their way already, costs the
-elements that it hits, and the next iterator computes the file again.
+A cache file is named after what its elements depend on: the content of the chain, the settings, the data files with
+their sizes and times, the version of the random numbers and that of gpupipe. So it never serves elements of another
+chain. It is written under a temporary name and renamed, whole, at the end of a full pass: a pass that stops early
+leaves nothing, and of several writers, each with a file of its own, the last one wins. A file whose head or end is
+damaged is computed again; damage found in the middle, when elements have been delivered already, costs the elements
+that it hits, and the next iterator computes the file again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ __all__ = ["FileCacheStore", "SavedPass", "element_from_json", "element_to_json"
 
 
 def element_to_json(element: ElementType) -> dict[str, Any]:
-    """The type of an element as JSON.
+    """Write the type of an element as JSON.
 
     Raises:
-        PlanError: elements of this type do not go into files.
+        PlanError: files cannot hold elements of this type.
     """
     structure = element.structure if element.structure is not None else LEAF
     specs = [spec_to_json(spec) for spec in element.specs]
@@ -56,13 +56,13 @@ def element_to_json(element: ElementType) -> dict[str, Any]:
 
 
 def element_from_json(given: Any) -> ElementType:
-    """Read it back.
+    """Read the type of an element.
 
     Raises:
-        Malformed: it is none.
+        Malformed: the JSON holds something else.
     """
     if not isinstance(given, dict) or not isinstance(given.get("specs"), list):
-        raise Malformed("no type of elements")
+        raise Malformed("not the type of an element")
     structure = structure_from_json(given.get("structure"))
     specs = tuple(spec_from_json(spec) for spec in given["specs"])
     if structure.count != len(specs):
@@ -75,9 +75,9 @@ class SavedPass:
     """A full pass in a file.
 
     Attributes:
-        store: whose file it is.
-        path: of the file.
-        element: the type of the elements.
+        store: the store that the file belongs to.
+        path: path of the file.
+        element: type of the elements.
     """
 
     store: FileCacheStore
@@ -85,7 +85,7 @@ class SavedPass:
     element: ElementType
 
     def open(self, at: Context, done: int) -> Running:
-        """The elements from a number on, with the keys of a context."""
+        """Iterate over the elements after the first `done`, with the keys of the context `at`."""
         return _Reading(self, at, done)
 
 
@@ -96,20 +96,20 @@ class _Reading(Counted):
         fast_forward(iter(self), done, at)
 
     def snapshot(self) -> State:
-        """How many elements were given."""
+        """Count the elements given."""
         return {**super().snapshot(), "source": None}
 
 
 @dataclass(eq=False)
 class FileCacheStore:
-    """Where the elements of a `cache` with a file name are.
+    """The files of a `cache` with a file name, one for each combination of settings and data.
 
     Attributes:
-        path: as the user gave it, absolute.
-        plan: the input of the cache as it was written.
-        version: of gpupipe.
-        method: the method that made it, for messages.
-        folder: each file stands in a folder of its own (`snapshot`).
+        path: the user's path, absolute.
+        plan: the input of the cache as the user wrote it.
+        version: version of gpupipe.
+        method: the method that made the store, for messages.
+        folder: each file lies in a folder of its own (`snapshot`).
         compression: "" or "GZIP".
     """
 
@@ -123,18 +123,18 @@ class FileCacheStore:
     _portable: Portable | None = None
     _last: tuple[Settings, str] | None = None
     _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
     _private: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         renew_lock(self, "lock")
 
     def full(self, settings: Settings) -> bool:
-        """Whether there is a whole file for these settings."""
+        """Whether there is a complete file for these settings."""
         return self.find(settings) is not None
 
     def key(self, settings: Settings) -> str:
-        """What the elements depend on; looked up once for each iterator, which has settings of its own."""
+        """Hash what the elements depend on; computed once for each iterator, which has its own Settings object."""
         with self.lock:
             if self._last is None or self._last[0] is not settings:
                 self._last = settings, self._key(settings)
@@ -149,24 +149,21 @@ class FileCacheStore:
             try:
                 size, tag = storage_of(path).size(path)
                 parts.append(f"{path} {size} {tag}")
-            except (
-                DataError,
-                GpupipeError,
-            ) as error:  # not there now: it will be an element's error, or no file at all
+            except GpupipeError as error:  # a missing file becomes an element's error; or the text names no file
                 parts.append(f"{path} {type(error).__name__}")
         return hashlib.blake2b("\n".join(parts).encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
     def _executor(self, settings: Settings) -> str:
-        """Whose pixels these are: machines that share a folder may decode differently."""
+        """Name the executor, if it matters: machines that share a folder may decode differently."""
         if not any(isinstance(node, Map) and (node.traced is None or _draws(node)) for node in walk(self.plan)):
             return ""
         try:
             return resolve_device(settings).executor
-        except GpupipeError:  # it cannot run here at all, which running it will say
+        except GpupipeError:  # the chain cannot run here at all, and running it raises this error
             return ""
 
     def file(self, settings: Settings) -> str:
-        """The name of the file for these settings."""
+        """Return the path of the file for these settings."""
         key = self.key(settings)
         if self._portable is not None and self._portable.private is not None:
             with self.lock:
@@ -181,7 +178,7 @@ class FileCacheStore:
         return os.path.join(self.path, key, f"elements{end}") if self.folder else f"{self.path}-{key}.elements{end}"
 
     def find(self, settings: Settings) -> SavedPass | None:
-        """The file for these settings; None where there is none that is whole."""
+        """Return the file for these settings, or None if there is no complete one."""
         path = self.file(settings)
         try:
             status = os.stat(path)
@@ -194,7 +191,7 @@ class FileCacheStore:
             try:
                 reader.check_end()
                 if reader.head.get("key") != self.key(settings):
-                    raise Malformed("it belongs to another chain")
+                    raise Malformed("the file belongs to another chain")
                 return SavedPass(self, path, element_from_json(reader.head.get("element")))
             finally:
                 reader.close()
@@ -204,7 +201,7 @@ class FileCacheStore:
             return None
 
     def spoil(self, path: str) -> None:
-        """Remember that a file is damaged, until another one takes its place."""
+        """Remember that a file is damaged, until another one replaces it."""
         with contextlib.suppress(OSError):
             status = os.stat(path)
             self._bad.add(_file_of(path, status))
@@ -213,8 +210,8 @@ class FileCacheStore:
         """Start a pass that writes the file."""
         return _File(self, run, element)
 
-    def begin(self, settings: Settings, element: ElementType) -> ElementsWriter:
-        """Begin a new file for these settings.
+    def writer(self, settings: Settings, element: ElementType) -> ElementsWriter:
+        """Open a new temporary file for these settings.
 
         Raises:
             MissingFileError: the folder does not exist.
@@ -225,23 +222,23 @@ class FileCacheStore:
         if self.folder:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         elif not os.path.isdir(folder):
-            raise MissingFileError(f"{self.method} needs a folder to write to; make it", file=folder, stage=self.method)
+            raise MissingFileError(f"{self.method} needs an existing folder; create it", file=folder, stage=self.method)
         else:
             remove_stale(folder, base)
         if self.folder:
             remove_stale(os.path.dirname(path), "elements")
-        self._tell(path, folder, base)
+        self._log_once(path, folder, base)
         head = {"key": self.key(settings), "element": element_to_json(element)}
         return ElementsWriter(temporary(path), head, self.compression)
 
-    def _tell(self, path: str, folder: str, base: str) -> None:
-        """Say once what a user may not expect of this file."""
-        if path in self._told:
+    def _log_once(self, path: str, folder: str, base: str) -> None:
+        """Log what a user may not expect of this file."""
+        if path in self._logged:
             return
-        self._told.add(path)
+        self._logged.add(path)
         if self._portable is not None and self._portable.private is not None:
             logger.warning(
-                "%s(%r): only this process can use the file, because the chain holds %s, which no other process can "
+                "%s(%r): only this process can use the file, because the chain holds %s, which other processes cannot "
                 "compare; use functions and plain data instead",
                 self.method,
                 self.path,
@@ -254,8 +251,8 @@ class FileCacheStore:
             others = [n for n in os.listdir(folder) if n.startswith(f"{base}-") and ".elements" in n and n != here]
         if [name for name in others if not TEMPORARY.search(name)]:
             logger.info(
-                "%s(%r): elements of another chain, of other settings or of older data are there; these get a file of "
-                "their own, %s",
+                "%s(%r): the files there hold elements of another chain, other settings or older data; this chain gets "
+                "a file of its own, %s",
                 self.method,
                 self.path,
                 path,
@@ -263,7 +260,7 @@ class FileCacheStore:
 
 
 def _file_of(path: str, status: os.stat_result) -> tuple[str, int, int, int]:
-    """What tells a file from one that takes its place, within one tick of the clock too."""
+    """Identify a file, so that one which replaces it within the same tick of the clock differs."""
     return path, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -278,10 +275,10 @@ def _remove(path: str, pid: int) -> None:
 
 
 def write_to(writer: ElementsWriter, element: Element) -> None:
-    """Write one element with its identities.
+    """Write one element with its identity and, for a batch, those of its rows.
 
     Raises:
-        PlanTypeError: a leaf that files cannot hold.
+        PlanTypeError: files cannot hold one of the leaves.
         OSError: the file cannot be written.
     """
     value, stream, position = element
@@ -290,7 +287,7 @@ def write_to(writer: ElementsWriter, element: Element) -> None:
 
 
 class _File:
-    """The file that a pass writes; only one that reaches the end puts it in place."""
+    """The file that a pass writes; only a pass that reaches the end puts it in place."""
 
     def __init__(self, store: FileCacheStore, run: Run, element: ElementType) -> None:
         self._who = store.method
@@ -298,7 +295,7 @@ class _File:
         self._run = run
         self._writer: ElementsWriter | None = None
         try:
-            self._writer = store.begin(run.settings, element)
+            self._writer = store.writer(run.settings, element)
         except OSError as error:
             if isinstance(error, DataError):
                 raise
@@ -313,7 +310,7 @@ class _File:
         try:
             write_to(writer, element)
         except OSError as error:
-            if self._writer is writer:  # else another thread has closed this pass, and the file is gone
+            if self._writer is writer:  # otherwise another thread has closed this pass and removed the file
                 self._give_up(error)
         except GpupipeError:
             self.discard()
@@ -331,9 +328,9 @@ class _File:
         self._run.forget(self._stop)
 
     def _give_up(self, error: OSError) -> None:
-        """A disk that is full ends no training: the pass goes on without the file."""
+        """Continue the pass without the file: a full disk must not end a training run."""
         logger.warning(
-            "%s: %s cannot be written, this pass goes on without it: %s", self._who, shown_name(self._path), error
+            "%s: %s cannot be written, this pass continues without it: %s", self._who, shown_name(self._path), error
         )
         self.discard()
 
@@ -348,12 +345,12 @@ class _File:
     def _stop(self, wait: bool) -> None:
         if self._writer is not None:
             logger.info(
-                "%s: a pass stopped before its end, %s is not kept; the next pass begins anew",
+                "%s: a pass stopped before its end, %s is not kept; the next pass starts again",
                 self._who,
                 shown_name(self._path),
             )
         self.discard()
 
     def close(self) -> None:
-        """Remove the file of a partial pass, and say so."""
+        """Remove the file of a partial pass, and log it."""
         self._stop(True)

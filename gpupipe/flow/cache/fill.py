@@ -1,4 +1,4 @@
-"""fill: the elements of the first full pass, which are kept, from then on."""
+"""fill: the step of `cache`: the first full pass over the input is kept, and later passes replay it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["CacheFlow"]
 
 @dataclass(frozen=True, slots=True)
 class CacheFlow:
-    """The elements of the first full pass, from memory or a file from then on.
+    """A cache: its elements come from the input until one pass was complete, then from memory or a file.
 
     The input is opened neutrally (epoch 0, root key), so the contents depend on seed and identity only; elements are
-    re-keyed with the context the cache itself is opened in (see `stream_in`), when filling and when replaying alike.
-    What is handed out cannot change what is kept: arrays are read-only views, those of batches copies.
+    re-keyed with the context in which the cache itself is opened (see `stream_in`), both when filling and replaying.
+    Users cannot change what is kept: they get read-only views of arrays, and copies of batches.
 
     Attributes:
-        source: the input; None where the cache is full and the input was not lowered.
+        source: the input; None if the cache is full and the input was not lowered.
         store: where the elements are kept.
-        element: the type of the elements.
-        mixed: the elements of the input come in any order.
+        element: type of the elements.
+        mixed: whether the elements of the input come in any order.
     """
 
     source: Flow | None
@@ -53,21 +53,21 @@ class CacheFlow:
         return kept.access(at) if isinstance(kept, Filled) else _Rekeyed(self, at)
 
     def kept(self, settings: Settings) -> Filled | SavedPass | None:
-        """A full pass with these settings; None where this one has to be it."""
+        """Return a full pass with these settings, or None if this pass has to fill the cache."""
         store, found = self.store, self.store.find(settings)
         if isinstance(store, CacheStore) or isinstance(found, Filled):
             return found
         if found is None and self.source is None:
             path = store.file(settings)
             if not os.path.exists(path):
-                raise MissingFileError("the file was there a moment ago; start again", file=path, stage=store.method)
-            # A later pass over a file that the first has found damaged: most of it is there.
+                raise MissingFileError("the file was removed meanwhile; start again", file=path, stage=store.method)
+            # A later pass over a file that an earlier one found damaged: most of its elements can be read.
             found = SavedPass(store, path, self.element)
         return found
 
 
 class _CacheFill(Running):
-    """A pass that keeps what it gives; only one that reaches the end counts. One that goes on in the middle is none."""
+    """A pass that keeps its elements; it fills the cache if it runs from the start to the end, not if it resumes."""
 
     def __init__(self, flow: CacheFlow, at: Context, state: State) -> None:
         assert flow.source is not None
@@ -75,23 +75,23 @@ class _CacheFill(Running):
         self._stopped = at.run.stopped
         self._rekey = Rekey(at)
         self._given = 0
-        place = part(state)
-        self._kept = flow.store.start(at.run, flow.element) if place is None else None
-        self.source = self._inner = flow.source.open(at.neutral(), place)
+        position = part(state)
+        self._kept = flow.store.start(at.run, flow.element) if position is None else None
+        self.source = self._inner = flow.source.open(at.neutral(), position)
         if state is not None:
             given = int_part(state, "n")
-            if place is None:  # over a cache that was full, and is not now
+            if position is None:  # the state was taken over a full cache, and this one is empty
                 self._refill(given, at)
             self._given = given
 
     def _refill(self, given: int, at: Context) -> None:
-        """Come back to a place in a full cache, and fill it on the way. A file that is not here had its own order."""
+        """Skip what a full cache has given, filling this one. A file that is missing here may have another order."""
         flow = self._flow
         if flow.mixed and isinstance(flow.store, FileCacheStore):
             raise StateError(
                 f"load_state_dict needs {shown_name(flow.store.file(at.run.settings))}, which {flow.store.method} "
-                "filled as elements were ready, got none: reading the input anew gives another order; copy the file "
-                "here, or begin anew"
+                "filled as elements were ready, got none: reading the input again gives another order; copy the file "
+                "here, or start the epoch again"
             )
         fast_forward(self, given, at)
 
@@ -99,7 +99,7 @@ class _CacheFill(Running):
         element = next(self._inner, None)
         kept = self._kept
         if element is None:
-            if self._stopped.is_set():  # which ends inputs early
+            if self._stopped.is_set():  # inputs end early then
                 self._forget()
             elif kept is not None:
                 kept.finish()
@@ -107,24 +107,24 @@ class _CacheFill(Running):
             raise StopIteration
         element = keep(element)
         if type(element[0]) is Raised:
-            self._forget()  # a batch was lost on the way: the next pass tries again
+            self._forget()  # elements are missing: the next pass tries again
         elif kept is not None:
             kept.add(element)
         self._given += 1
         return self._rekey(element)
 
     def _forget(self) -> None:
-        """Forget what was kept: this is no full pass."""
+        """Discard what was kept, because the pass is not complete."""
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.discard()
 
     def own(self) -> dict[str, State]:
-        """How many elements were given: what is kept is not part of a state."""
+        """Count the elements given; the elements kept are not part of a state."""
         return {"n": self._given}
 
     def close(self) -> None:
-        """Forget a partial pass."""
+        """Discard a partial pass."""
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.close()
@@ -132,7 +132,7 @@ class _CacheFill(Running):
 
 
 class _Rekeyed(RandomAccess):
-    """The elements that a cache would hold. It is not filled: only a full pass does that."""
+    """The elements that a cache would hold, by index. Only a full pass fills the cache, so this does not."""
 
     def __init__(self, flow: CacheFlow, at: Context) -> None:
         assert flow.source is not None

@@ -1,4 +1,4 @@
-"""memory: elements kept in memory."""
+"""memory: the memory form of `cache`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CacheKey = tuple[Any, ...]
 
 
 def cache_key(settings: Settings) -> CacheKey:
-    """What the contents of a cache depend on: the seed, what bad elements do, and whose pixels they are."""
+    """List the settings that contents depend on: the seed, how bad elements are handled, and what decodes images."""
     s = settings
     known = () if s.bad_records is None else (s.bad_records,)
     return s.seed, s.on_error, s.max_pixels, s.device, s.backend, s.disabled_rules, *known
@@ -35,26 +35,26 @@ class Filled:
     """A full pass.
 
     Attributes:
-        elements: with their identities.
-        element: their type, for a chain that is built on them.
+        elements: all elements with their identities.
+        element: type of the elements, for a chain that is lowered on them.
     """
 
     elements: list[Element]
     element: Any
 
     def open(self, at: Context, done: int) -> Running:
-        """The elements from a number on, with the keys of a context."""
+        """Iterate over the elements after the first `done`, with the keys of the context `at`."""
         return _Replaying(self, Rekey(at), done)
 
     def access(self, at: Context) -> RandomAccess:
-        """The elements by index."""
+        """Return the elements by index."""
         rekey = Rekey(at)
-        return FromFunction(len(self.elements), lambda place: rekey(self.elements[place]))
+        return FromFunction(len(self.elements), lambda index: rekey(self.elements[index]))
 
 
 @dataclass(eq=False)
 class CacheStore:
-    """The elements of full passes, by what they depend on."""
+    """The elements of full passes, by `cache_key`."""
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -67,7 +67,7 @@ class CacheStore:
         return cache_key(settings) in self.filled
 
     def find(self, settings: Settings) -> Filled | None:
-        """The full pass with these settings."""
+        """Return the full pass with these settings, if there was one."""
         return self.filled.get(cache_key(settings))
 
     def start(self, run: Run, element: Any) -> _Memory:
@@ -76,7 +76,7 @@ class CacheStore:
 
 
 class _Replaying(Running):
-    """The elements of a full cache, from a place on."""
+    """The elements of a full cache after the first `done`."""
 
     def __init__(self, filled: Filled, rekey: Rekey, done: int) -> None:
         self._size = len(filled.elements)
@@ -85,12 +85,12 @@ class _Replaying(Running):
         super().__init__(map(rekey, self._kept))
 
     def snapshot(self) -> State:
-        """How many elements were given."""
+        """Count the elements given."""
         return {"n": self._size - length_hint(self._kept), "source": None}
 
 
 class _Memory:
-    """The elements of a pass that fills the cache in memory."""
+    """The elements of a pass that is filling the cache."""
 
     def __init__(self, store: CacheStore, run: Run, element: Any) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class _Memory:
         run.track_buffer(self, "cache()")
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Elements of the pass so far, and their bytes."""
+        """Return the number of elements so far, and their bytes."""
         return bytes_of_all(self._kept)
 
     def finish(self) -> None:
@@ -111,6 +111,6 @@ class _Memory:
             self._store.filled.setdefault(cache_key(self._run.settings), filled)
 
     def discard(self) -> None:
-        """Forget a partial pass."""
+        """Discard a partial pass: the elements go with this object."""
 
     close = discard

@@ -1,4 +1,4 @@
-"""saved: elements that `save` wrote."""
+"""saved: elements read from files, for `load` and for a full file cache."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
 def read_elements(
     path: str, compression: str, at: Context, spoil: Callable[[str], None] | None, who: str
 ) -> Iterator[Element]:
-    """The elements of a file, in the context they are opened in (see `key_in`).
+    """Iterate over the elements of a file, with the keys of a context (see `stream_in`).
 
-    An element that is damaged is a hole; damage behind which nothing can be counted is one, and then the end.
+    A damaged element is a hole; so is damage after which elements cannot be counted, and then the elements end.
 
     Args:
         path: the file.
         compression: "" or "GZIP".
-        at: where it is opened.
-        spoil: told of damage, and sees to it that the next iterator computes the file again; None where nobody can.
+        at: the context in which the file is opened.
+        spoil: called with the path on damage, so that the next iterator computes the file again; None if it cannot.
         who: the method, for messages.
     """
-    place = Stream(at.key, path, "offset", at.alike)
+    file = Stream(at.key, path, "offset", at.alike)
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
-        yield hole_of(error.at(path, 0, who, "offset")), place, 0
+        yield hole_of(error.at(path, 0, who, "offset")), file, 0
         return
 
     def stream(key: int, name: str, unit: str) -> Stream:
@@ -58,7 +58,7 @@ def read_elements(
         for value, where, position in reader.elements(stream, damaged):
             if where is None:
                 assert isinstance(value, DataError)
-                yield lost(value), place, position
+                yield lost(value), file, position
                 continue
             element = Hole(value) if isinstance(value, DataError) else value
             if isinstance(where, list):
@@ -66,19 +66,19 @@ def read_elements(
             yield element, where, position
     except DataError as error:
         damaged()
-        yield lost(error), place, error.offset or 0
+        yield lost(error), file, error.offset or 0
     finally:
         reader.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFlow:
-    """The elements of the files that `save` wrote: those of one file, or of several in turn, one of each.
+    """The elements of the files that `save` wrote; those of several files are interleaved, one of each.
 
     Attributes:
-        paths: of the files.
+        paths: the files.
         compression: "" or "GZIP".
-        cycle: files that are open at a time.
+        cycle: how many files are open at a time.
     """
 
     paths: tuple[str, ...]
@@ -90,7 +90,7 @@ class SavedFlow:
             return self._one(self.paths[0], at, state)
 
         def inner(_at: Context, outer: Element, state: State = None) -> Running:
-            # In the context of the whole, so that no key depends on which file an element was put into.
+            # In the context of the whole dataset, so that no key depends on the file that an element was written to.
             return self._one(outer[0][0], at, state)
 
         return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at, state)
@@ -110,7 +110,7 @@ class _Paths:
 
 @dataclass(frozen=True, slots=True)
 class SavedFilesFlow:
-    """Datasets, one for each file that `save` wrote."""
+    """A dataset for each file that `save` wrote, for a `reader_func`."""
 
     files: tuple[Node, ...]
     make: Callable[[Node], Any]

@@ -1,4 +1,4 @@
-"""temporary: files that are being written, and what is left of those whose writer died."""
+"""temporary: names of files that are being written, and the removal of those whose writer died."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.(?:tmp|private)$")
 
 
 def temporary(path: str, kind: str = "tmp") -> str:
-    """A name beside `path` that says which process it belongs to."""
+    """Return a new name beside `path` that names the process it belongs to."""
     return f"{path}.{_here()}-{os.getpid()}-{secrets.token_hex(4)}.{kind}"
 
 
 def _here() -> str:
-    """This machine, and on Linux this container: a process number means nothing elsewhere."""
+    """Hash the name of this machine and, on Linux, of this container: a process id means nothing elsewhere."""
     names = platform.node()
     with contextlib.suppress(OSError):
         names += os.readlink("/proc/self/ns/pid")
     return hashlib.blake2b(names.encode(), digest_size=4).hexdigest()
 
 
-def remove_stale(folder: str, begin: str) -> None:
-    """Remove what processes of this machine that are gone have left behind."""
+def remove_stale(folder: str, prefix: str) -> None:
+    """Remove the temporary files that dead processes of this machine left in a folder."""
     here = _here()
     for name in os.listdir(folder):
-        found = TEMPORARY.search(name) if name.startswith(begin) else None
+        found = TEMPORARY.search(name) if name.startswith(prefix) else None
         if found is not None and found[1] == here and not _alive(int(found[2])):
-            with contextlib.suppress(FileNotFoundError):  # somebody else was quicker
+            with contextlib.suppress(FileNotFoundError):  # another process removed it first
                 os.remove(os.path.join(folder, name))
-                logger.info("removed %s, which a process that is gone has left", os.path.join(folder, name))
+                logger.info("removed %s, which a process that died had left", os.path.join(folder, name))
 
 
 def _alive(pid: int) -> bool:
@@ -47,6 +47,6 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is somebody else's, so it is there
+    except OSError:  # PermissionError: the process is alive, and belongs to another user
         return True
     return True

@@ -1,1 +1,1 @@
-"""prefetch: elements made ahead of the one who asks."""
+"""prefetch: elements made ahead by a thread, and the bounded queue between two threads."""

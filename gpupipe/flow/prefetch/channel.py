@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Closed(Exception):
-    """The other side is gone."""
+    """The other side has closed the channel."""
 
 
 class Channel(Generic[T]):
-    """First in, first out.
+    """A first-in, first-out queue.
 
     Args:
-        items: how many may wait, >= 1.
+        items: how many items may wait, >= 1.
         limit: how many bytes may wait; one item always may, however large.
     """
 
@@ -34,10 +34,10 @@ class Channel(Generic[T]):
         self._failure: BaseException | None = None
 
     def put(self, item: T, size: int = 0) -> None:
-        """Wait for room, append, and wait for room for another: what that is made of is not touched before.
+        """Wait for room, append the item, and wait for room for another, so that no item is made before it has room.
 
         Raises:
-            Closed: nobody will take it.
+            Closed: the consumer has closed the channel.
         """
         with self._room:
             while (
@@ -57,10 +57,10 @@ class Channel(Generic[T]):
                 raise Closed
 
     def get(self) -> T:
-        """Wait for the oldest item and take it. What was put before the end is delivered first.
+        """Wait for the oldest item and take it. Items put before the end are delivered first.
 
         Raises:
-            Closed: there is nothing left and nothing will come.
+            Closed: no item is left, and none will come.
         """
         with self._room:
             while not self._items:
@@ -76,30 +76,30 @@ class Channel(Generic[T]):
             return item
 
     def ready(self) -> bool:
-        """Whether `get` answers without waiting."""
+        """Whether `get` returns without waiting."""
         with self._room:
             return bool(self._items) or self._closed
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Items that wait, and their bytes."""
+        """Return the number of waiting items, and their bytes."""
         with self._room:
             return len(self._items), self._bytes
 
     def fail(self, error: BaseException) -> None:
-        """End the channel with an exception, raised behind what was put before."""
+        """End the channel with an exception, which `get` raises after the items put before."""
         with self._room:
             self._failure = error
             self._closed = True
             self._room.notify_all()
 
     def finish(self) -> None:
-        """End the channel: nothing more will be put."""
+        """End the channel: no more items will be put."""
         with self._room:
             self._closed = True
             self._room.notify_all()
 
     def drop(self) -> None:
-        """Close the channel and forget what waits in it."""
+        """Close the channel and discard the items that wait."""
         with self._room:
             self._closed = True
             self._items.clear()

@@ -1,4 +1,4 @@
-"""prefetch: elements made ahead by a thread."""
+"""prefetch: the step of `prefetch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ __all__ = ["PrefetchFlow"]
 
 @dataclass(frozen=True, slots=True)
 class PrefetchFlow:
-    """Elements made ahead by a thread; it starts with the first element asked for."""
+    """Elements made ahead by a thread, which starts when the first element is asked for.
+
+    Attributes:
+        source: the input.
+        size: how many elements may wait.
+    """
 
     source: Flow
     size: int
@@ -46,7 +51,7 @@ class _Prefetching(Running):
         at.run.on_close(self._end)
 
     def ready(self) -> bool:
-        """Whether the next element is there without waiting; asking starts the thread."""
+        """Whether the next element is there without waiting. Starts the thread."""
         self._start()
         return self._channel.ready()
 
@@ -66,7 +71,7 @@ class _Prefetching(Running):
         return element
 
     def snapshot(self) -> State:
-        """Where the input stood behind what was given."""
+        """Return the state of the input after the elements that were given."""
         return {"source": self._input.state()}
 
     def close(self) -> None:
@@ -74,7 +79,6 @@ class _Prefetching(Running):
         self._end()
 
     def _end(self, wait: bool = True) -> None:
-        """Stop the thread and wait for it."""
         self._channel.drop()
         if wait:
             join([self._thread])
@@ -82,7 +86,7 @@ class _Prefetching(Running):
 
 
 def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
-    """What the prefetch thread runs. It knows the channel, never the iterator."""
+    """Run the prefetch thread. It holds the channel, not the iterator, so that an abandoned iterator is collected."""
     MOST_PIXELS.set(at.run.settings.max_pixels)
     LIMITS.set(at.run.limits)
     try:

@@ -1,1 +1,1 @@
-"""stage: the transform stage: one graph over groups of elements."""
+"""stage: the transform stage, which runs one graph over groups of elements."""

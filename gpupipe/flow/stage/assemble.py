@@ -1,4 +1,4 @@
-"""assemble: what a transform stage is, and how a group of elements and its results become elements."""
+"""assemble: the description of a transform stage, and the elements made of a group and the executor's results."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class Stage:
     """A graph on groups of elements.
 
     Attributes:
-        source: elements whose columns the graph reads.
-        outputs: what to deliver, one value per leaf: image values come from the executor, others from the host.
-        names: of the leaves, for messages.
+        source: the input, whose columns the graph reads.
+        outputs: the values to deliver, one per leaf: image values come from the executor, others from the host.
+        names: names of the leaves, for messages.
         how: "batch" stacks `size` elements, "rows" gives elements again, "unstack" works on the rows of batches.
         size: rows of a group.
-        drop: leave out a short last batch.
-        aligned: something is zipped to these batches, see `Batcher`.
-        ignores: elements that fail do not come into a batch, see `Batcher`.
-        executor: makes an executor for a program and a batch size; None where no output is an image value.
-        headers: for each decoder the column that holds its image sizes.
+        drop: whether a short last batch is dropped.
+        aligned: whether these batches are zipped with something, see `Batcher`.
+        ignores: whether and how failed elements are kept out of batches, see `Batcher`.
+        executor: makes an executor for a program and a batch size; None if no output is an image value.
+        headers: for each decoder, the column that holds its image sizes.
         ready: how many finished groups may wait.
-        label: of the stage, for messages and counters.
-        to_device: puts a host array where the images are; None leaves it on the host.
+        label: name of the stage, for messages and counters.
+        to_device: copies a host array to where the images are; None leaves it on the host.
         to_host: whether results are copied to the host, for the host node that follows.
-        program: the graph; None where nothing is an image.
-        host: host work on the rows, where they are taken from batches.
+        program: the graph; None if no output is an image value.
+        host: host work on the rows, if they are taken from batches.
     """
 
     source: Flow
@@ -64,7 +64,7 @@ class Stage:
 
 
 class Assembler:
-    """Turns a group and the executor's results into elements."""
+    """Makes elements of a group and the executor's results."""
 
     def __init__(self, flow: Stage, at: Context) -> None:
         self.flow = flow
@@ -80,13 +80,13 @@ class Assembler:
         ]
 
     def values(self, rows: Sequence[Element]) -> HostValues:
-        """The host values of some elements."""
+        """Compute the host values of some elements."""
         columns = list(zip(*[row[0] for row in rows], strict=True))
 
         def keys(index: int) -> Any:
             if index < 0:
                 return element_keys([row[1] for row in rows], [row[2] for row in rows])
-            return element_keys([where[0] for where in columns[index]], [where[1] for where in columns[index]])
+            return element_keys([stream for stream, _ in columns[index]], [position for _, position in columns[index]])
 
         def headers(decode: Value) -> Any:
             if not isinstance(decode, Apply):
@@ -98,10 +98,10 @@ class Assembler:
         return HostValues(len(rows), columns.__getitem__, keys, self._seed, self._epoch, headers)
 
     def check_shapes(self, values: HostValues, rows: Sequence[Element]) -> None:
-        """Refuse a batch of images of several sizes before anything runs.
+        """Refuse a batch of images of different sizes before anything runs.
 
         Raises:
-            ShapeError: naming two elements whose sizes differ.
+            ShapeError: the images differ in size; names two such elements.
         """
         for value, name in self._checked:
             sizes = values.sizes(value)
@@ -110,11 +110,11 @@ class Assembler:
                 raise mismatch(name, sizes[0].tolist(), sizes[odd[0]].tolist(), rows[0], rows[odd[0]], "batch")
 
     def batch(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> Element:
-        """One element: every leaf stacked."""
+        """Make one element, with every leaf stacked."""
         rows = group.rows
         values = values or self.values(rows)
         leaves = []
-        given: set[Value] = set()  # one value as two leaves is two arrays: the user may change one of them
+        given: set[Value] = set()  # a value that is two leaves becomes two arrays: the user may change one of them
         calls: dict[Apply, tuple[Any, ...]] = {}
         for value, name in zip(self.flow.outputs, self.flow.names, strict=True):
             leaf = self._column(value, name, rows, values, results, calls)
@@ -139,7 +139,7 @@ class Assembler:
         results: Sequence[Any],
         calls: dict[Apply, tuple[Any, ...]],
     ) -> Any:
-        """A value of all rows as one array: of the executor, of the host, or array code on such arrays."""
+        """Return a value of all rows as one array: of the executor, of the host, or of array code on such arrays."""
         image = self._images.get(value)
         if image is not None:
             leaf = results[image]
@@ -148,7 +148,7 @@ class Assembler:
                 odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
                 if odd is None:
                     raise GpupipeError(
-                        f"the executor gave {len(leaf)} rows of shape {list(shapes[0])}, and not as one batch"
+                        f"the executor must give one batch, got {len(leaf)} separate rows of shape {list(shapes[0])}"
                     )
                 raise mismatch(name, shapes[0], shapes[odd], rows[0], rows[odd], "batch")
             return leaf
@@ -162,7 +162,7 @@ class Assembler:
         return calls[call][index]
 
     def elements(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> list[Element]:
-        """The rows as elements again, holes in their places."""
+        """Make elements of the rows again, in their order, with the holes between them."""
         rows, order = group.rows, group.order or []
         made: list[Element] = []
         if rows:
@@ -176,11 +176,11 @@ class Assembler:
 
     @staticmethod
     def _own(row: Any) -> Any:
-        """A row that does not keep its whole batch in memory."""
+        """Return the row, copied if it would keep its whole batch in memory."""
         return row.copy() if getattr(row, "base", None) is not None else row
 
     def deliver(self, group: Group, values: HostValues | None, results: Sequence[Any]) -> list[Element]:
-        """What a group becomes."""
+        """Make the elements of a group: its batch, or its rows."""
         if group.order is not None:
             return self.elements(group, values, results)
         try:
@@ -190,7 +190,7 @@ class Assembler:
 
 
 def _images_of(value: Value) -> list[Value]:
-    """What an executor gives for a leaf: the value itself, or what array code makes it of."""
+    """List the values an executor gives for a leaf: the leaf itself, or the inputs of its array code."""
     if not is_batchwise(value):
         return [value]
     call = value.value if isinstance(value, Item) else value
@@ -199,7 +199,7 @@ def _images_of(value: Value) -> list[Value]:
 
 
 def failed_batch(group: Group, error: DataError) -> Element:
-    """A batch that could not be made: a hole in its place."""
+    """Make the hole that stands for a batch which could not be made."""
     first = group.whole or group.rows[0]
     hole = Hole(locate(error, first[1], first[2], "batch"))
     return hole, first[1] if group.whole else BatchStream.of(group.rows), first[2]

@@ -1,4 +1,4 @@
-"""flow: the transform stage of a chain, opened: in place where nothing is an image, else with threads of its own."""
+"""flow: the transform stage as a step: inline if no output is an image, else with threads of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["StageFlow"]
 
 @dataclass(frozen=True)
 class StageFlow(Stage):
-    """A stage as a flow."""
+    """The step of a transform stage."""
 
     def open(self, at: Context, state: State = None) -> Running:
         def batcher(source: Iterator[Element]) -> AnyBatcher:
@@ -50,7 +50,7 @@ class StageFlow(Stage):
 
 
 class _Threaded(Running):
-    """A stage with images: feeder and runner threads, a channel of what is finished."""
+    """A stage with images: a feeder thread, a runner thread, and a channel of finished elements."""
 
     def __init__(self, flow: StageFlow, at: Context, state: State, resumable: ResumableBatcher) -> None:
         settings = at.run.settings
@@ -88,7 +88,7 @@ class _Threaded(Running):
         return self._items.popleft()
 
     def snapshot(self) -> State:
-        """Where the batcher stood before what was given last, and how much of it was given."""
+        """Return the checkpoint before the item given last, and how many of its elements were given."""
         if self._whole and not self._items:
             return {"source": self._after.state(), "given": 0}
         return {"source": self._before.state(self._given), "given": self._given}
@@ -101,7 +101,6 @@ class _Threaded(Running):
             super().close()
 
     def _end(self, wait: bool = True) -> None:
-        """Stop both threads and wait for them."""
         self._out.drop()
         self._work.stop(wait)
         self._run.forget(self._end)

@@ -1,4 +1,4 @@
-"""job: groups on their way through the transform stage, and what is delivered of them."""
+"""job: groups on their way through the transform stage, and the elements delivered of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ __all__ = ["Delivered", "Job", "Queued", "in_parts"]
 
 @dataclass(slots=True)
 class Job:
-    """A formed group on its way: its host values, and how many parts the executor gets it in."""
+    """A group on its way through the executor.
+
+    Attributes:
+        group: the rows.
+        values: their host values.
+        feeds: the parts in which the executor gets the group.
+        error: why the host could not prepare it, if so.
+        bad: errors of the rows that `error` names, by their index in the group.
+    """
 
     group: Group
     values: HostValues
@@ -27,12 +35,12 @@ class Job:
 
 @dataclass(slots=True)
 class Queued:
-    """Something that the batcher gave, or a part of what became of it.
+    """An item of the batcher, or a part of it after a repair.
 
     Attributes:
-        item: what is next to be delivered.
-        before: where the batcher stood before it.
-        after: where it stood behind it; None where more comes of the same.
+        item: a job, or an element to deliver as it is.
+        before: checkpoint of the batcher before the item.
+        after: checkpoint after it; None if more parts of the item follow.
     """
 
     item: Job | Element
@@ -42,7 +50,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Elements on their way to the user, with the places of a `Queued`."""
+    """Elements on their way to the user, with the checkpoints of their `Queued`."""
 
     elements: list[Element]
     before: Checkpoint
@@ -50,5 +58,5 @@ class Delivered:
 
 
 def in_parts(job: Job | Element) -> bool:
-    """Whether a job is too large for one run."""
+    """Whether a job is too large for one run of the executor."""
     return isinstance(job, Job) and len(job.feeds) > 1

@@ -1,4 +1,4 @@
-"""repair: what a failed batch is cut into."""
+"""repair: a group without its bad rows, and results copied to the host or joined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["host_copy", "joined", "make_holes"]
 
 
 def make_holes(group: Group, bad: dict[int, DataError]) -> None:
-    """Turn bad rows of a group that keeps its places into holes."""
+    """Turn bad rows of a group into holes, which `order` delivers in their places."""
     rows = group.rows
     holes = {i: (Hole(error), rows[i][1], rows[i][2]) for i, error in bad.items()}
     kept = [i for i in range(len(rows)) if i not in holes]
@@ -26,14 +26,14 @@ def make_holes(group: Group, bad: dict[int, DataError]) -> None:
 
 
 def host_copy(result: Any) -> Any:
-    """A result of a GPU stage as NumPy arrays."""
+    """Copy a result of a GPU stage to NumPy arrays."""
     from ...transform.array import to_host
 
     return [to_host(row) for row in result] if isinstance(result, list) else to_host(result)
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """The same output of several parts of a batch, as one."""
+    """Join one output of several parts of a batch."""
     from ...transform.array import concatenate
 
     if not any(isinstance(part, list) for part in parts) and len({tuple(part.shape[1:]) for part in parts}) == 1:

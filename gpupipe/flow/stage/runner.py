@@ -1,10 +1,10 @@
-"""runner: the transform stage of a chain: groups of elements through a graph, as batches or as elements again.
+"""runner: the threads of a transform stage: groups of elements go through a graph, as batches or as elements again.
 
-Two threads and a channel. The feeder runs the host iterators below, forms groups and draws their parameters; the
-runner owns the executor: it starts groups as they come (two or three are in flight) and delivers the oldest. A group
-that fails is repaired: the bad rows are found by halving in the same executor and become holes; under batching every
-other element, later groups included, goes back in front of the batcher. So what is delivered is what a stream would
-have given whose holes were known from the start.
+There are two threads and a channel. The feeder runs the input, forms groups and draws their parameters; the runner
+owns the executor: it submits groups as they come (two or three are in flight) and delivers the oldest. A group that
+fails is repaired: the bad rows are found by halving in the same executor and become holes; under batching every other
+element, later groups included, is put back into the batcher, before the rest of the input. So the batches are those of
+a stream whose holes were known from the start.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .repair import host_copy, joined, make_holes
 __all__ = ["IN_FLIGHT", "StageRunner"]
 
 IN_FLIGHT = 2
-"""Groups that the executor works on at a time. More gave no throughput on the CPU and cost memory."""
+"""Groups in the executor at a time. More gave no throughput on the CPU and cost memory."""
 
 
 WAITING = 1
-"""Formed groups that wait for the executor. Two gave 3 % fewer images/s on two CPUs: what is read longer before it is
+"""Groups that wait for the executor. Two gave 3 % fewer images/s on two CPUs: data that is read longer before it is
 decoded has left the CPU's cache by then."""
 
 
@@ -60,15 +60,15 @@ class StageRunner:
         self._run = at.run
         self._settings = at.run.settings
         self._counters = at.run.count(flow.label)
-        self._lock = threading.Lock()  # held by whoever works with the batcher
+        self._lock = threading.Lock()  # guards the batcher
         self._changed = Room()
         self._jobs: deque[Queued] = deque()
         self._finished = False
         self._stopped = False
         self._failure: BaseException | None = None
-        # The last good element that was delivered; behind a state that of what was formed again.
+        # The last good element that was delivered; after a resume, that of the groups formed again.
         self._last: Any = self._batcher.last if isinstance(self._batcher, Batcher) else None
-        self._room = 0  # rows that the executor takes at a time; the first group says how many there are in a batch
+        self._capacity = 0  # rows that the executor takes at a time: those of the first group, if that is larger
         self._threads = [
             Thread(self._feed, name=f"gpupipe-flow-{flow.label}"),
             Thread(self._execute, name=f"gpupipe-transform-{flow.label}"),
@@ -81,7 +81,7 @@ class StageRunner:
 
     @property
     def started(self) -> bool:
-        """Whether the feeder was started."""
+        """Whether the feeder was started, which closes the input."""
         return self._threads[0].ident is not None
 
     def stop(self, wait: bool = True) -> None:
@@ -118,14 +118,14 @@ class StageRunner:
             close(self._source)
 
     def _wait_for_room(self) -> bool:
-        """Whether to form more: false once stopped or broken. At the end of the input it waits, for a repair."""
+        """Wait until a group is needed; False once stopped or failed. At the end of the input, wait for a repair."""
         with self._changed:
             while not self._stopped and self._failure is None and (len(self._jobs) >= WAITING or self._finished):
                 self._changed.wait()
             return not self._stopped and self._failure is None
 
     def _prepare(self, group: Group) -> Job:
-        """Compute what the graph reads; nothing here touches the executor."""
+        """Compute the graph's inputs, without touching the executor."""
         program = self._flow.program
         assert program is not None
         started = time.perf_counter()
@@ -145,10 +145,10 @@ class StageRunner:
                 make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
 
     def _split(self, feed: Feed, values: HostValues) -> list[Feed]:
-        """A batch that the executor has no room for, or whose images would not fit the device budget, runs in parts."""
+        """Split a batch that exceeds the executor's capacity, or whose images would exceed the device budget."""
         program = self._flow.program
         assert program is not None
-        self._room = self._room or max(self._flow.size, feed.size)
+        self._capacity = self._capacity or max(self._flow.size, feed.size)
         pixels = np.zeros(feed.size, np.int64)
         for value in program.values:
             if isinstance(value, Apply) and value.op.decodes:
@@ -156,7 +156,7 @@ class StageRunner:
                 pixels += height * width * 3
         parts, start, room = [], 0, self._settings.device_memory
         for i, size in enumerate(pixels.tolist()):
-            if (size > room or i - start == self._room) and i > start:
+            if (size > room or i - start == self._capacity) and i > start:
                 parts.append(feed.part(start, i))
                 start, room = i, self._settings.device_memory
             room -= size
@@ -170,18 +170,18 @@ class StageRunner:
         flight: deque[Queued] = deque()
         try:
             while True:
-                # A batch in parts runs alone, one part after the other: nothing is started behind it.
+                # A batch in parts runs alone, one part after the other: nothing is submitted after it.
                 alone = bool(flight) and in_parts(flight[-1].item)
-                turn = None if alone else self._take(wait=not flight)
-                if turn is not None:
-                    job = turn.item
+                queued = None if alone else self._take(wait=not flight)
+                if queued is not None:
+                    job = queued.item
                     if isinstance(job, Job):
                         if executor is None:
                             assert self._flow.executor is not None and self._flow.program is not None
-                            executor = self._flow.executor(self._flow.program, self._room or self._flow.size)
+                            executor = self._flow.executor(self._flow.program, self._capacity or self._flow.size)
                         if len(job.feeds) == 1:
                             executor.submit(job.feeds[0])
-                    flight.append(turn)
+                    flight.append(queued)
                     if len(flight) < IN_FLIGHT and not in_parts(job):
                         continue
                 if not flight:
@@ -200,7 +200,7 @@ class StageRunner:
                 executor.close()
 
     def _take(self, wait: bool) -> Queued | None:
-        """The next job. Without `wait` only one that is there; None then, or at the end of the input."""
+        """Take the next job. None at the end of the input, or without `wait` if no job is there."""
         with self._changed:
             while True:
                 if self._stopped:
@@ -215,22 +215,22 @@ class StageRunner:
                     return None
                 self._changed.wait()
 
-    def _deliver(self, turn: Queued, flight: deque[Queued], executor: Executor | None) -> None:
-        job = turn.item
+    def _deliver(self, queued: Queued, flight: deque[Queued], executor: Executor | None) -> None:
+        job = queued.item
         if not isinstance(job, Job):
-            self._out.put(Delivered([job], turn.before, turn.after))
+            self._out.put(Delivered([job], queued.before, queued.after))
             return
         if job.bad:
-            self._repair(turn, job, BatchFailed("", job.bad), flight, executor)
+            self._repair(queued, job, BatchFailed("", job.bad), flight, executor)
             return
         if job.error is not None:
-            self._out.put(Delivered([failed_batch(job.group, job.error)], turn.before, turn.after))
+            self._out.put(Delivered([failed_batch(job.group, job.error)], queued.before, queued.after))
             return
         try:
             results = self._collect(job, executor)
         except BatchFailed as failure:
             assert executor is not None
-            self._repair(turn, job, failure, flight, executor)
+            self._repair(queued, job, failure, flight, executor)
             return
         elements = self._assembler.deliver(job.group, job.values, results)
         if job.group.rows:
@@ -238,10 +238,10 @@ class StageRunner:
         size = sum(getattr(leaf, "nbytes", 0) for value, _, _ in elements if type(value) is tuple for leaf in value)
         self._counters.elements += len(job.group.rows)
         self._counters.bytes += size
-        self._out.put(Delivered(elements, turn.before, turn.after), size)
+        self._out.put(Delivered(elements, queued.before, queued.after), size)
 
     def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
-        """The results of a job. All its parts run even if one fails, so that every bad row is known."""
+        """Collect the results of a job. All its parts run even if one fails, so that every bad row is known."""
         parts: list[list[Any]] = []
         causes: dict[int, DataError] = {}
         text, start = None, 0
@@ -263,16 +263,16 @@ class StageRunner:
         return [joined(column) for column in zip(*parts, strict=True)]
 
     def _answer(self, executor: Executor, rows: Sequence[Element], delivered: bool = True) -> list[Any]:
-        """The results of the oldest batch in flight.
+        """Return the results of the oldest batch in flight.
 
         Args:
-            executor: that runs it.
+            executor: the executor that runs it.
             rows: its elements.
-            delivered: whether anybody gets them; of wrong pixels that nobody gets no warning is needed.
+            delivered: whether the results are delivered; wrong pixels that are discarded need no warning.
 
         Raises:
             BatchFailed: some rows are bad.
-            PixelError: some are decoded wrongly, and `Options.wrong_pixels` is "raise".
+            PixelError: some rows were decoded wrongly, and `Options.wrong_pixels` is "raise".
         """
         try:
             return executor.collect()
@@ -284,22 +284,22 @@ class StageRunner:
             if self._settings.wrong_pixels == "raise":
                 more = f"; {len(texts) - 1} more of its batch are wrong, too" if len(texts) > 1 else ""
                 raise PixelError(
-                    f"{texts[0]}: this is not the image that the host decodes{more}. The data is not bad: what was "
-                    "trained on before may be wrong as well. Look at the driver and the card, run with "
-                    "Options(device='cpu'), or go on with Options(wrong_pixels='warn')"
+                    f"{texts[0]}: this is not the image that the host decodes{more}. The data is not bad, but earlier "
+                    "batches may be wrong, too. Check the driver and the card, run with Options(device='cpu'), or "
+                    "continue with Options(wrong_pixels='warn')"
                 ) from None
             for text in texts if delivered else ():
                 logger.warning("%s: this is not the image that the host decodes, and is delivered as it is", text)
             return found.results
 
     def _repair(
-        self, turn: Queued, job: Job, failure: BatchFailed, flight: deque[Queued], executor: Executor | None
+        self, queued: Queued, job: Job, failure: BatchFailed, flight: deque[Queued], executor: Executor | None
     ) -> None:
-        """Find the bad rows of a failed group, make them holes, and put everything that was not delivered back."""
+        """Find the bad rows of a failed group, make them holes, and put back all elements that were not delivered."""
         later = [self._dropped(other, executor) for other in flight]
         flight.clear()
         bad = failure.causes or self._find(job, 0, job.group.rows, executor)
-        if not bad:  # a run that fails and then works: nothing says which row it was
+        if not bad:  # the batch failed once and then ran, so no row is to blame
             assert executor is not None
             raise DeviceError(
                 f"{executor.label} failed once and ran on the same batch again, so it is not the data: {failure.text}; "
@@ -309,7 +309,9 @@ class StageRunner:
             if not self._batcher.regroups:
                 again = self._without(job.group, bad)
                 last = len(again) - 1
-                parts = [Queued(item, turn.before, turn.after if i == last else None) for i, item in enumerate(again)]
+                parts = [
+                    Queued(item, queued.before, queued.after if i == last else None) for i, item in enumerate(again)
+                ]
                 self._jobs.extendleft(reversed([*parts, *later]))
                 self._changed.notify_all()
                 return
@@ -318,21 +320,23 @@ class StageRunner:
             back, found = self._returned(job, bad, waiting, self._batcher.take_back())
             self._jobs.clear()
             self._batcher.put_back(back, self._last)
-            self._resumable.rewind(turn.before, found)
+            self._resumable.rewind(queued.before, found)
             self._finished = False
             self._changed.notify_all()
 
     def _returned(
         self, job: Job, bad: dict[int, DataError], later: Sequence[Job | Element], rest: Sequence[Element]
     ) -> tuple[list[Element], list[tuple[Element, DataError]]]:
-        """Everything that was not delivered, as it came, with new holes, and the elements that these were with errors.
+        """Return the elements to put back, and which of them were found to be bad.
 
-        The first goes back in front of the batcher.
+        Returns:
+            All elements that were not delivered, as they came from the input, with the bad ones as holes; the bad
+            elements with their errors.
         """
         jobs = [job, *(other for other in later if isinstance(other, Job))]
         waiting = {id(other) for other in later}
         taken = [element for other in jobs for element in other.group.taken] + list(rest)
-        # Bad is what a row was made of: a stand-in's own hole is known, what it stood in with is not.
+        # The contents of a row are bad: a replacement has its own hole already, its contents come from another element.
         causes = {id(job.group.rows[i][0]): error for i, error in bad.items()}
         back: list[Element] = []
         found: list[tuple[Element, DataError]] = []
@@ -346,16 +350,16 @@ class StageRunner:
                 blamed = self._blamed(element, error)
                 found.append((element, blamed))
                 back.append((Hole(blamed), stream, position))
-            elif type(value) is Hole or id(element) in waiting:  # the others were raised already
+            elif type(value) is Hole or id(element) in waiting:  # other errors were delivered already
                 back.append(element)
         return back, found
 
     def _without(self, group: Group, bad: dict[int, DataError]) -> list[Job | Element]:
-        """A group that keeps its places, to be run again without its bad rows."""
+        """Prepare a group that is not formed again to run without its bad rows."""
         if group.order is not None:
             make_holes(group, {row: self._blamed(group.rows[row], error) for row, error in bad.items()})
             return [self._prepare(group)]
-        # The rows of a batch that the user made, or that something is zipped to: nothing fills it up from behind.
+        # The rows of a batch that the user made, or that is zipped with something: later elements must not fill it up.
         rows = group.rows
         if group.whole is None or self._flow.aligned:
             first = min(bad)
@@ -369,22 +373,22 @@ class StageRunner:
         errors: list[Job | Element] = [element for element in again if type(element[0]) is Raised]
         return [*errors, self._prepare(group)] if group.rows else errors
 
-    def _dropped(self, turn: Queued, executor: Executor | None) -> Queued:
-        """A job whose results are thrown away; it has to be run again."""
-        job = turn.item
+    def _dropped(self, queued: Queued, executor: Executor | None) -> Queued:
+        """Discard the results of a job in flight; the job has to run again."""
+        job = queued.item
         if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:
-            with contextlib.suppress(BatchFailed):  # it will fail again when its turn comes
+            with contextlib.suppress(BatchFailed):  # it fails again when it runs again
                 self._answer(executor, job.group.rows, delivered=False)
-        return turn
+        return queued
 
     def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
-        """The bad rows among rows[start...], by halving in the same executor; nothing else is in flight."""
+        """Find the bad rows by halving in the same executor; nothing else is in flight."""
         program = self._flow.program
         assert program is not None and executor is not None
         feed = Feed.of(program, job.values)
         found: dict[int, DataError] = {}
         stop = start + len(rows)
-        spans = [(low, min(low + self._room, stop)) for low in reversed(range(start, stop, self._room))]
+        spans = [(low, min(low + self._capacity, stop)) for low in reversed(range(start, stop, self._capacity))]
         while spans:
             low, high = spans.pop()
             executor.submit(feed.part(low, high))

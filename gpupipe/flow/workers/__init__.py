@@ -1,1 +1,1 @@
-"""workers: maps in worker processes."""
+"""workers: the worker processes of `map(workers="process")`."""

@@ -1,7 +1,7 @@
-"""messages: what a chain and its worker processes tell each other, and the elements that they hand over.
+"""messages: the messages between a chain and its worker processes, and the elements in shared memory.
 
-A message is `HEAD`, perhaps with a text after it. An element lies in shared memory: its columns as files hold them,
-then a byte for each of them, 1 where it may be written to. Nothing but settings is pickled.
+A message is `HEAD`, for some kinds followed by text. An element lies in shared memory: its columns in the format of
+element files, then one byte per column, 1 if it is writable. Only settings and the function are pickled.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from ..element import own_bytes
 __all__ = ["HEAD", "Kind", "message", "pack", "read", "structure_of", "structure_text", "write"]
 
 HEAD = struct.Struct("<BIQqQQ")
-"""How a message begins: its kind, slot, bytes, epoch, key of the stream, position."""
+"""The start of a message: kind, slot, bytes, epoch, key of the stream, position."""
 
 
 class Kind(IntEnum):
-    """What a message says."""
+    """The kinds of messages, and the text that follows each of them."""
 
     RUN = 1  # to a worker: an element lies in this slot; the name of its segment follows
-    GROWN = 2  # a larger segment for this slot, whose name follows
-    SETTINGS = 3  # of the next run; they follow
+    GROWN = 2  # this slot has a larger segment, whose name follows
+    SETTINGS = 3  # the settings of the next run follow
     READY = 11  # from a worker: it has started
-    DONE = 12  # a result lies in this slot; its structure follows, where it is no tuple of leaves as before
+    DONE = 12  # a result lies in this slot; its structure follows, if the parent compares it with the first one
     FAILED = 13  # an error follows
-    GROW = 14  # a result needs a segment so large
-    RAISED = 15  # the function ends the run, see `ENDING`; what it raised follows
+    GROW = 14  # a result needs a segment of so many bytes
+    RAISED = 15  # the function ends the run, see `ENDING`; its exception follows
 
 
 def message(
     kind: Kind, slot: int = 0, size: int = 0, text: bytes = b"", epoch: int = 0, key: int = 0, position: int = 0
 ) -> bytes:
-    """The bytes of a message."""
+    """Build a message."""
     return HEAD.pack(kind, slot, size, epoch, key, position & (1 << 64) - 1) + text
 
 
 def pack(columns: Sequence[Any]) -> tuple[list[Any], int]:
-    """The bytes of the columns of an element, in pieces, and how many there are.
+    """Serialize the columns of an element: pieces, and how many bytes they are in total.
 
     Raises:
-        FunctionError: a column that cannot be written.
+        FunctionError: a column cannot be written.
     """
     pieces: list[Any] = []
     try:
@@ -64,19 +64,19 @@ def pack(columns: Sequence[Any]) -> tuple[list[Any], int]:
 
 
 def write(pieces: Sequence[Any], segment: SharedMemory) -> None:
-    """Write packed columns at the start of a segment that has room for them."""
-    at, buffer = 0, segment.buf
+    """Write packed columns at the start of a segment, which is large enough."""
+    offset, buffer = 0, segment.buf
     assert buffer is not None
     for piece in pieces:
-        end = at + len(piece)
-        buffer[at:end] = piece
-        at = end
+        end = offset + len(piece)
+        buffer[offset:end] = piece
+        offset = end
 
 
 def read(segment: SharedMemory, size: int) -> tuple[Any, ...]:
-    """The columns in the first bytes of a segment; they share no memory with it."""
+    """Read the columns in the first bytes of a segment; they share no memory with it."""
     assert segment.buf is not None
-    with segment.buf[:size] as data:  # to be released before the segment is closed
+    with segment.buf[:size] as data:  # released before the segment is closed
         cursor = Cursor(data, wide=True)
         columns = own_bytes(read_columns(cursor))
         for column, writable in zip(columns, cursor.take(len(columns)), strict=True):
@@ -86,10 +86,10 @@ def read(segment: SharedMemory, size: int) -> tuple[Any, ...]:
 
 
 def structure_text(structure: Structure) -> str:
-    """A structure as JSON.
+    """Write a structure as JSON.
 
     Raises:
-        FunctionError: a key of a dict that cannot be written.
+        FunctionError: a key of a dict cannot be written.
     """
     try:
         return json.dumps(structure_to_json(structure))
@@ -98,7 +98,7 @@ def structure_text(structure: Structure) -> str:
 
 
 def structure_of(text: str) -> Structure:
-    """The structure that `structure_text` wrote.
+    """Read the structure that `structure_text` wrote.
 
     Raises:
         FunctionError: a class is not at the top of its module.
@@ -111,8 +111,8 @@ def structure_of(text: str) -> Structure:
 
 def _class(module: str, path: str, names: list[Any]) -> Any:
     if "<locals>" in path:
-        raise Malformed(f"workers='process' needs element classes at the top of a module, got {path}")
-    # A worker process knows the main module by another name.
+        raise Malformed(f"workers='process' needs element classes at the top level of a module, got {path}")
+    # The main module has another name in a worker process.
     found: Any = importlib.import_module("__main__" if module == "__mp_main__" else module)
     for part in path.split("."):
         found = getattr(found, part)

@@ -1,10 +1,10 @@
-"""pool: the processes of `map(workers="process")`: who has them, what they are given, and how they end.
+"""pool: the processes of `map(workers="process")`: which pass uses them, the elements they get, and how they end.
 
-Workers are spawned, never forked. Each has a pipe for small messages and two slots of shared memory, in which elements
-and results lie; the parent makes and unlinks every segment, so none is left behind however a worker ends. A worker that
-dies makes a hole of the element it was working on, and another one takes its place. One pass at a time has them; then
-they wait in a home (see `kept`), that of their step or that of the run: the next epoch, or pass of a `repeat`, finds
-them ready.
+Workers are spawned, never forked. Each has a pipe for small messages and two slots of shared memory for elements and
+results; the parent creates and unlinks every segment, so none is left behind however a worker ends. The element of a
+worker that dies becomes a hole, and another worker is started. One pass at a time uses the workers; then they wait in
+a home (see `kept`), that of their step or that of the run, so that the next epoch, or pass of a `repeat`, finds them
+ready.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from .worker import Job, serve
 __all__ = ["Lease", "Workers"]
 
 SMALLEST = 1 << 16
-"""Bytes of a segment at least, so that small elements of many sizes need one."""
+"""Minimum bytes of a segment, so that small elements of different sizes share one."""
 
 
 GRACE = 0.5
-"""Seconds in which a worker may end by itself before it is terminated, and again before it is killed."""
+"""Seconds that a worker gets to exit before it is terminated, and then again before it is killed."""
 
 
-LOOK = 1.0
-"""Seconds after which workers are looked at although no message came: a grandchild may hold a dead one's pipe open."""
+CHECK_EVERY = 1.0
+"""Seconds without a message after which workers are checked: a grandchild may hold the pipe of a dead worker open."""
 
 
 STUCK = 10.0
-"""Seconds after which a worker is ended that still computes what a pass has left behind, while another one waits."""
+"""Seconds after which a worker that still computes an element of an earlier pass is killed, as a new pass waits."""
 
 
 GUARD = (
-    'the main module is imported by every worker, so a script needs `if __name__ == "__main__":` around what it does; '
+    'every worker imports the main module, so a script needs `if __name__ == "__main__":` around what it does; '
     "the function must be in a module that can be imported, not in a notebook or an interactive session"
 )
 
 
 class Lease:
-    """Workers as one pass has them: until it closes them, at the latest until its run ends.
+    """The use of workers by one pass, until it closes the lease or its run ends.
 
     Attributes:
-        over: it has ended.
+        over: whether the lease has ended.
     """
 
     __slots__ = ("_at", "_function", "_workers", "over")
@@ -77,24 +77,24 @@ class Lease:
         self.over = False
 
     def submit(self, element: Element) -> Task:
-        """Give an element to the worker with the least to do; it waits if all are full."""
+        """Give an element to the least busy worker; it is queued if all are full."""
         task = Task(element, self._function, self._at.epoch)
         self._workers.submit(self, task)
         return task
 
     def wait(self, tasks: Sequence[Any]) -> bool:
-        """Wait until something was answered; False once there is nothing to wait for.
+        """Wait until a worker has answered; False once the lease has ended.
 
         Raises:
-            GpupipeError: workers end before they are ready.
+            GpupipeError: a worker exits before it is ready.
         """
         return self._workers.wait(self)
 
     def close(self, wait: bool = True) -> None:
-        """Leave the workers to the next pass; what they still compute is forgotten, and whoever waits lets go.
+        """Leave the workers to the next pass; results to come are discarded, and `wait` returns.
 
         Args:
-            wait: whether workers that cannot be kept may end by themselves.
+            wait: whether workers that cannot be kept get time to exit.
         """
         self.over = True
         self._workers.end(self, wait)
@@ -106,14 +106,14 @@ class Workers:
 
     @classmethod
     def of(cls, function: PythonFunction, count: int, at: Context, line: str, home: Home | None) -> Lease:
-        """Workers that wait for the next pass of this step, else new ones.
+        """Lease workers that wait for the next pass of this step, or new ones.
 
         Args:
-            function: what they run.
-            count: how many.
+            function: the function that they run.
+            count: how many workers.
             at: the context of the pass.
-            line: where the user wrote the step.
-            home: where they wait afterwards; None ends them with the run.
+            line: the user's line of the step.
+            home: where the workers wait afterwards; None ends them with the run.
         """
         f, run = function, at.run
         home = run.idle if home is None else home
@@ -129,17 +129,17 @@ class Workers:
         self._job = job
         self._who = f"{job.function.who}(workers='process') at {line}"
         self._key = key
-        self._home = ref(home)  # which ends those that wait there with the step, or the run
+        self._home = ref(home)  # weak: the home ends waiting workers when its step, or run, is collected
         self._context = get_context("spawn")
         self._workers: list[Worker] = []
         self._waiting: deque[Task] = deque()
         self._structures: tuple[str, Structure | None] = "", None
-        # Reentrant: the garbage collector may close the run in a thread that is just here.
+        # Reentrant: the garbage collector may close the run in a thread that holds it.
         self._lock = threading.RLock()
         self._lease: Lease | None = None
-        self._since = 0.0  # when the last pass left them
-        self._inside = False  # a thread is in the middle of something
-        self._torn = False  # one was cut short there, by Ctrl-C: what was sent and answered is not known any more
+        self._since = 0.0  # when the last lease ended
+        self._inside = False  # a thread is in `submit` or `wait`
+        self._torn = False  # Ctrl-C interrupted it there: it is unknown what was sent and received
         self._closed = False
         self._bell, self._wake = self._context.Pipe(duplex=False)
         try:
@@ -149,10 +149,10 @@ class Workers:
             self.close()
             raise
 
-    # ---- whose they are
+    # ---- leases
 
     def lend(self, lease: Lease, run: Run) -> None:
-        """Let a pass have them, under the settings of its run."""
+        """Start a lease, under the settings of its run."""
         try:
             with self._lock:
                 self._lease = lease
@@ -160,22 +160,22 @@ class Workers:
                 run.track_buffer(self, f"{self._job.function.who}(workers='process')")
                 if run.settings != self._job.settings:
                     self._job = replace(self._job, settings=run.settings)
-                    news = message(Kind.SETTINGS, text=pickle.dumps(run.settings))
+                    settings = message(Kind.SETTINGS, text=pickle.dumps(run.settings))
                     for worker in self._workers:
-                        with suppress(OSError):  # it has died: another one will take its place
-                            worker.pipe.send_bytes(news)
+                        with suppress(OSError):  # it has died, and `wait` will start another one
+                            worker.pipe.send_bytes(settings)
         except BaseException:
             self.close()
             raise
-        if run.stopped.is_set():  # while they were started
+        if run.stopped.is_set():  # while the workers were starting
             lease.close()
 
     def end(self, lease: Lease, wait: bool) -> None:
-        """Keep the workers for the next pass. The garbage collector may say so in the middle of anything."""
+        """End a lease and keep the workers for the next one. The garbage collector may call this at any point."""
         if self._lease is not lease:
             return
-        with suppress(OSError):  # closed before
-            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
+        with suppress(OSError):  # closed already
+            self._wake.send_bytes(b"x")  # a thread that waits for an answer releases the lock
         with self._lock:
             if self._lease is not lease:
                 return
@@ -188,7 +188,7 @@ class Workers:
                 for worker in self._workers:
                     worker.tasks = deque((None, slot) for _, slot in worker.tasks)
                 home.put(self._key, self)
-            self._lease = None  # at last: what is cut short here, by Ctrl-C, is done by the next call
+            self._lease = None  # last: if Ctrl-C interrupts this, the next call does the rest
 
     # ---- starting
 
@@ -196,7 +196,7 @@ class Workers:
         """Start a process.
 
         Raises:
-            GpupipeError: this process is itself one that is just being started, or may have no children.
+            GpupipeError: this process is a worker that is still starting, or must not have children.
         """
         who, process = self._who, current_process()
         if getattr(process, "_inheriting", False):
@@ -205,12 +205,12 @@ class Workers:
             raise GpupipeError(f"{who} cannot start processes in a daemonic process ({process.name}); use threads")
         ours, theirs = self._context.Pipe()
         name = f"gpupipe-{self._job.function.who}-{len(self._workers)}"
-        # Daemonic: where the interpreter ends before the run does, multiprocessing ends them, instead of waiting.
+        # Daemonic: if the interpreter exits before the run ends, multiprocessing terminates workers instead of waiting.
         made = self._context.Process(target=serve, args=(theirs, self._job), name=name, daemon=True)
         try:
             with no_interrupts():
                 made.start()
-        except Exception as error:  # the system refuses, or the function hands over what cannot travel
+        except Exception as error:  # the system refuses, or the function holds data that cannot be pickled
             ours.close()
             raise GpupipeError(f"{who} cannot start a process: {type(error).__name__}: {error}") from error
         except BaseException:
@@ -221,24 +221,24 @@ class Workers:
         PROCESSES.add(made)
         return Worker(made, ours)
 
-    # ---- handing out
+    # ---- requests
 
     def submit(self, lease: Lease, task: Task) -> None:
-        """Give an element to the worker with the least to do; it waits if all are full."""
+        """Give an element to the least busy worker; it is queued if all are full."""
         with self._lock:
             if self._lease is not lease:
                 return
             self._inside = True
             try:
                 self._waiting.append(task)
-                self._hand_out()
+                self._send_waiting()
             except BaseException:
                 self._torn = True
                 raise
             finally:
                 self._inside = False
 
-    def _hand_out(self) -> None:
+    def _send_waiting(self) -> None:
         while self._waiting and not self._closed:
             worker = max(self._workers, key=lambda worker: len(worker.free))
             if not worker.free:
@@ -250,20 +250,20 @@ class Workers:
                 task.value, task.ready = Hole(error), True
                 continue
             slot = worker.free.pop()
-            segment = self._room(worker, slot, size)
+            segment = self._segment(worker, slot, size)
             write(pieces, segment)
             worker.tasks.append((task, slot))
             _, stream, position = task.element
             try:
                 name = segment.name.encode()
                 worker.pipe.send_bytes(message(Kind.RUN, slot, size, name, task.epoch, stream.key, position))
-            except OSError:  # it has died: `wait` finds that out, and another one gets this element
+            except OSError:  # the worker has died: `wait` finds that out, and another one gets this element
                 worker.tasks.pop()
                 self._waiting.appendleft(task)
                 return
 
-    def _room(self, worker: Worker, slot: int, size: int) -> SharedMemory:
-        """The segment of a slot, made anew if it is too small."""
+    def _segment(self, worker: Worker, slot: int, size: int) -> SharedMemory:
+        """Return the segment of a slot, replaced by a larger one if it is too small."""
         old = worker.segments.get(slot)
         if old is not None and old.size >= size:
             return old
@@ -284,73 +284,73 @@ class Workers:
     # ---- answers
 
     def wait(self, lease: Lease) -> bool:
-        """Wait until something was answered; False once the lease or the workers are no more.
+        """Wait until a worker has answered; False once the lease or the workers have ended.
 
         Raises:
-            GpupipeError: workers end before they are ready.
+            GpupipeError: a worker exits before it is ready.
         """
         with self._lock:
             if self._closed or lease.over or self._lease is not lease:
                 return False
             self._inside = True
             try:
-                self._look()
+                self._receive()
             except BaseException as error:
                 self._torn = True
                 if self._closed and isinstance(error, (OSError, ValueError)):
-                    return False  # the garbage collector closed the run while this thread was here
+                    return False  # the garbage collector closed the run in this thread
                 raise
             finally:
                 self._inside = False
             return not (self._closed or lease.over)
 
-    def _look(self) -> None:
-        """Take the next answers, look after the workers, and hand out what waits."""
-        events = wait_for([self._bell, *(worker.pipe for worker in self._workers)], timeout=LOOK)
-        if self._bell in events:  # perhaps of the pass before, which ended when nobody waited
+    def _receive(self) -> None:
+        """Take the next answers, replace dead and stuck workers, and send waiting elements."""
+        events = wait_for([self._bell, *(worker.pipe for worker in self._workers)], timeout=CHECK_EVERY)
+        if self._bell in events:  # perhaps left by an earlier pass, which ended while no thread waited
             self._bell.recv_bytes()
         for worker in list(self._workers):
             if worker.pipe in events:
-                self._receive(worker)
+                self._receive_from(worker)
             elif not events and not worker.process.is_alive():
-                self._bury(worker)
+                self._replace(worker)
             elif not events and self._is_stuck(worker):
                 worker.process.kill()
-                self._bury(worker)
-        self._hand_out()
+                self._replace(worker)
+        self._send_waiting()
 
     def _is_stuck(self, worker: Worker) -> bool:
-        """Whether it has not come back from an element of a pass that was left long ago; one that starts has none."""
+        """Whether a worker still runs an element of a pass that ended long ago; one that is starting runs none."""
         left = worker.ready and bool(worker.tasks) and worker.tasks[0][0] is None
         return left and time.monotonic() - self._since > STUCK
 
-    def _receive(self, worker: Worker) -> None:
-        """Take every message that is there."""
+    def _receive_from(self, worker: Worker) -> None:
+        """Take all messages that are there."""
         try:
             while worker.pipe.poll():
-                self._answered(worker, worker.pipe.recv_bytes())
+                self._handle(worker, worker.pipe.recv_bytes())
         except (EOFError, ConnectionError, BrokenPipeError):
-            self._bury(worker)
+            self._replace(worker)
 
-    def _answered(self, worker: Worker, came: bytes) -> None:
-        what, slot, size, *_ = HEAD.unpack_from(came)
-        if what == Kind.READY:
+    def _handle(self, worker: Worker, answer: bytes) -> None:
+        kind, slot, size, *_ = HEAD.unpack_from(answer)
+        if kind == Kind.READY:
             worker.ready = True
             return
-        if what == Kind.GROW:
-            segment = self._room(worker, slot, size)
+        if kind == Kind.GROW:
+            segment = self._segment(worker, slot, size)
             worker.pipe.send_bytes(message(Kind.GROWN, slot, segment.size, segment.name.encode()))
             return
         task, _ = worker.tasks.popleft()
         worker.free.append(slot)
-        if task is None:  # of a pass that is over
+        if task is None:  # of an earlier pass
             return
-        text = came[HEAD.size :].decode()
-        if what == Kind.FAILED:
+        text = answer[HEAD.size :].decode()
+        if kind == Kind.FAILED:
             task.value = Hole(remote_from_json(json.loads(text)))
-        elif what == Kind.RAISED:
+        elif kind == Kind.RAISED:
             task.raised = remote_from_json(json.loads(text)).__cause__
-        elif what == Kind.DONE:
+        elif kind == Kind.DONE:
             task.value = read(worker.segments[slot], size)
             try:
                 task.structure = self._structure(text)
@@ -363,10 +363,10 @@ class Workers:
             self._structures = text, structure_of(text) if text else None
         return self._structures[1]
 
-    def _bury(self, worker: Worker) -> None:
-        """A worker has died: its element becomes a hole, what waited behind goes to others, another one is started."""
+    def _replace(self, worker: Worker) -> None:
+        """Start a worker for a dead one, whose element becomes a hole; the element after it goes to another worker."""
         worker.process.join(GRACE)
-        if worker.process.is_alive():  # it closed its pipe and goes on
+        if worker.process.is_alive():  # it closed its pipe and still runs
             worker.process.kill()
             worker.process.join(GRACE)
         code = worker.process.exitcode
@@ -377,8 +377,7 @@ class Workers:
         if not worker.ready:
             self.close()
             raise GpupipeError(
-                f"{self._who}: a worker process {how} before it was ready "
-                f"(what it says stands in the error output); {GUARD}"
+                f"{self._who}: a worker process {how} before it was ready (see its error output); {GUARD}"
             )
         if held and held[0] is not None:
             memory = "; perhaps the machine ran out of memory" if code == -getattr(signal, "SIGKILL", 9) else ""
@@ -390,7 +389,7 @@ class Workers:
     # ---- ending
 
     def buffer_usage(self) -> tuple[int, int]:
-        """Elements in work, and bytes of shared memory."""
+        """Return the number of elements in work, and the bytes of shared memory."""
         workers = list(self._workers)
         elements = sum(len(worker.tasks) for worker in workers)
         return elements, sum(segment.size for worker in workers for segment in list(worker.segments.values()))
@@ -398,21 +397,21 @@ class Workers:
     def close(self, wait: bool = True) -> None:
         """End every worker, within two seconds, and unlink every segment. Safe to call twice, and from any thread.
 
-        One that is cut short, by Ctrl-C, leaves the rest to the next call.
+        If Ctrl-C interrupts it, the next call does the rest.
 
         Args:
-            wait: whether workers may end by themselves; False kills them at once.
+            wait: whether workers get time to exit; False kills them at once.
         """
         self._closed = True
-        with suppress(OSError):  # closed before
-            self._wake.send_bytes(b"x")  # whoever waits for an answer lets go of the lock
+        with suppress(OSError):  # closed already
+            self._wake.send_bytes(b"x")  # a thread that waits for an answer releases the lock
         with self._lock:
             workers = self._workers
             self._waiting.clear()
             self._wake.close()
             self._bell.close()
             for worker in workers:
-                worker.pipe.close()  # an idle worker ends by this
+                worker.pipe.close()  # an idle worker exits then
                 if not wait:
                     worker.process.kill()
             join(workers, GRACE)
@@ -429,9 +428,9 @@ class Workers:
 
 
 def _end_all() -> None:
-    """At exit, before multiprocessing ends what is left without asking: workers end by themselves."""
+    """At exit, let waiting workers exit by themselves, before multiprocessing terminates them."""
     for home in list(HOMES):
         home.close()
 
 
-atexit.register(_end_all)  # behind the import of multiprocessing, which registers its own: the last one is called first
+atexit.register(_end_all)  # after the import of multiprocessing, which registers its own: the last one runs first

@@ -1,4 +1,4 @@
-"""process_map: ordinary Python for each element, in worker processes, for functions that hold the GIL."""
+"""process_map: the step of `map(workers="process")`: Python functions that hold the GIL, in worker processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["ProcessMapFlow"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessMapFlow(PythonMapFlow):
-    """A Python function of each element, in processes; only its name travels.
+    """A Python function of each element, in processes, which import it by its name.
 
     Attributes:
-        line: where the user wrote it.
+        line: the user's line of the step.
         home: where the processes wait for the next iterator; None ends them with this one.
     """
 
@@ -24,6 +24,6 @@ class ProcessMapFlow(PythonMapFlow):
     home: Home | None = None
 
     def hire(self, at: Context) -> WorkerPool:
-        from .pool import Workers  # multiprocessing is imported by the chain that needs it
+        from .pool import Workers  # imports multiprocessing, which other chains do not need
 
         return Workers.of(self.function, self.calls, at, self.line, self.home)

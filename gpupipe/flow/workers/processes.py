@@ -1,4 +1,4 @@
-"""processes: the worker processes of `workers` as the system has them: memory, signals, how they end."""
+"""processes: worker processes as the operating system sees them: memory, signals and how they end."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import Any
 __all__ = ["PROCESSES", "SLOTS", "Worker", "join", "no_interrupts", "release", "reserve", "signal_name", "unlink"]
 
 SLOTS = 2
-"""Elements that a worker may hold: one in work, one that waits, so that it never waits for the parent."""
+"""Elements that a worker may hold: one in work and one that waits, so that the worker need not wait for the parent."""
 
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """One process, what it holds in order, and its segments."""
+    """One process, its tasks in order with their slots, and its segments and free slots."""
 
     process: Any
     pipe: Connection
     ready: bool = False
-    tasks: deque[tuple[Any, int]] = field(default_factory=deque)  # None in place of one whose pass is over
+    tasks: deque[tuple[Any, int]] = field(default_factory=deque)  # None for the task of an earlier pass
     segments: dict[int, SharedMemory] = field(default_factory=dict)
     free: list[int] = field(default_factory=lambda: list(range(SLOTS)))
 
@@ -37,7 +37,7 @@ PROCESSES: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _disown() -> None:
-    """In a forked child: the workers are not its own, and multiprocessing would end them all when the child ends."""
+    """In a forked child, forget the parent's workers: multiprocessing would terminate them when the child exits."""
     children: set[Any] = getattr(started, "_children", set())
     children.difference_update(PROCESSES)
 
@@ -47,14 +47,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def join(workers: list[Worker], seconds: float) -> None:
-    """Wait for all of them together."""
+    """Wait until all workers have exited, so many seconds in total at most."""
     until = time.monotonic() + seconds
     for worker in workers:
         worker.process.join(max(0.0, until - time.monotonic()))
 
 
 def release(worker: Worker) -> None:
-    """Give back what belongs to a worker that has ended."""
+    """Free the resources of a worker that has ended."""
     worker.pipe.close()
     for segment in worker.segments.values():
         unlink(segment)
@@ -64,20 +64,20 @@ def release(worker: Worker) -> None:
 
 
 def unlink(segment: SharedMemory) -> None:
-    """Give a segment back."""
+    """Close a segment and remove it from the system."""
     segment.close()
     segment.unlink()
 
 
 def reserve(segment: SharedMemory, size: int) -> None:
-    """Make the system find the memory now: without room, writing later would kill the process (SIGBUS)."""
+    """Allocate the memory now: if there is too little, a later write would kill the process (SIGBUS)."""
     handle = getattr(segment, "_fd", -1)
     if handle >= 0 and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, 0, size)
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal."""
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -86,13 +86,13 @@ def signal_name(number: int) -> str:
 
 @contextmanager
 def no_interrupts() -> Iterator[None]:
-    """Start a process that does not hear Ctrl-C until it says what to do about it: the mask is inherited."""
+    """Block Ctrl-C in processes that are started in here, until they set a handler: they inherit the mask."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # started in there, it would unblock the signal again
+    resource_tracker.ensure_running()  # if it were started inside, that would unblock the signal again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

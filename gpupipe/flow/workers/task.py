@@ -1,4 +1,4 @@
-"""task: what a worker process is given to do."""
+"""task: an element that a worker process works on."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Task"]
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """An element on its way.
+    """An element on its way through a worker.
 
     Attributes:
-        element: what came in.
-        function: of the step.
-        epoch: of the pass.
-        value: the columns that came back, or a hole.
-        structure: of these columns, where the first result says what it has to be.
-        raised: what ended the run.
-        ready: the element has come back.
+        element: the input.
+        function: the function of the step.
+        epoch: the epoch of the pass.
+        value: the columns of the result, or a hole.
+        structure: structure of the result, if it has to be that of the first one.
+        raised: an exception that ends the run.
+        ready: whether the result is there.
     """
 
     element: Element
@@ -40,7 +40,11 @@ class Task:
         return self.ready
 
     def result(self) -> Element:
-        """The result as an element, its structure checked against that of the first one."""
+        """Return the result as an element, its structure checked against that of the first one.
+
+        Raises:
+            BaseException: the function ended the run, see `ENDING`.
+        """
         if self.raised is not None:
             raise self.raised
         _, stream, position = self.element

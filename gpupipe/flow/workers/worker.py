@@ -1,7 +1,7 @@
-"""worker: what a worker process of `map(workers="process")` runs.
+"""worker: the code that a worker process of `map(workers="process")` runs.
 
 A worker takes requests from a pipe and elements from shared memory, one after the other, and answers in the same order.
-It ends when the pipe does, and when its parent dies.
+It exits when the pipe is closed, and when its parent dies.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["Job", "serve"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is started with; the function travels as multiprocessing carries functions: by its name.
+    """The arguments of a worker. The function is pickled by its name, as multiprocessing does.
 
     Attributes:
-        function: as every executor runs it, so that all give the same results.
-        settings: of the run.
+        function: the function, in the form that threads run, so that the results are the same.
+        settings: settings of the run.
     """
 
     function: PythonFunction
@@ -44,8 +44,8 @@ class Job:
 
 
 def serve(pipe: Connection, job: Job) -> None:
-    """Answer requests until the pipe ends."""
-    # Ctrl-C reaches every process of a terminal; only the parent decides what it means. It was blocked until here.
+    """Answer requests until the pipe is closed."""
+    # Ctrl-C reaches every process of a terminal; only the parent handles it. It was blocked until here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -53,14 +53,14 @@ def serve(pipe: Connection, job: Job) -> None:
     worker = _Worker(pipe, job)
     try:
         worker.run()
-    except (EOFError, OSError):  # the other end is gone
+    except (EOFError, OSError):  # the parent has closed the pipe
         pass
     finally:
         worker.close()
 
 
 def _end_with_parent() -> None:
-    """End at once when the parent has died, whatever the function is doing."""
+    """Exit at once when the parent dies, whatever the function is doing."""
     parent = parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -68,7 +68,7 @@ def _end_with_parent() -> None:
 
 
 def error_text(error: DataError) -> bytes:
-    """An error and its cause as JSON."""
+    """Write an error and its cause as JSON."""
     return json.dumps(remote_to_json(error)).encode()
 
 
@@ -76,7 +76,7 @@ class _Worker:
     def __init__(self, pipe: Connection, job: Job) -> None:
         self._pipe = pipe
         self._function = job.function
-        self._context_run = Run(job.settings)
+        self._run = Run(job.settings)
         self._segments: dict[int, SharedMemory] = {}
         self._waiting: deque[bytes] = deque()
         self._structure: tuple[Structure, str] | None = None
@@ -84,12 +84,12 @@ class _Worker:
     def run(self) -> None:
         self._pipe.send_bytes(message(Kind.READY))
         while True:
-            came = self._waiting.popleft() if self._waiting else self._pipe.recv_bytes()
-            what, slot, size, epoch, key, position = HEAD.unpack_from(came)
-            if what == Kind.SETTINGS:
-                self._context_run = Run(pickle.loads(came[HEAD.size :]))
+            request = self._waiting.popleft() if self._waiting else self._pipe.recv_bytes()
+            kind, slot, size, epoch, key, position = HEAD.unpack_from(request)
+            if kind == Kind.SETTINGS:
+                self._run = Run(pickle.loads(request[HEAD.size :]))
                 continue
-            self._attach(slot, came)
+            self._attach(slot, request)
             columns = read(self._segments[slot], size)
             try:
                 element = self._call(columns, epoch, Stream(key, ""), position)
@@ -104,8 +104,8 @@ class _Worker:
             del element  # nothing is kept alive while waiting
 
     def _call(self, columns: tuple[Any, ...], epoch: int, stream: Stream, position: int) -> Element:
-        # The place in an error is the parent's to say: it knows the file's name. Of a stream without one it stays open.
-        return self._function((columns, stream, position), Context(self._context_run, epoch))
+        # The stream has no name here, so errors name no file and offset: the parent, which knows the file, adds them.
+        return self._function((columns, stream, position), Context(self._run, epoch))
 
     def _answer(self, slot: int, element: Element) -> None:
         value = element[0]
@@ -113,10 +113,10 @@ class _Worker:
         if type(value) is not Hole:
             try:
                 pieces, size = pack(value)
-                text = self._told(seen[0]) if seen else b""
+                text = self._structure_text(seen[0]) if seen else b""
             except FunctionError as error:
                 value = Hole(error)
-        seen.clear()  # whether results are alike is the parent's to say, in the order in which it delivers them
+        seen.clear()  # the parent compares the structures of results, in the order in which it delivers them
         if type(value) is Hole:
             self._pipe.send_bytes(message(Kind.FAILED, slot, text=error_text(value.error)))
             return
@@ -125,8 +125,8 @@ class _Worker:
         write(pieces, self._segments[slot])
         self._pipe.send_bytes(message(Kind.DONE, slot, size, text))
 
-    def _told(self, structure: Structure) -> bytes:
-        """The text of a result's structure, made again only if it is another one."""
+    def _structure_text(self, structure: Structure) -> bytes:
+        """Write a result's structure; the text of the last one is kept."""
         if self._structure is None or self._structure[0] != structure:
             self._structure = structure, structure_text(structure)
         return self._structure[1].encode()
@@ -135,15 +135,15 @@ class _Worker:
         """Ask for a larger segment; requests that arrive meanwhile wait."""
         self._pipe.send_bytes(message(Kind.GROW, slot, size))
         while True:
-            came = self._pipe.recv_bytes()
-            if came[0] == Kind.GROWN:
-                self._attach(slot, came)
+            request = self._pipe.recv_bytes()
+            if request[0] == Kind.GROWN:
+                self._attach(slot, request)
                 return
-            self._waiting.append(came)
+            self._waiting.append(request)
 
-    def _attach(self, slot: int, came: bytes) -> None:
+    def _attach(self, slot: int, request: bytes) -> None:
         """Map the segment that a message names, unless it is mapped already."""
-        name = came[HEAD.size :].decode()
+        name = request[HEAD.size :].decode()
         old = self._segments.get(slot)
         if old is not None and old.name == name:
             return
