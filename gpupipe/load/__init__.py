@@ -1,1 +1,1 @@
-"""load: iterators, and handing batches over."""
+"""load: iterators over datasets, their states, and `save`."""

@@ -1,4 +1,4 @@
-"""host_arrays: iterators whose arrays are all on the host."""
+"""host_arrays: iterators that give all arrays in host memory."""
 
 from __future__ import annotations
 
@@ -13,28 +13,32 @@ __all__ = ["HostIterator", "OwnedIterator", "on_host"]
 
 
 class HostIterator(DatasetIterator):
-    """The same, with every array on the host. Nested datasets stay what they are."""
+    """An iterator that gives every array on the host. Nested datasets are left alone."""
 
     def _next(self) -> Any:
         return map_structure(on_host, super()._next())
 
 
 class OwnedIterator(DatasetIterator):
-    """The iterator of `as_numpy_iterator`: arrays on the host, and nothing that is no array."""
+    """The iterator of `as_numpy_iterator`, which gives arrays on the host and refuses nested datasets."""
 
     def _next(self) -> Any:
         return map_structure(_array_on_host, super()._next())
 
 
 def _array_on_host(leaf: Any) -> Any:
-    """The same, where a nested dataset is an error."""
+    """Return a leaf in host memory.
+
+    Raises:
+        PlanTypeError: the leaf is a nested dataset.
+    """
     if isinstance(leaf, Compound) and isinstance(spec := leaf.leaf_spec(), DatasetSpec):
         raise PlanTypeError(f"as_numpy_iterator needs arrays, numbers or bytes, got a {spec}")
     return on_host(leaf)
 
 
 def on_host(leaf: Any) -> Any:
-    """A delivered leaf in host memory."""
+    """Return a leaf in host memory; a `Compound`, such as a nested dataset, as it is."""
     if isinstance(leaf, Compound):
         return leaf
     return to_host(leaf)

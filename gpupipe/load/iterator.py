@@ -1,4 +1,4 @@
-"""iterator: what a `for` loop over a Dataset holds."""
+"""iterator: the iterator over a Dataset."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from .progress import Numbers, Progress, Resume, state_of
 from .replace_errors import opened, rows_of
 from .reports import Reports
 from .schedule import Schedule
-from .shutdown import begun, continued, watch
+from .shutdown import first_run, next_run, watch
 from .state import NOTED, StateHeader
 
 __all__ = ["DatasetIterator"]
 
-ALWAYS = -1
-"""Elements delivered: there are never fewer."""
+AT_ONCE = -1
+"""A number of delivered elements that is always reached."""
 
 
-ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)  # what closes an iterator
+ENDS = (StopIteration, DeviceError, TooManyBadError, RecursionError)  # exceptions that close an iterator
 
 
 class DatasetIterator(Reports, Iterator[Any]):
     """Iterates over a chain; a context manager. Nothing starts before the first `next`.
 
-    Leaving a loop, an exception, `close()` or garbage collection stop its threads. It survives an error: `next`
-    raises once, and the call after it gives the next element.
+    Leaving a `with` block, `close()`, the end or garbage collection stop its threads. It survives the error of an
+    element: `next` raises once, and the next call gives the next element.
 
-    Ctrl-C inside `next`, and whatever else a signal's handler raises there (`sys.exit()`, say), stops its threads and
-    loses nothing: `state_dict` says where the last delivered element was, and the next `next` goes on behind it. It
-    begins at a state that was taken shortly before, so what states do not hold is made again: a generator is called
-    anew (see `state_dict`). An Exception that strikes in a function of the chain is an error of its element.
+    Ctrl-C inside `next`, and any other exception of a signal handler there (e.g. of `sys.exit()`), stops its threads
+    and loses nothing: `state_dict` gives the position after the last delivered element, and the next `next` continues
+    there. It resumes from a state taken shortly before, so what states do not hold is made again: a generator is called
+    again (see `state_dict`). An Exception raised inside a function of the chain is an error of its element.
 
-    A closed iterator raises `ClosedError`; one at its end raises StopIteration, as often as it is asked.
+    A closed iterator raises `ClosedError`; one at its end raises StopIteration, every time.
 
     Args:
         plan: the chain.
@@ -69,23 +69,23 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._chain = StateHeader(plan, settings)
         self._progress = Progress()
         self._schedule = Schedule(epochs, self._progress)
-        self._mark = Mark(None, 0)  # where the flow goes on when it is opened
-        self._look = ALWAYS  # so many are delivered when `_ready` has something to do before the next one
-        self._learned: dict[int, ElementType] = {}  # types that only first elements told
+        self._mark = Mark(None, 0)  # where the flow resumes when it is opened
+        self._check_at = AT_ONCE  # the number of delivered elements at which `_ready` runs before the next one
+        self._learned: dict[int, ElementType] = {}  # types that were learned from first elements
         self._run: Run | None = None
-        self._ending: weakref.finalize[Any, Any] | None = None  # of the run, with this iterator
+        self._finalizer: weakref.finalize[Any, Any] | None = None  # ends the run when this iterator is collected
         self._items: Any = None
         self._structure = Structure()
         self._batched = False
-        self._share = False  # of bad elements, which `Options.max_bad` limits: what is delivered is counted
-        self._given: Stream | None = None
+        self._count_good = False  # delivered elements are counted, for a share of bad ones in `Options.max_bad`
+        self._stream: Stream | None = None
         self._rows = 1
-        self._late: tuple[Any, Any] | None = None  # elements that were counted and not delivered: (the first, others)
-        self._told: DataError | None = None  # the error of an element, on its way out
-        self._broken = False  # an exception went through the flow: its generators are finished, its threads not
+        self._undelivered: tuple[Any, Any] | None = None  # counted, but not delivered: (first, (second, ...))
+        self._raised: DataError | None = None  # the error of an element that is being raised
+        self._broken = False  # an exception went through the flow: its generators are finished, its threads are not
         self._done = False
-        self._why = "was closed"  # ... and by what
-        self._over = False  # this epoch could not be opened: it gives nothing, the next one follows
+        self._closed_because = "was closed"
+        self._epoch_failed = False  # this epoch could not be opened: it gives no elements, and the next one follows
         self._busy = False
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -107,8 +107,8 @@ class DatasetIterator(Reports, Iterator[Any]):
         run, most, pixels, limits = self._run, self._most_pixels, MOST_PIXELS.get(), LIMITS.get()
         if run is not None and limits is not None and run.is_inside():
             raise _inside()
-        # An exception of a signal handler may strike behind every call, here and below. What must not be cut short is
-        # plain assignments, and in each `finally` one call, which is made in any case.
+        # A signal handler may raise after every call, here and below. So code that must not be interrupted consists of
+        # plain assignments, and each `finally` makes a single call, which is always made.
         inside = counted = False
         try:
             try:
@@ -117,7 +117,7 @@ class DatasetIterator(Reports, Iterator[Any]):
                         MOST_PIXELS.set(most)
                     if run is not None:
                         LIMITS.set(run.limits)
-                    with self._lock:  # several threads may take from one iterator; each gets other elements
+                    with self._lock:  # several threads may share an iterator; each gets different elements
                         if self._busy:
                             raise _inside()
                         self._busy = inside = True
@@ -137,41 +137,47 @@ class DatasetIterator(Reports, Iterator[Any]):
             raise
         except BaseException as error:
             was = self._broken
-            if counted:  # it is delivered next time
-                self._late, self._look = (element, self._late), ALWAYS
-            elif inside:  # before any call: behind each of them another exception of a handler may strike
-                self._broken, self._look = True, ALWAYS
+            if counted:  # the next call delivers it
+                self._undelivered, self._check_at = (element, self._undelivered), AT_ONCE
+            elif inside:  # assigned before any call, after which a handler may raise again
+                self._broken, self._check_at = True, AT_ONCE
             self._failed(error, was, inside and not counted)
             raise
-        if self._done and not self._progress.ended:  # by another thread: what was cut short is not delivered
+        if self._done and not self._progress.ended:  # another thread closed it: the element may be incomplete
             raise self._refusal()
         return element
 
     def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
-        """Deal with an exception on its way out of `next`. `was`: broken before; `broken`: it went through the flow."""
-        if broken and (error is self._told or (isinstance(error, PlanError) and self._items is not None)):
-            self._told = None  # it stands for an element, if only for one that a function made no dataset of
-            self._mark.passed()
+        """Handle an exception that leaves `next`.
+
+        Args:
+            error: the exception.
+            was: whether the flow was broken before.
+            broken: whether the exception went through the flow.
+        """
+        if broken and (error is self._raised or (isinstance(error, PlanError) and self._items is not None)):
+            self._raised = None  # it counts as an element, also if it says that a function returned no dataset
+            self._mark.skipped()
             self._broken = was
         elif broken and self._items is None and isinstance(error, GpupipeError):
             self._broken = was
         if not isinstance(error, Exception):
-            ELEMENT.set(None)  # a handler may have struck where a Python map was about to take it back
+            ELEMENT.set(None)  # a handler may have raised before a Python map could reset it
         if self._done:
             self.close()
-            if isinstance(error, Exception):  # what closing it has broken off is no error
+            if isinstance(error, Exception):  # an effect of closing the iterator
                 raise self._no_more() from None
         elif self._broken:
             with self._lock:
                 if not self._busy:
-                    self._break_off()
+                    self._abort()
 
     def _end(self, error: BaseException) -> None:
-        """Close this iterator: it is at its end, or what its run needs is not there any more."""
+        """Close this iterator: it is at its end, or its run cannot continue."""
         if not isinstance(error, StopIteration):
-            self._why = f"was ended by a {type(error).__name__}"
+            self._closed_because = f"was ended by a {type(error).__name__}"
         self.close()
-        if isinstance(error, RecursionError):  # each step asks the one below: Python cannot nest so many calls
+        if isinstance(error, RecursionError):  # each step calls the one before it, too deep for Python
             raise PlanError(
                 f"the chain is too deep to run: {len(walk(self._plan))} steps, and Python nests "
                 f"{sys.getrecursionlimit()} calls; let one function do what several do"
@@ -180,7 +186,7 @@ class DatasetIterator(Reports, Iterator[Any]):
     def _refusal(self) -> StopIteration | ClosedError:
         if os.getpid() != self._pid:
             return ClosedError("this iterator was created before a fork; make a new one in this process")
-        self.close()  # it may have been cut short
+        self.close()  # an earlier call may have been interrupted
         return self._no_more()
 
     def _no_more(self) -> StopIteration | ClosedError:
@@ -188,57 +194,57 @@ class DatasetIterator(Reports, Iterator[Any]):
 
     def _closed(self, method: str) -> ClosedError:
         return ClosedError(
-            f"{method} needs an iterator that is open, got one that {self._why}; make a new one: iter(ds)"
+            f"{method} needs an open iterator, got one that {self._closed_because}; make a new one: iter(ds)"
         )
 
     def _next(self) -> Any:
         progress = self._progress
         while True:
-            if progress.delivered < self._look:
+            if progress.delivered < self._check_at:
                 items = self._items
             else:
-                if self._late is not None:
-                    given, self._late = self._late
+                if self._undelivered is not None:
+                    given, self._undelivered = self._undelivered
                     progress.delivered -= 1
                     return given
                 items = self._ready()
             element = next(items, None)
             if element is None:
                 close(self._items)
-                self._schedule.started, self._items, self._look = False, None, ALWAYS
+                self._schedule.started, self._items, self._check_at = False, None, AT_ONCE
                 continue
             value = element[0]
             if type(value) is tuple:
                 value = own_bytes(value)
-                self._given = element[1]
+                self._stream = element[1]
                 if self._batched or isinstance(element[1], BatchStream):
                     self._rows = rows_of(value[0])
-                if self._share:
+                if self._count_good:
                     assert self._run is not None
                     self._run.bad.good += max(1, self._rows)
                 return self._structure.unflatten(value)
             assert self._run is not None
             error = self._run.settle(element)
             if error is not None:
-                self._told = error
+                self._raised = error
                 raise error
-            self._mark.passed()
+            self._mark.skipped()
 
     def _ready(self) -> Any:
-        """What the next element is taken from: opened if it is not open, with its state taken if that is due."""
+        """Return the running flow: opened if it is not open, with its state taken if that is due."""
         if self._broken:
-            self._break_off()
+            self._abort()
         if self._done:
             raise self._no_more()
         if self._items is None:
             self._open()
         else:
-            self._mark.move(self._items, self._progress.delivered, self._rows)
-        self._look = self._mark.look
+            self._mark.renew(self._items, self._progress.delivered, self._rows)
+        self._check_at = self._mark.next_at
         return self._items
 
-    def _break_off(self) -> None:
-        """Stop what an exception went through. It is opened anew where it is needed, behind what was delivered."""
+    def _abort(self) -> None:
+        """Close a flow that an exception went through. It is opened again, after the last delivered element."""
         if self._run is not None:
             self._run.stop()
         if self._items is not None:
@@ -250,25 +256,25 @@ class DatasetIterator(Reports, Iterator[Any]):
         self._broken = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this iterator stands, as JSON: behind the last element that `next` returned.
+        """Return the state of this iterator after the last element that `next` returned, as JSON.
 
-        `load_state_dict` goes on there, in another process too: the same elements follow, the same random numbers
-        included. It holds no data, only places: what was read, which pass it is, what a shuffle buffer holds (at most
-        16 bytes an element). What cannot be told by a place is made again: a generator from its begin, a memory cache
-        by reading its input, `unique` by seeing the elements again; see `explain()`. Behind an exception that went
-        through `next` it says how many elements are to be passed over, too.
+        `load_state_dict` resumes there, in another process, too: the same elements follow, with the same random
+        numbers. A state holds no data, only positions: what was read, which pass it is, what a shuffle buffer holds (at
+        most 16 bytes an element). What a position cannot give is made again: a generator runs from its start, a memory
+        cache reads its input, `unique` sees the elements again; see `explain()`. After an exception that went through
+        `next`, the state also says how many elements to skip.
 
-        Where elements come in any order (``deterministic=False``), nothing can be made again: a chain has a state if
-        its steps hold nothing of them, or only records in a shuffle buffer, and none behind such an exception.
+        If elements come in any order (``deterministic=False``), they cannot be made again: a chain has a state if its
+        steps hold no elements, or only records in a shuffle buffer, but not after such an exception.
 
-        It says which files there are by their names below the folder of the pattern, in a list by their last
-        components, so that they may lie in another folder; a path that Python code or `from_tensors` gives is kept as
-        it is. `Options(file_digests=True)` adds digests of what they hold.
+        Files are identified by their names below the folder of the pattern, those of a list by their last components,
+        so they may move to another folder; a path that Python code or `from_tensors` gives is kept as it is.
+        `Options(file_digests=True)` adds digests of their contents.
 
         Raises:
             ClosedError: the iterator was closed before its end.
-            StateError: a step holds elements that came in any order; says which, and the way out.
-            DataError: a file that a digest is needed of cannot be read.
+            StateError: a step holds elements that came in any order; says which one, and what to do.
+            DataError: a file whose digest is needed cannot be read.
         """
         if os.getpid() != self._pid:
             raise self._refusal()
@@ -284,77 +290,77 @@ class DatasetIterator(Reports, Iterator[Any]):
             except GpupipeError:
                 raise
             except BaseException:
-                self._broken, self._look = True, ALWAYS  # a snapshot that was cut short may have left half of it
+                self._broken, self._check_at = True, AT_ONCE  # the snapshot may have been interrupted in the middle
                 raise
 
-    def _check_order(self, method: str, behind: int = 0) -> None:
-        """Check that there is a state, and that nothing has to be made again where it came in any order.
+    def _check_order(self, method: str, replayed: int = 0) -> None:
+        """Check that the chain has a state, and that no elements that came in any order have to be made again.
 
         Raises:
-            StateError: there is none.
+            StateError: the chain has no state here.
         """
         run = self._run
         if run is not None and run.stateless is not None:
             raise StateError(f"{method} needs elements that can be read again: {run.stateless}")
-        if run is not None and run.any_order and behind:
+        if run is not None and run.any_order and replayed:
             raise StateError(
-                f"{method} needs elements that can be read again, got an interrupt behind some that came in any order; "
+                f"{method} needs elements that can be read again, got an interrupt after some that came in any order; "
                 "load a state that was saved between two elements, or use deterministic=True"
             )
 
     def _state(self) -> dict[str, Any]:
         if self._broken:
-            self._break_off()
+            self._abort()
         progress = self._progress
-        if self.epoch is None and self._run is None:  # of a chain that was run before it is not the first one
+        if self.epoch is None and self._run is None:  # the first epoch of a chain that ran before is not number 0
             progress.epoch = self._schedule.coming()
-        late, others = 0, self._late
-        while others is not None:
-            late, others = late + 1, others[1]
-        flow, at = self._mark.place
-        behind = progress.delivered - late - at
-        if self._items is not None and not late:
-            flow, behind = self._items.snapshot(), 0
-        ended = self._progress.ended or self._over
-        if not ended and (self._items is not None or behind):
-            self._check_order("state_dict", behind)
-        progress = replace(progress, delivered=progress.delivered - late)
+        undelivered, rest = 0, self._undelivered
+        while rest is not None:
+            undelivered, rest = undelivered + 1, rest[1]
+        flow, at = self._mark.checkpoint
+        skip = progress.delivered - undelivered - at
+        if self._items is not None and not undelivered:
+            flow, skip = self._items.snapshot(), 0
+        ended = self._progress.ended or self._epoch_failed
+        if not ended and (self._items is not None or skip):
+            self._check_order("state_dict", skip)
+        progress = replace(progress, delivered=progress.delivered - undelivered)
         if self._run is not None and self.epoch is not None:
             left_out, noted = self._run.bad.so_far(NOTED, self.epoch)
             progress.left_out, progress.noted = left_out, Counter(noted)
         even = not (self.left_out or self.errors)
         if self._settings.on_error == "replace":
             even = all(record.unit != "file" for record in self.errors)
-        return state_of(self._chain, progress, self._learned, even, ended, flow, behind)
+        return state_of(self._chain, progress, self._learned, even, ended, flow, skip)
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Go on where `state_dict` was called. Before the first `next`.
+        """Resume where `state_dict` was called. Only before the first `next`.
 
-        A state of ``shard(N, i)`` is taken by ``shard(M, j)`` too, if nothing but maps, batches and prefetch stands
-        behind it and the N shards had all stopped at the same element of the whole (after as many steps, with batches
-        of one size). Only a list of the states of all N shards shows that they had; of one it is believed. Under `even`
-        what is left is dropped or wrapped around for M shards.
+        ``shard(M, j)`` takes a state of ``shard(N, i)``, too, if only maps, batches and prefetch follow it, and all N
+        shards stopped at the same element of the whole dataset (after as many steps, with batches of one size). A list
+        of the states of all N shards is checked for that; a single state is not. Under `even`, the rest of the elements
+        is dropped or wrapped around for M shards.
 
         Args:
             state: what `state_dict` returned, also after a round trip through JSON; or a list of those of all shards.
 
         Raises:
-            StateError: it belongs to another chain, to other files, options or another version; says what is another.
-            DataError: a file that a digest is needed of cannot be read.
-            PlanError: this iterator has begun already.
+            StateError: the state belongs to another chain, to other files, options or another version; says which.
+            DataError: a file whose digest is needed cannot be read.
+            PlanError: this iterator has started already.
         """
         with self._lock:
-            if self._run is not None or self._done or self._mark.place[0] is not None:
-                raise PlanError("load_state_dict needs an iterator that has not begun; make a new one: iter(ds)")
+            if self._run is not None or self._done or self._mark.checkpoint[0] is not None:
+                raise PlanError("load_state_dict needs an iterator that has not started; make a new one: iter(ds)")
             resume = Resume.checked(self._chain, state)
             progress = resume.progress
-            self._schedule.load(progress, resume.stand == "end")
+            self._schedule.load(progress, resume.phase == "end")
             self._done = progress.ended
             self._progress, self._learned, self._plan = progress, resume.types, resume.plan
-            self._mark = Mark(resume.flow, progress.delivered - resume.behind)
+            self._mark = Mark(resume.flow, progress.delivered - resume.skip)
 
-    def _enter(self) -> None:
-        """Begin the next epoch, or the one that a state was loaded of."""
+    def _start_epoch(self) -> None:
+        """Start the next epoch, or resume the one of a loaded state."""
         epoch = self._schedule.coming()
         if epoch is None:
             self._progress.ended = True
@@ -367,58 +373,63 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._run.bad.before = self._progress.noted
         self._schedule.start()
 
-    def _running(self, epoch: int) -> Run:
-        """The run of this iterator: a new one behind an interrupt, with the bad elements of the one before."""
+    def _new_run(self, epoch: int) -> Run:
+        """Return the run of this iterator; after an interrupt a new one, with the bad elements of the old one."""
         run = self._run
         if run is None or run.stopped.is_set():
-            self._run = run = begun(self._settings, self._progress) if run is None else continued(run, epoch)
-            self._ending = watch(self, run, self._ending)
+            self._run = run = first_run(self._settings, self._progress) if run is None else next_run(run, epoch)
+            self._finalizer = watch(self, run, self._finalizer)
         run.epoch = epoch
         return run
 
     def _open(self) -> None:
-        """Start the next epoch, or go on with the present one; StopIteration at the end."""
+        """Open the flow of the next epoch, or of the current one again.
+
+        Raises:
+            StopIteration: there is no other epoch.
+        """
         if not self._schedule.started:
-            self._enter()
+            self._start_epoch()
         epoch = self._progress.epoch
         assert epoch is not None
-        run = self._running(epoch)
+        run = self._new_run(epoch)
         LIMITS.set(run.limits)
         run.stateless = refusal(self._plan, self._settings)
         run.any_order = run.stateless is None and any_order(self._plan, self._settings.deterministic) is not None
-        self._share = run.bad.counts_good and self._settings.on_error != "replace"
+        self._count_good = run.bad.counts_good and self._settings.on_error != "replace"
         at = Context(run, epoch)
         try:
             lowered = lower_in(self._plan, self._settings, at, self._learned)
-        except DataError:  # of its elements; any other may be of this machine alone
-            self._schedule.started, self._over = False, True
+        except DataError:  # the epoch's own data is bad; other errors may be those of this machine
+            self._schedule.started, self._epoch_failed = False, True
             raise
         self._learned = lowered.learned
         self._structure = lowered.element.structure or Structure()
         self._batched = lowered.element.batched
-        if self._done:  # closed by another thread, while the first element was looked at
+        if self._done:  # another thread closed it while the first element was peeked at
             raise self._closed("next()")
-        self._over = False
+        self._epoch_failed = False
         if run.any_order or run.stateless is not None:
-            self._mark.stay()
-        state, begin = self._mark.place
-        behind = self._progress.delivered - begin
-        if behind or state is not None:
-            self._check_order("next(), to go on behind an interrupt,", behind)
-        self._items = opened(lowered.flow, at, to_json(state), behind, self._batched)
+            self._mark.keep()
+        state, start = self._mark.checkpoint
+        skip = self._progress.delivered - start
+        if skip or state is not None:
+            self._check_order("next(), to continue after an interrupt,", skip)
+        self._items = opened(lowered.flow, at, to_json(state), skip, self._batched)
 
     def close(self) -> None:
         """Stop every thread of this iterator and wait for them. Safe to call twice, and from any thread.
 
-        Nothing is delivered behind it. A function of the chain that another thread's `next` is in cannot be broken off:
-        that `next` ends as soon as the function comes back. A read that hangs can, under `Options.read_timeout`.
+        No element is delivered after it. A function of the chain that another thread's `next` is running cannot be
+        interrupted: that `next` ends as soon as the function returns. A read that hangs ends after
+        `Options.read_timeout`.
         """
-        self._done, self._look = True, ALWAYS
+        self._done, self._check_at = True, AT_ONCE
         if os.getpid() != self._pid:
             return
         if self._run is not None:
-            self._run.stop()  # first of all: whoever forms a long batch looks at it
-        if not self._busy:  # who is inside closes what it takes from when it leaves: it finds this iterator done
+            self._run.stop()  # first, so that a thread which is filling a long batch stops
+        if not self._busy:  # a thread inside `next` closes the flow itself when it leaves, as it finds `_done` set
             with self._lock:
                 close(self._items)
                 self._items = None
@@ -426,7 +437,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             self._run.close()
 
     def release(self) -> None:
-        """At exit: let go of what elements are taken from, if nobody is just taking one."""
+        """At exit, close the flow, unless another thread is inside `next`."""
         if os.getpid() == self._pid and self._lock.acquire(blocking=False):
             try:
                 if not self._busy:
@@ -435,7 +446,7 @@ class DatasetIterator(Reports, Iterator[Any]):
                 self._lock.release()
 
     def abandon(self) -> None:
-        """In a forked child: keep for ever what would wait for threads when it is destroyed."""
+        """In a forked child, keep the flow forever: its destruction would wait for threads."""
         keep_forever(self._items)
 
 
@@ -443,5 +454,5 @@ def _inside(method: str = "next") -> PlanError:
     return PlanError(
         f"{method}() needs to be called from outside, between two elements, got a call while the iterator works, by a "
         "function of the chain or a handler (of a signal, of the log); use another iterator in a function, or window, "
-        "scan or zip, and let a handler set a flag to look at after next()"
+        "scan or zip, and let a handler set a flag to check after next()"
     )

@@ -1,4 +1,4 @@
-"""mark: the last state that an iterator took of its flow, so that one which is interrupted can go on exactly."""
+"""mark: the checkpoint that an iterator keeps of its flow, to resume exactly after an interrupt."""
 
 from __future__ import annotations
 
@@ -12,69 +12,70 @@ from ..flow.state.checkpoints import interval
 from ..flow.state.snapshot import State
 from ..flow.step import close
 
-__all__ = ["Mark", "pass_over"]
+__all__ = ["Mark", "skip_delivered"]
 
 SELDOM = 4
-"""Between two states there are so many times the elements that are between two checkpoints of a step."""
+"""An iterator takes a checkpoint after so many times the elements after which a step takes one."""
 
 
 class Mark:
-    """A state of a flow, and how many elements it has given since.
+    """A checkpoint of a flow, and the count of elements since.
 
     Attributes:
-        place: the state, and the number of elements delivered by the iterator at that place; one less for each element
-            since then that was none to deliver, as a bad one that was left out.
-        look: the number of delivered elements at which `move` takes a new one.
+        checkpoint: a state, and the number of elements delivered before it, minus 1 for each element since then that
+            the flow gave but the iterator did not deliver, such as a bad one that was left out. So the elements
+            delivered now, minus this number, are those that the flow has given since.
+        next_at: the number of delivered elements at which `renew` is to be called.
 
     Args:
-        state: where the flow begins.
-        delivered: elements that the iterator had delivered there.
+        state: the state in which the flow is opened.
+        delivered: elements that the iterator had delivered before it.
     """
 
-    __slots__ = ("look", "place")
+    __slots__ = ("checkpoint", "next_at")
 
     def __init__(self, state: State, delivered: int) -> None:
-        self.place: tuple[State, int] = state, delivered
-        self.look = delivered + 1
+        self.checkpoint: tuple[State, int] = state, delivered
+        self.next_at = delivered + 1
 
-    def passed(self) -> None:
-        """An element of the flow is done with that was none to deliver."""
-        state, delivered = self.place
-        self.place = state, delivered - 1
+    def skipped(self) -> None:
+        """Count an element of the flow that is not delivered."""
+        state, delivered = self.checkpoint
+        self.checkpoint = state, delivered - 1
 
-    def stay(self) -> None:
-        """Take no other state."""
-        self.look = sys.maxsize
+    def keep(self) -> None:
+        """Keep this checkpoint: take no other one."""
+        self.next_at = sys.maxsize
 
-    def move(self, items: Any, delivered: int, rows: int) -> None:
-        """Take a new state.
+    def renew(self, items: Any, delivered: int, rows: int) -> None:
+        """Take a new checkpoint.
 
         Args:
-            items: of the flow; nobody is inside.
-            delivered: elements of the iterator so far.
-            rows: of such an element, if it is a batch.
+            items: the running flow, between two elements.
+            delivered: elements that the iterator has delivered so far.
+            rows: rows of such an element, if it is a batch.
         """
         try:
             state = items.snapshot()
         except (StateError, RecursionError):
-            # Or the steps nest too deep to be asked. Whoever needs a state is told: this one is then followed by more
-            # elements.
-            self.stay()
+            # RecursionError: the steps nest too deep for a snapshot. `state_dict` raises; an interrupt costs more
+            # elements to skip.
+            self.keep()
             return
-        self.place = state, delivered
-        self.look = delivered + max(1, SELDOM * interval(state) // max(1, rows))
+        self.checkpoint = state, delivered
+        self.next_at = delivered + max(1, SELDOM * interval(state) // max(1, rows))
 
 
-def pass_over(items: Any, count: int, run: Run) -> None:
-    """Make elements again that were delivered before, and forget them.
+def skip_delivered(items: Any, count: int, run: Run) -> None:
+    """Make elements again that were delivered before, and discard them.
 
     Args:
-        items: of a flow; they are closed if this fails.
-        count: how many.
-        run: of the flow; what is bad there was noted before.
+        items: the running flow, which is closed if this fails.
+        count: how many elements to skip.
+        run: the run of the flow; its bad elements were noted before.
 
     Raises:
-        StateError: there are not as many.
+        StateError: there are fewer elements.
     """
     good, before = run.bad.good, SILENT_REPLAY.get()
     try:
@@ -83,8 +84,8 @@ def pass_over(items: Any, count: int, run: Run) -> None:
             with suppress(DataError):  # it was raised before
                 if next(items, None) is None and not run.stopped.is_set():
                     raise StateError(
-                        f"next() needs the data that was there before: the input ends {left} elements before the place "
-                        f"to go on from"
+                        f"next() needs the data that was there before, got an input that ends {left} elements before "
+                        "the position to continue from"
                     )
     except BaseException:
         close(items)

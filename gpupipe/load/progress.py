@@ -1,4 +1,4 @@
-"""progress: how far an iterator is, as counts; what a state says of them, checked as a whole before it is used."""
+"""progress: the counts of an iterator, written to a state and read from it; a state is checked before it is used."""
 
 from __future__ import annotations
 
@@ -12,39 +12,35 @@ from ..errors import StateError
 from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
 from ..plan.node import ElementType, Node
 from ..serial.structures import Malformed
-from .reshard import begun, one_of, resharded, sharding
+from .reshard import check_shards, resharded, sharding, without_first
 from .state import StateHeader, packed, sealed, types_from_json, types_to_json, unpacked
 
-__all__ = ["Epochs", "Numbers", "Progress", "Resume", "Stand", "state_of"]
+__all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "state_of"]
 
-Stand = Literal["begin", "inside", "end"]
-"""Where in its epoch an iterator stands: nothing was taken, something was, or it and all epochs are at their end."""
+Phase = Literal["begin", "inside", "end"]
+"""Where an iterator is in its epoch: before the first element, after some, or at the end of the last epoch."""
 
 
 class Numbers(Protocol):
-    """Where an iterator has the numbers of its epochs from."""
+    """Gives an iterator the numbers of its epochs."""
 
     def __call__(self, progress: Progress, first: int | None = None) -> Iterator[int]:
-        """All of them, or those from one on that a state gives."""
+        """Iterate over all numbers, or over those from the one of a state on."""
         ...
 
     def after(self, progress: Progress, epoch: int) -> Iterator[int]:
-        """Those after one that came to its end."""
+        """Iterate over the numbers after an epoch that has ended."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Epochs that were numbered beforehand.
-
-    Attributes:
-        numbers: of all of them.
-    """
+    """Epochs whose numbers are known in advance."""
 
     numbers: range
 
     def __call__(self, progress: Progress, first: int | None = None) -> Iterator[int]:
-        """All of them, or those from one on.
+        """Iterate over all numbers, or over those from `first` on.
 
         Raises:
             StateError: there is no such epoch.
@@ -56,10 +52,10 @@ class Epochs:
         return iter(self.numbers[self.numbers.index(first) :])
 
     def after(self, progress: Progress, epoch: int) -> Iterator[int]:
-        """Those after one that came to its end, none if it is the last.
+        """Iterate over the numbers after an epoch that has ended; there are none after the last one.
 
         Raises:
-            StateError: there is neither that one nor the next.
+            StateError: there is neither that epoch nor the next.
         """
         if epoch not in self.numbers and epoch + 1 not in self.numbers:
             raise self._no_such_epoch(epoch)
@@ -70,7 +66,7 @@ class Epochs:
         mine = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}" if numbers else "none"
         return StateError(
             f"load_state_dict needs a state of an epoch that this iterator has, {mine}, got epoch {epoch}; give the "
-            "number of the state's epoch, or of the next one where that had come to its end"
+            "number of the state's epoch, or of the next one if that had ended"
         )
 
 
@@ -79,14 +75,14 @@ class Progress:
     """How far an iterator is.
 
     Attributes:
-        epoch: the present one, the last one at the end; None before the first is known.
+        epoch: the current epoch, at the end the last one; None before the first is known.
         delivered: elements so far, of all epochs.
-        before: those of them that were delivered before this epoch, or before shards were shared out anew.
+        before: elements of these that were delivered before this epoch, or before the number of shards changed.
         left_out: bad elements that were left out or replaced before a state was loaded.
         noted: keys of bad elements of this epoch that were noted before a state was loaded, and how often.
-        begin_at: elements of the whole in front of those that shards share anew; None unless they do.
-        uneven: bad elements were left out before a state was loaded, so shards cannot be shared out anew.
-        ended: the last epoch came to its end.
+        start_at: elements of the whole dataset before the point where the number of shards changed; else None.
+        uneven: whether bad elements were left out before a state was loaded, so the number of shards cannot change.
+        ended: whether the last epoch has ended.
     """
 
     epoch: int | None = None
@@ -94,7 +90,7 @@ class Progress:
     before: int = 0
     left_out: int = 0
     noted: Counter[int] = field(default_factory=Counter)
-    begin_at: int | None = None
+    start_at: int | None = None
     uneven: bool = False
     ended: bool = False
 
@@ -104,23 +100,23 @@ class Progress:
         return self.delivered - self.before
 
     def enter(self, epoch: int) -> None:
-        """Begin an epoch."""
+        """Start an epoch."""
         self.epoch, self.before = epoch, self.delivered
-        self.noted, self.begin_at, self.uneven = Counter(), None, False
+        self.noted, self.start_at, self.uneven = Counter(), None, False
 
     def shard_of(self, plan: Node, even: bool) -> State:
-        """Which shard this is, and how many elements of the whole are given if all shards are as far.
+        """Return which shard this is, and how many elements of the whole dataset all shards together have given.
 
         Args:
             plan: the chain.
-            even: every element that was read counts among those delivered.
+            even: whether every element that was read was delivered, so that the other shards are equally far.
         """
         found = sharding(plan)
         if found is None:
             return None
         shard = found.node
-        given = (self.begin_at or 0) + shard.shards * found.rows * self.in_epoch
-        elements = given if even and not self.uneven else None
+        count = (self.start_at or 0) + shard.shards * found.rows * self.in_epoch
+        elements = count if even and not self.uneven else None
         return {"shards": shard.shards, "index": shard.index, "elements": elements}
 
 
@@ -131,68 +127,68 @@ def state_of(
     even: bool,
     ended: bool,
     flow: State,
-    behind: int = 0,
+    skip: int = 0,
 ) -> dict[str, Any]:
-    """Where an iterator stands, as JSON.
+    """Write the state of an iterator as JSON.
 
     Args:
-        chain: what it belongs to.
-        progress: its counts.
-        types: those that only first elements told.
+        chain: the chain that the state belongs to.
+        progress: the counts.
+        types: the types that were learned from first elements.
         even: see `Progress.shard_of`.
-        ended: it is at the end of its last epoch.
-        flow: the snapshot of what it takes from.
-        behind: elements that this has given since, to be passed over.
+        ended: whether the last epoch has ended.
+        flow: the snapshot of the flow.
+        skip: elements that the flow has given since the snapshot.
     """
-    stand: Stand = "end" if ended else "begin" if flow is None and not behind else "inside"
+    phase: Phase = "end" if ended else "begin" if flow is None and not skip else "inside"
     state = {
         **chain.head(),
-        "stand": stand,
+        "stand": phase,
         "epoch": progress.epoch,
         "delivered": progress.delivered,
         "in_epoch": progress.in_epoch,
         "left_out": progress.left_out,
         "noted": list(progress.noted.elements()),
         "types": packed(types_to_json(types)),
-        "begin_at": progress.begin_at,
+        "begin_at": progress.start_at,
         "shard": progress.shard_of(chain.plan, even),
     }
-    if stand == "inside":
+    if phase == "inside":
         state["flow"] = packed(chain.numbered(to_json(flow)))
-        state["behind"] = behind
+        state["behind"] = skip
     return sealed(state)
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A state that was checked: all that an iterator takes over from it.
+    """The contents of a state that was checked.
 
     Attributes:
-        stand: where in the epoch.
+        phase: where in the epoch the iterator was.
         progress: the counts.
-        types: those that only first elements told.
-        flow: the snapshot of what it took from, if it stands inside an epoch.
-        plan: the chain, behind the elements that were given before shards were shared out anew.
-        behind: elements that the flow has given since its snapshot.
+        types: the types that were learned from first elements.
+        flow: the snapshot of the flow, if the iterator was inside an epoch.
+        plan: the chain, without the elements that were given before the number of shards changed.
+        skip: elements that the flow has given since the snapshot.
     """
 
-    stand: Stand
+    phase: Phase
     progress: Progress
     types: dict[int, ElementType]
     flow: State
     plan: Node
-    behind: int = 0
+    skip: int = 0
 
     @classmethod
     def checked(cls, chain: StateHeader, given: Any) -> Resume:
-        """Check what a user gave; nothing else changes.
+        """Check a user's state. Nothing is changed.
 
         Args:
-            chain: of the iterator.
-            given: a state, or a list of those of all shards.
+            chain: the chain of the iterator.
+            given: a state, or a list of the states of all shards.
 
         Raises:
-            StateError: it is damaged, or belongs to something else.
+            StateError: the state is damaged, or does not belong to this chain.
         """
         states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
         moves = [resharded(chain.plan, state) for state in states]
@@ -202,7 +198,7 @@ class Resume:
                 raise StateError(move)
         if any(state.get("epoch") != states[0].get("epoch") for state in states):
             raise StateError("load_state_dict needs states of one epoch, got several; save them after the same step")
-        one_of(given)
+        check_shards(given)
         own = moves.index(None) if None in moves else 0
         try:
             return cls._of(chain, states[own], moves[own])
@@ -213,12 +209,12 @@ class Resume:
 
     @classmethod
     def _of(cls, chain: StateHeader, state: dict[str, Any], moved: Any) -> Resume:
-        """One state; behind `moved` elements of the whole if it is of other shards."""
-        stand: Stand = state.get("stand", "")
-        epoch, begin, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
-        flow = chain.named(unpacked(state.get("flow"))) if stand == "inside" else None
-        behind = as_int(state.get("behind"), "behind") if stand == "inside" else 0
-        if stand not in ("begin", "inside", "end") or (stand == "inside" and flow is None and not behind):
+        """Read one state; a state of other shards continues after `moved` elements of the whole dataset."""
+        phase: Phase = state.get("stand", "")
+        epoch, start_at, shard = (state.get(name) for name in ("epoch", "begin_at", "shard"))
+        flow = chain.named(unpacked(state.get("flow"))) if phase == "inside" else None
+        skip = as_int(state.get("behind"), "behind") if phase == "inside" else 0
+        if phase not in ("begin", "inside", "end") or (phase == "inside" and flow is None and not skip):
             raise corrupt_state()
         delivered, in_epoch, left_out = (
             as_int(state.get(name), name) for name in ("delivered", "in_epoch", "left_out")
@@ -226,15 +222,15 @@ class Resume:
         if in_epoch > delivered:
             raise corrupt_state()
         if moved is not None:
-            stand, flow, behind, begin, in_epoch = "end" if stand == "end" else "begin", None, 0, moved, 0
+            phase, flow, skip, start_at, in_epoch = "end" if phase == "end" else "begin", None, 0, moved, 0
         progress = Progress(
             epoch=None if epoch is None else as_int(epoch, "epoch"),
             delivered=delivered,
             before=delivered - in_epoch,
             left_out=left_out,
             noted=Counter(state["noted"]),
-            begin_at=None if begin is None else as_int(begin, "begin_at"),
+            start_at=None if start_at is None else as_int(start_at, "begin_at"),
             uneven=isinstance(shard, dict) and shard.get("elements") is None,
         )
-        plan = chain.plan if progress.begin_at is None else begun(chain.plan, progress.begin_at)
-        return cls(stand, progress, types_from_json(unpacked(state.get("types"))), flow, plan, behind)
+        plan = chain.plan if progress.start_at is None else without_first(chain.plan, progress.start_at)
+        return cls(phase, progress, types_from_json(unpacked(state.get("types"))), flow, plan, skip)

@@ -1,8 +1,8 @@
-"""replace_errors: what `on_error="replace"` delivers in the place of bad elements.
+"""replace_errors: how a flow is opened after a state, and the replacement of bad elements by `on_error="replace"`.
 
-The last good element stands in for a bad one; the first good one for those in front of it. A state holds no payloads,
-so behind one that element is made again: it names the place of the input in front of it, and how many elements were
-given since.
+The last good element replaces a bad one; the first good one replaces those before it. A state holds no payloads, so
+the replacing element is made again after a resume: the state names the position of the input before it, and how many
+elements were given since.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ..ragged import Ragged
 from ..serial.structures import Malformed
 from ..spec import Compound
 from ..transform.array import copied
-from .mark import pass_over
+from .mark import skip_delivered
 
 __all__ = ["opened", "rows_of"]
 
 
-def opened(flow: Flow, at: Context, state: State, behind: int, batched: bool) -> Running:
-    """The elements of a chain after a state, and after so many more that were delivered since.
+def opened(flow: Flow, at: Context, state: State, skip: int, batched: bool) -> Running:
+    """Open a chain after a state, and skip the elements that were delivered since.
 
     Args:
         flow: the whole chain.
-        at: where it is opened.
-        state: what `snapshot` gave, as JSON has it; it may come from a file that is not what it was.
-        behind: how many elements to make again and forget.
-        batched: its elements are batches.
+        at: the context.
+        state: a snapshot as JSON; it may come from a damaged file.
+        skip: how many elements to make again and discard.
+        batched: whether the elements are batches.
 
     Raises:
         StateError: it is not a state of this chain, or the input ends before it.
     """
     try:
         replaces = at.run.settings.on_error == "replace"
-        items = StandIns(flow, at, batched, state) if replaces else flow.open(at, state)
-        pass_over(items, behind, at.run)
+        items = Replacing(flow, at, batched, state) if replaces else flow.open(at, state)
+        skip_delivered(items, skip, at.run)
     except (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
         if state is None or isinstance(error, GpupipeError):
             raise
@@ -49,27 +49,27 @@ def opened(flow: Flow, at: Context, state: State, behind: int, batched: bool) ->
     return items
 
 
-class StandIns(Running):
-    """The elements of a flow, with a good one in the place of each bad one. Those that raise are passed on.
+class Replacing(Running):
+    """The elements of a flow, with each bad one replaced by a good one. Errors to be raised pass through.
 
     Args:
         flow: the whole chain.
-        at: where it is opened.
-        batched: its elements are batches.
-        state: what `snapshot` gave; elements are made again up to it.
+        at: the context.
+        batched: whether the elements are batches.
+        state: the result of `snapshot`; elements are made again up to it.
     """
 
     def __init__(self, flow: Flow, at: Context, batched: bool, state: State = None) -> None:
         self._run = at.run
-        self._share = at.run.bad.counts_good  # of bad elements: what is delivered is counted
+        self._count_good = at.run.bad.counts_good  # for a share of bad elements in `Options.max_bad`
         self._batched = batched
         self._input = CheckpointedInput(flow, at, part(state))
         self._items = self._input.items
         self.source = self._input.inner
-        self._place = self._input.count  # number of the item from which the elements given since can be made again
+        self._start = self._input.count  # the input's element from which those given since can be made again
         self._since = 0  # elements given since
         self._policy = at.run.policy()
-        self._ready: list[Element] = []  # what follows the first good element's first copy, the next one last
+        self._ready: list[Element] = []  # elements to give after the first replacement, in reverse order
         if state is not None:
             self._again(int_part(state, "since"))
 
@@ -95,11 +95,11 @@ class StandIns(Running):
         raise StopIteration
 
     def snapshot(self) -> State:
-        """Where it stands."""
-        return {"source": self._input.state(self._place), "since": self._since}
+        """Return the state of the input at the last good element, and the number of elements given since."""
+        return {"source": self._input.state(self._start), "since": self._since}
 
     def _again(self, count: int) -> None:
-        """Make the last elements once more, so that what stands in for a bad one is there."""
+        """Make the last elements again, so that the element which replaces bad ones is there."""
         before = SILENT_REPLAY.get()
         try:
             SILENT_REPLAY.set(True)
@@ -113,9 +113,9 @@ class StandIns(Running):
             SILENT_REPLAY.set(before)
 
     def _good(self, element: Element) -> Element:
-        """A good element, or the first that it replaces."""
+        """Return a good element, or the first bad one that it replaces."""
         columns, stream, _ = element
-        if self._share:
+        if self._count_good:
             rows = rows_of(columns[0]) if self._batched or isinstance(stream, BatchStream) else 1
             self._run.bad.good += max(1, rows)
         given = element
@@ -124,27 +124,27 @@ class StandIns(Running):
             self._ready = [(own_copy(one[0]), *one[1:]) for one in reversed(others)]
         else:
             source = self._input
-            self._place, self._since = source.count - 1, 0  # from here on is what a state needs
+            self._start, self._since = source.count - 1, 0  # a state needs no element before this one
             if source.due():
-                source.checkpoint(self._place)
-        # a copy, as the user may change what was delivered
+                source.checkpoint(self._start)
+        # A copy, as the user may change the delivered element.
         self._policy.last = columns if self._batched else own_copy(columns)
         return given
 
     def _bad(self, element: Element) -> Element | None:
-        """What replaces a bad element, its error if it is to be raised; None if it waits for a good one."""
+        """Return the replacement of a bad element, or its error to raise; None if it waits for a good one."""
         for columns, stream, position in self._policy.bad(element):
             return (own_copy(columns) if type(columns) is tuple else columns), stream, position
         return None
 
 
 def own_copy(columns: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Leaves that share no memory with those delivered before, nor with a block of a file."""
+    """Copy leaves, so that they share no memory with delivered ones or with a block of a file."""
     return tuple([leaf if isinstance(leaf, (bytes, Compound)) else copied(leaf) for leaf in own_bytes(columns)])
 
 
 def rows_of(leaf: Any) -> int:
-    """How many rows a leaf of a batch has; -1 for what has none, as a Python function may make it."""
+    """Count the rows of a leaf of a batch; -1 if it has no rows, as a Python function may make it."""
     shape = getattr(leaf, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) else -1

@@ -1,4 +1,4 @@
-"""reports: what an iterator says of its elements: which of them were bad, and what its chain holds."""
+"""reports: the properties of an iterator that report bad elements and memory."""
 
 from __future__ import annotations
 
@@ -20,60 +20,61 @@ __all__ = ["Reports"]
 
 
 class Reports:
-    """What an iterator says of its elements."""
+    """The reporting part of an iterator."""
 
     _plan: Node
     _settings: Settings
     _progress: Progress
     _run: Run | None
-    _given: Stream | None  # of the last element
-    _rows: int  # of it
+    _stream: Stream | None  # of the last element
+    _rows: int  # of the last element, if it is a batch
     _batched: bool
 
     @property
     def epoch(self) -> int | None:
-        """The number that its random draws depend on; None before the first `next` unless a state was loaded."""
+        """The epoch that random draws depend on; None before the first `next` unless a state was loaded."""
         return self._progress.epoch
 
     @property
     def left_out(self) -> int:
-        """How many bad elements were left out or replaced so far, by `on_error` or `ignore_errors`."""
+        """The number of bad elements left out or replaced so far, by `on_error` or `ignore_errors`."""
         return self._progress.left_out if self._run is None else self._run.bad.left_out
 
     @property
     def errors(self) -> tuple[BadRecord, ...]:
         """The bad elements so far, each once: left out, replaced or raised. The last 10,000, oldest first.
 
-        Those of batches that wait to be taken are among them, so behind a restored state some are listed again. Of a
+        They include those of batches that wait for delivery, so after a restored state some are listed again. Of a
         batch that is lost as a whole (see `zip` and `ignore_errors`) the first bad row is listed; rows that are dropped
-        with a short last batch are never decoded. `Options.error_manifest` keeps all.
+        with a short last batch are never decoded. `Options.error_manifest` keeps all of them.
         """
         return () if self._run is None else self._run.bad.kept
 
     @property
     def valid(self) -> Any:
-        """Which rows of the last batch are what was read in their place: bool[B]; of a single element, a bool.
+        """Whether each row of the last batch is its own, not a replacement: bool[B]; for a single element, a bool.
 
-        False for those that stand in for a bad one under ``on_error="replace"``. A Python function that changes the
-        number of rows takes their places from them: then all are False if one of the batch was. What comes out of a
-        cache in a file, or of a saved dataset, is True.
+        False for rows that replace a bad one under ``on_error="replace"``. If a Python function changed the number of
+        rows, all are False if one row of its input was. Rows read from a file cache or a saved dataset are True.
 
         Raises:
-            PlanError: nothing was delivered yet.
+            PlanError: no element was delivered yet.
         """
-        given, rows = self._given, self._rows
-        if given is None:
-            raise PlanError("iterator.valid speaks of the last element, and there is none yet; call next() first")
-        if isinstance(given, BatchStream) and len(given.streams) == rows:
-            return np.array([not is_replacement(row) for row in given.streams], bool)
-        if rows < 0 or not (self._batched or isinstance(given, BatchStream)):
-            return not is_replacement(given)
-        return np.full(rows, not is_replacement(given))
+        stream, rows = self._stream, self._rows
+        if stream is None:
+            raise PlanError(
+                "iterator.valid needs a delivered element, got an iterator that gave none; call next() first"
+            )
+        if isinstance(stream, BatchStream) and len(stream.streams) == rows:
+            return np.array([not is_replacement(row) for row in stream.streams], bool)
+        if rows < 0 or not (self._batched or isinstance(stream, BatchStream)):
+            return not is_replacement(stream)
+        return np.full(rows, not is_replacement(stream))
 
     def memory_report(self) -> MemoryReport:
-        """What the buffers of the chain hold at this moment, and may hold, by step. Any thread may ask.
+        """Report what the buffers of the chain hold now, and may hold, by step. Callable from any thread.
 
-        Batches inside an executor, and one that the user holds, are in no buffer.
+        Batches inside an executor, and those that the user holds, are not included.
         """
         from ..optimize.report.memory import memory_report
 

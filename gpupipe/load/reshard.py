@@ -1,9 +1,9 @@
-"""reshard: a state of one of N shards goes on in one of M, where every shard stopped at the same element of the whole.
+"""reshard: resuming a state of N shards with M shards, if all shards stopped at the same element.
 
-``ds.shard(N, i)`` gives every N-th element. Once each of the N ranks was given k of them, the first N * k elements of
-the whole were given, and any number of ranks can share what is left: M of them go on with ``skip(N * k)`` and every
-M-th element. That needs a chain that holds nothing behind `shard`, and one place in which all ranks stopped. Shards of
-one size (`even=`) are made of what is left: M of them leave out, or wrap around, what does not divide by M.
+``ds.shard(N, i)`` gives every N-th element. Once each of the N ranks has got k of them, the first N * k elements of
+the whole dataset were given, and any number of ranks can share the rest: M of them continue with ``skip(N * k)`` and
+every M-th element. That needs a chain that holds no elements after `shard`, and ranks that all stopped after the same
+number of elements. Under `even=`, the rest is dropped or wrapped around so that M shards have the same size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..plan.node import Node
 from ..plan.order import Shard, Skip
 from ..plan.outline import outline
 
-__all__ = ["Sharding", "begun", "one_of", "resharded", "sharding"]
+__all__ = ["Sharding", "check_shards", "resharded", "sharding", "without_first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Sharding:
 
     Attributes:
         node: the step.
-        rows: elements of it in one element of the chain, a short last batch aside.
-        above: the steps behind it, the last one first.
+        rows: its elements in one element of the chain, except in a short last batch.
+        above: the steps after it, the last one first.
     """
 
     node: Shard
@@ -36,7 +36,7 @@ class Sharding:
 
 
 def sharding(plan: Node) -> Sharding | None:
-    """The `shard` of a chain, if nothing behind it holds or drops elements."""
+    """Find the `shard` of a chain, if no step after it holds or drops elements."""
     rows = 1
     above: list[Node] = []
     node = plan
@@ -51,35 +51,35 @@ def sharding(plan: Node) -> Sharding | None:
 
 
 def _with(found: Sharding, node: Node) -> Node:
-    """The chain with another step in the place of its `shard`."""
+    """Replace the `shard` of a chain."""
     for step in reversed(found.above):
         node = step.with_sources((node,))
     return node
 
 
-def begun(plan: Node, first: int) -> Node:
-    """The chain without the first elements of the whole; which of the others are this shard's does not change.
+def without_first(plan: Node, first: int) -> Node:
+    """Remove the first elements of the whole dataset; which of the others belong to this shard does not change.
 
     Args:
-        plan: with a `shard`.
-        first: how many elements of the whole are left out.
+        plan: a chain with a `shard`.
+        first: how many elements of the whole dataset to remove.
     """
     found = sharding(plan)
     if found is None:
-        raise StateError("load_state_dict needs a chain with shard(), and maps, batches and prefetch behind it")
+        raise StateError("load_state_dict needs a chain with shard(), and only maps, batches and prefetch after it")
     shard = found.node
     rest = Skip(shard.source, first, line=shard.line)
     return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
 
 
 def resharded(plan: Node, state: Any) -> int | str | None:
-    """Where the whole stands, in elements, by a state of this chain in other shards.
+    """Compare a state with this chain in other shards.
 
-    A chain may name the number of shards in one step only, `shard`: what is left is shared out in other steps, too.
+    Only the `shard` step of the chain may depend on the number of shards.
 
     Returns:
-        How many elements of the whole were given; why they cannot be shared out again, in words; None where the state
-        is of these shards, or of another chain.
+        How many elements of the whole dataset were given; or an error message, if the rest cannot be shared out again;
+        None if the state belongs to the same shard, or to another chain.
     """
     found, given = sharding(plan), state.get("shard") if isinstance(state, dict) else None
     match given:
@@ -98,30 +98,30 @@ def resharded(plan: Node, state: Any) -> int | str | None:
     if type(elements) is not int or elements < 0:
         return (
             f"load_state_dict needs a state that says how far all shards were, to go on in shard {mine.index} of "
-            f"{mine.shards}, got one of shard {index} of {shards} whose epoch had bad elements: their places are not "
-            f'shared out; use on_error="replace", which keeps every count'
+            f"{mine.shards}, got one of shard {index} of {shards} whose epoch had bad elements, so its count does not "
+            f'tell how far it was; use on_error="replace", which keeps every count'
         )
     return elements
 
 
 def _other_step(plan: Node, found: Sharding, i: int, was: str, text: str, shards: int) -> str:
-    """Which step makes a state of other shards one of another chain."""
+    """Explain which step of a state of other shards differs from this chain."""
     mine = outline(plan)
     what = f"step {i + 1} was {was}, where this one has {mine.steps[i][0]} (at {mine.lines[i]})"
     if not (was.startswith("take(") and text.startswith("take(")):
-        return f"load_state_dict needs a state of this chain, in other shards of it at most, got one whose {what}"
+        return f"load_state_dict needs a state of this chain, or of other shards of it, got one whose {what}"
     return (
         f"load_state_dict needs a take that does not depend on the number of shards, to go on in shard "
-        f"{found.node.index} of {found.node.shards} behind one of {shards}: {what}; leave the take out and write "
+        f"{found.node.index} of {found.node.shards} after one of {shards}: {what}; leave the take out and write "
         f"shard({found.node.shards}, {found.node.index}, even='drop')"
     )
 
 
-def one_of(states: Any) -> Any:
-    """A state out of those of all shards, which must have stopped at the same element of the whole.
+def check_shards(states: Any) -> Any:
+    """Check that states are those of all shards, which stopped at the same element of the whole dataset.
 
     Raises:
-        StateError: they are not all of the shards, or stopped at several places.
+        StateError: they are not those of all shards, or the shards stopped at different elements.
     """
     if not isinstance(states, (list, tuple)):
         return states
@@ -129,15 +129,15 @@ def one_of(states: Any) -> Any:
     if not states or not all(isinstance(shard, dict) for shard in shards):
         raise StateError("load_state_dict needs one state, or a list of the states of all shards of one chain")
     parts = [(shard.get("shards"), shard.get("index"), shard.get("elements")) for shard in shards if shard]
-    counts, places = {part[0] for part in parts}, {part[2] for part in parts}
+    counts, elements = {part[0] for part in parts}, {part[2] for part in parts}
     if counts != {len(parts)} or {part[1] for part in parts} != set(range(len(parts))):
         raise StateError(
             f"load_state_dict needs the states of all shards, each once, got those of shards "
             f"{[part[1] for part in parts]} of {sorted(counts, key=str)}"
         )
-    if len(places) > 1:
+    if len(elements) > 1:
         raise StateError(
-            f"load_state_dict needs shards that all stopped at the same element of the whole, got them at "
-            f"{sorted(places, key=str)}; save the states after the same step on every rank"
+            f"load_state_dict needs shards that all stopped at the same element of the whole dataset, got them at "
+            f"{sorted(elements, key=str)}; save the states after the same step on every rank"
         )
     return states[0]

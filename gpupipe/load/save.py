@@ -1,7 +1,8 @@
-"""save: a dataset run now and written to a folder, and what such a folder says of itself.
+"""save: running a dataset and writing it to a folder, and reading the manifest of such a folder.
 
-The folder holds files of elements (see `extract.elements_file`) with names of their own for each `save`, and
-``saved.json``, which names them. That one is put in place last, so a folder holds one whole data set or the one before.
+The folder holds files of elements (see `serial.elements_file`), whose names differ for each `save`, and ``saved.json``,
+which names them. The manifest is renamed into place last, so a folder always holds a complete dataset: the new one or
+the one before.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def save(
     """Run a chain and write its elements.
 
     Raises:
-        DataError: an element is bad, under ``on_error="raise"``, or `shard_func` failed; the folder stays as it was.
+        DataError: an element is bad, under ``on_error="raise"``, or `shard_func` failed; the folder is unchanged.
         OSError: the folder cannot be written.
     """
-    # In a context of its own: what is set for this run is set for nobody else, wherever Ctrl-C strikes.
+    # In a context of its own, so that the caller's context variables are unchanged, wherever Ctrl-C interrupts.
     copy_context().run(_save, plan, settings, epoch, folder, compression, shard_func)
 
 
@@ -73,7 +74,7 @@ def _save(
         LIMITS.set(run.limits)
         at = Context(run, epoch)
         lowered = lower_in(plan, settings, at)
-        element_to_json(lowered.element)  # what cannot be written is refused before anything runs
+        element_to_json(lowered.element)  # raises before anything runs if elements cannot be written
         seen = _Seen(lowered.element, plan.element)
         items = lowered.flow.open(at)
         structure = lowered.element.structure or Structure()
@@ -81,18 +82,18 @@ def _save(
         for value, stream, position in items:
             if type(value) is tuple:
                 value = tuple([on_host(leaf) for leaf in value])
-                unlike = seen.add(value)
-                if unlike is not None:
-                    value = Hole(DataError(unlike, stage="save").at(stream.name, position, unit=stream.unit))
+                reason = seen.add(value)
+                if reason is not None:
+                    value = Hole(DataError(reason, stage="save").at(stream.name, position, unit=stream.unit))
             element: Element = (value, stream, position)
             if type(value) is not tuple:
                 error = run.settle(element)
                 if error is not None:
                     raise error
-                if type(value) is Raised:  # a lost file, which is left out
+                if type(value) is Raised:  # the rest of a file that is left out
                     continue
             for one in policy.good(element) if type(value) is tuple else policy.bad(element):
-                shards.add(_number(shard_func, structure, one), one)
+                shards.add(_shard_of(shard_func, structure, one), one)
         shards.finish(seen.element(), plan.random_calls)
     finally:
         close(items)
@@ -100,8 +101,8 @@ def _save(
         shards.discard()
 
 
-def _number(shard_func: Callable[..., Any] | None, structure: Structure, element: Element) -> int:
-    """The number of the file that an element goes to."""
+def _shard_of(shard_func: Callable[..., Any] | None, structure: Structure, element: Element) -> int:
+    """Return the number of the file that an element is written to."""
     if shard_func is None:
         return 0
     value, stream, position = element
@@ -118,10 +119,10 @@ def _number(shard_func: Callable[..., Any] | None, structure: Structure, element
 
 
 class _Seen:
-    """The type of all elements seen so far: what a chain declares, widened where they go beyond it.
+    """The type of the elements written so far: the declared one, widened for elements that do not match it.
 
     Args:
-        lowered: the type of the chain as it runs; where it was not declared it is that of the first element.
+        lowered: the type of the chain as it runs; parts that were not declared are those of the first element.
         declared: the type that the chain has before it runs.
     """
 
@@ -139,7 +140,7 @@ class _Seen:
         self._known: set[tuple[Any, ...]] = set()
 
     def add(self, leaves: Sequence[Any]) -> str | None:
-        """Look at an element; why it cannot stand with those before, or None."""
+        """Widen the type for an element; return why the element cannot be saved with those before, or None."""
         kinds = tuple([(type(leaf), getattr(leaf, "dtype", 0), getattr(leaf, "shape", ())) for leaf in leaves])
         if kinds in self._known and not any(isinstance(leaf, Compound) for leaf in leaves):
             return None
@@ -163,7 +164,7 @@ class _Seen:
         return None
 
     def element(self) -> ElementType:
-        """The type of all of them."""
+        """Return the type of all elements."""
         specs = []
         for spec, lowered in zip(self._specs, self._of.specs, strict=True):
             if spec is None:
@@ -197,7 +198,7 @@ class _Shards:
         return os.path.join(self._folder, f"{number:05}-{self._run}.elements{'.gz' if self._compression else ''}")
 
     def finish(self, element: ElementType, sites: Sequence[tuple[str, int]]) -> None:
-        """Put everything in place, what says so last, and remove what was there before."""
+        """Rename all files into place, the manifest last, and remove the files of an earlier `save`."""
         self._writer(min(self._open, default=0))  # a dataset without elements is one file
         shards = []
         for number, writer in sorted(self._open.items()):
@@ -215,20 +216,20 @@ class _Shards:
             "sites": dict(sites),
             "shards": shards,
         }
-        place = os.path.join(self._folder, MANIFEST)
-        fresh = temporary(place)
+        path = os.path.join(self._folder, MANIFEST)
+        fresh = temporary(path)
         with open(fresh, "x", encoding="utf-8") as out:
             json.dump(manifest, out)
             out.flush()
             os.fsync(out.fileno())
-        os.replace(fresh, place)
+        os.replace(fresh, path)
         self._open = {}
         for path in old:
-            with contextlib.suppress(OSError):  # somebody reads it, or has removed it
+            with contextlib.suppress(OSError):  # another process reads it, or has removed it
                 os.remove(path)
 
     def discard(self) -> None:
-        """Remove what is not in place."""
+        """Remove the files of a `save` that did not finish."""
         for number, writer in self._open.items():
             with contextlib.suppress(OSError):
                 writer.discard()
@@ -238,7 +239,7 @@ class _Shards:
 
 
 def _files_of(folder: str) -> tuple[str, ...]:
-    """The files of an earlier `save`; none where there is none that can be read."""
+    """List the files of an earlier `save`; none if there is no manifest that can be read."""
     try:
         return _read_manifest(folder)[0].paths
     except DataError:
@@ -246,17 +247,17 @@ def _files_of(folder: str) -> tuple[str, ...]:
 
 
 def _read_manifest(folder: str) -> tuple[Saved, ...]:
-    """The plans that read a folder: all of it, then each of its files.
+    """Make the plans that read a folder: all of it, then each of its files.
 
     Raises:
         MissingFileError: nothing was saved there.
-        RecordError: what says so is damaged.
+        RecordError: the manifest is damaged.
     """
-    place = os.path.join(folder, MANIFEST)
+    path = os.path.join(folder, MANIFEST)
     try:
-        storage = LocalStorage(limit=1)  # what lies there may be no regular file, and of any size
-        size, tag = storage.size(place)
-        data = storage.read(place, 0, min(size, _MOST + 1), tag)
+        storage = LocalStorage(limit=1)  # refuses what is not a regular file, which may be of any size
+        size, tag = storage.size(path)
+        data = storage.read(path, 0, min(size, _MOST + 1), tag)
     except DataError as error:
         if isinstance(error, FileNotFoundError) or isinstance(error.__cause__, NotADirectoryError):
             raise MissingFileError(
@@ -267,8 +268,8 @@ def _read_manifest(folder: str) -> tuple[Saved, ...]:
     try:
         return _plans(folder, json_object(data) if len(data) <= _MOST else {})
     except Malformed as error:
-        reason = f"what save wrote is needed, this is damaged: {error}"
-        raise RecordError(reason, file=place, stage="load") from error
+        reason = f"load needs a manifest that save has written, got a damaged one: {error}"
+        raise RecordError(reason, file=path, stage="load") from error
 
 
 def _plans(folder: str, given: dict[str, Any]) -> tuple[Saved, ...]:
@@ -282,7 +283,7 @@ def _plans(folder: str, given: dict[str, Any]) -> tuple[Saved, ...]:
         } if given.get("version") == _VERSION and all(map(_is_natural, sites.values())):
             each = [(os.path.join(folder, name), count) for name, count in map(_shard, shards)]
         case _:
-            raise Malformed(f"it is not of version {_VERSION}, or says too little")
+            raise Malformed(f"it does not have version {_VERSION}, or is incomplete")
     paths, counts = tuple(path for path, _ in each), sum(count for _, count in each)
     element, random = element_from_json(given.get("element")), tuple(sorted(sites.items()))
     return tuple(
@@ -295,7 +296,7 @@ def _shard(given: Any) -> tuple[str, int]:
     match given:
         case {"file": str(name), "count": count} if os.path.basename(name) == name and _is_natural(count):
             return name, count
-    raise Malformed("it names files outside its folder, or none")
+    raise Malformed("it names files outside its folder, or no files")
 
 
 def _is_natural(given: Any) -> bool:
@@ -303,11 +304,11 @@ def _is_natural(given: Any) -> bool:
 
 
 def read_saved(folder: str, wanted: ElementType | None, compression: str | None, wait: bool) -> tuple[Saved, ...]:
-    """The plan that reads a folder, and after it one for each of its files.
+    """Make the plan that reads a folder, and after it one for each of its files.
 
     Raises:
         MissingFileError: nothing was saved there.
-        DataError: it is damaged, compressed otherwise, or its elements are not what is wanted.
+        DataError: the manifest is damaged, or compression or elements are not those wanted.
     """
     plans = _waited_for(folder) if wait else _read_manifest(folder)
     whole = plans[0]
@@ -334,12 +335,12 @@ def _check(folder: str, wanted: ElementType, saved: ElementType, count: int) -> 
 
 
 def _waited_for(folder: str) -> tuple[Saved, ...]:
-    started, told = time.monotonic(), False
+    started, logged = time.monotonic(), False
     while True:
         try:
             return _read_manifest(folder)
         except MissingFileError:
-            if not told and time.monotonic() - started > 5:
-                told = True
-                logger.info("load waits until something is saved in %s", folder)
+            if not logged and time.monotonic() - started > 5:
+                logged = True
+                logger.info("load waits until a dataset is saved in %s", folder)
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""schedule: which epoch an iterator runs, and which follow."""
+"""schedule: the current epoch of an iterator, and those that follow."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ class Schedule:
     """The epochs of an iterator.
 
     Args:
-        numbers: of the epochs.
-        progress: of the iterator.
+        numbers: the numbers of the epochs.
+        progress: the counts of the iterator.
 
     Attributes:
-        loaded: a state was loaded, and its epoch is not open yet.
-        started: an epoch was started, and is not at its end.
+        loaded: whether a state was loaded whose epoch is not open yet.
+        started: whether an epoch was started and has not ended.
     """
 
     __slots__ = ("_coming", "_first", "_left", "_numbers", "loaded", "started")
 
     def __init__(self, numbers: Numbers, progress: Progress) -> None:
         self._numbers = numbers
-        self._left = numbers(progress)  # those that were not started
-        self._first: int | None = None  # the epoch of a state
-        self._coming: int | None = None  # the one that was taken from them, and is not started yet
+        self._left = numbers(progress)  # epochs that were not started
+        self._first: int | None = None  # the epoch of a loaded state
+        self._coming: int | None = None  # the next epoch, taken from `_left` and not started
         self.loaded = False
         self.started = False
 
     def coming(self) -> int | None:
-        """The next epoch, which stays the next one until it is started; None where there is none."""
+        """Return the next epoch, the same one until it is started; None if there is none."""
         if self._coming is None:
-            for self._coming in self._left:  # noqa: B020 : what a call of `next` returns could be lost
+            for self._coming in self._left:  # noqa: B020 : an interrupt after a call of `next` could lose its result
                 break
         return self._coming
 
@@ -43,15 +43,15 @@ class Schedule:
         self.loaded, self._coming, self.started = False, None, True
 
     def repair(self, progress: Progress) -> None:
-        """Ask for the numbers again after an interrupt: a generator of numbers that was cut short gives none."""
+        """Get the numbers again after an interrupt: a generator that was interrupted gives no more."""
         if (progress.epoch is None or self.loaded) and self._coming is None and not self.started:
             self._left = self._numbers(progress, self._first)
 
     def load(self, progress: Progress, ended: bool) -> None:
-        """Go on with the epoch of a state, or where that had come to its end with the next one, if there is one.
+        """Resume the epoch of a state or, if it had ended, start with the next one.
 
         Raises:
-            StateError: there is no such epoch.
+            StateError: this iterator does not have that epoch.
         """
         epoch = progress.epoch
         if epoch is None:

@@ -1,4 +1,4 @@
-"""shutdown: how runs begin, and what becomes of those that nobody ends: iterators that are collected, exit, a fork."""
+"""shutdown: how runs start, and how they end without `close`: by garbage collection, at exit and in a forked child."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from ..options import Settings
     from .progress import Progress
 
-__all__ = ["RUNS", "begun", "continued", "watch"]
+__all__ = ["RUNS", "first_run", "next_run", "watch"]
 
 RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
-"""Those that were begun."""
+"""The runs that were started."""
 
 
-class Abandoned(Protocol):
-    """An iterator that nobody ends."""
+class Watched(Protocol):
+    """An iterator that may still be open at exit or in a fork."""
 
     def release(self) -> None:
-        """Close what it takes from, at exit."""
+        """Close the flow, at exit."""
         ...
 
     def abandon(self) -> None:
-        """Forget the threads of the parent, in a forked child."""
+        """Leave the threads to the parent, in a forked child."""
         ...
 
 
-_ITERATORS: weakref.WeakSet[Abandoned] = weakref.WeakSet()
+_ITERATORS: weakref.WeakSet[Watched] = weakref.WeakSet()
 
 
-def begun(settings: Settings, progress: Progress) -> Run:
-    """The first run of an iterator.
+def first_run(settings: Settings, progress: Progress) -> Run:
+    """Make the first run of an iterator.
 
     Args:
-        settings: of its chain.
-        progress: what a state says of the bad elements before.
+        settings: settings of the chain.
+        progress: the counts of bad elements in a loaded state.
     """
     run = Run(settings)
     run.bad.start()
@@ -50,21 +50,21 @@ def begun(settings: Settings, progress: Progress) -> Run:
     return run
 
 
-def continued(run: Run, epoch: int) -> Run:
-    """The one behind a run that was stopped in the middle of an epoch: with its bad elements, each noted once."""
+def next_run(run: Run, epoch: int) -> Run:
+    """Make a run that follows one which was stopped within an epoch; it keeps the bad elements, each noted once."""
     new = Run(run.settings, on_gpu=run.on_gpu)
     new.bad, new.limits.outer = run.bad, run.limits.outer
     new.bad.again(epoch)
     return new
 
 
-def watch(iterator: Abandoned, run: Run, before: weakref.finalize[Any, Any] | None) -> weakref.finalize[Any, Any]:
-    """See to it that a run ends, at the latest with its iterator and with the process.
+def watch(iterator: Watched, run: Run, before: weakref.finalize[Any, Any] | None) -> weakref.finalize[Any, Any]:
+    """Make a run end with its iterator, or at exit.
 
     Args:
-        iterator: whose run it is.
-        run: of the iterator.
-        before: the answer for its run before, which has ended.
+        iterator: the iterator.
+        run: its run.
+        before: the finalizer of its previous run, which has ended.
     """
     if before is not None:
         before.detach()
@@ -74,18 +74,18 @@ def watch(iterator: Abandoned, run: Run, before: weakref.finalize[Any, Any] | No
 
 
 def _collected(run: Run) -> None:
-    """End the run of an iterator that nobody holds any more.
+    """End the run of an iterator that was garbage-collected.
 
-    The collector may run in any thread. In one of a pipeline's it only tells the others to stop: it may hold what
+    The collector may run in any thread. A thread of a pipeline only tells the others to stop, as it may hold locks that
     they wait for.
     """
     run.close(wait=not threading.current_thread().name.startswith("gpupipe-"))
 
 
 def _close_all() -> None:
-    """At exit: stop what is still running, so that the interpreter can end.
+    """At exit, stop all runs, so that the interpreter can end.
 
-    What an iterator takes from is closed too: a generator that is destroyed later finds the names of its module gone.
+    Flows are closed, too: a generator that is destroyed later finds the globals of its module gone.
     """
     for run in list(RUNS):
         run.close()
@@ -94,7 +94,7 @@ def _close_all() -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child the parent's threads do not exist: keep for ever what would wait for them when destroyed."""
+    """In a forked child, keep forever the objects whose destruction would wait for the parent's threads."""
     for iterator in list(_ITERATORS):
         iterator.abandon()
     for run in list(RUNS):

@@ -1,4 +1,4 @@
-"""state: the text of where an iterator stands, and whether it belongs to a chain."""
+"""state: what a state says of its chain, files and options, and the comparison with those of an iterator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DataError, GpupipeError, PlanError, StateError
+from ..errors import GpupipeError, PlanError, StateError
 from ..extract.storage.remote import storage_of
 from ..flow.cache.files import element_from_json, element_to_json
 from ..flow.state.snapshot import MOST, State, as_int, corrupt_state
@@ -35,27 +35,27 @@ __all__ = [
 ]
 
 FORMAT = 5
-"""Version of the text. Another one is refused: what a step writes down is its own business."""
+"""Version of the format. States of other versions are refused: each step defines its own part of a state."""
 
 NOTED = 128
-"""Bad elements whose keys a state holds: those behind it that were read ahead are noted once."""
+"""Bad elements whose keys a state holds, so that those read ahead of the state are noted only once."""
 
 _DECODING = {"hw_decoder_load": 1.0, "jpeg_fancy_upsampling": True}
-"""Options of decoders that change pixels; a state holds those that are not the usual ones."""
+"""Decoder options that change pixels, with their defaults; a state holds those that differ."""
 
 _PLAIN = 2000
-"""Letters of the flow's part of a state that is left as it is, to be read by people."""
+"""Characters up to which the flow's part of a state is not compressed, so that people can read it."""
 
 _READ = 4 << 20
-"""Bytes of a file that are read at once."""
+"""Bytes of a file that are read at a time."""
 
 _LISTED = 64
-"""Steps that are listed in the text, and files whose names are: longer lists are told apart by one digest."""
+"""Steps that a state lists; for a longer chain it holds a digest. File names: up to 40 times as many characters."""
 
 
 @dataclass(slots=True)
 class StateHeader:
-    """What a state is compared with: the steps, the files and the options that decide which elements there are.
+    """The part of a state that says what it belongs to: the steps, files and options that determine the elements.
 
     Attributes:
         plan: the chain.
@@ -68,7 +68,7 @@ class StateHeader:
     _outline: Outline | None = None
 
     def head(self) -> dict[str, Any]:
-        """The part of a state that says what it belongs to. Files are looked at once."""
+        """Return this part of a state. Files are looked up once."""
         if not self._head:
             found = self.outlined()
             code = portable(self.plan, paths=False)
@@ -83,17 +83,17 @@ class StateHeader:
         return self._head
 
     def outlined(self) -> Outline:
-        """The steps of the chain."""
+        """Return the outline of the chain."""
         if self._outline is None:
             self._outline = outline(self.plan)
         return self._outline
 
     def numbered(self, flow: State) -> State:
-        """A part of a state that names files of this chain by their numbers in it: they may lie elsewhere later."""
+        """Replace the names of this chain's files in a state by their numbers, as they may move to another folder."""
         return renamed(flow, {path: i for i, (path, _) in enumerate(self.outlined().files)})
 
     def named(self, flow: State) -> State:
-        """A part of a state with the files of this chain."""
+        """Replace the numbers of files in a state by the names of this chain's files."""
         return renamed(flow, {i: path for i, (path, _) in enumerate(self.outlined().files)})
 
     def _options(self) -> dict[str, Any]:
@@ -106,20 +106,20 @@ class StateHeader:
             "disabled_rules": sorted(s.disabled_rules),
             **{
                 name: getattr(s.decoding, name)
-                for name, usual in _DECODING.items()
-                if getattr(s.decoding, name) != usual
+                for name, default in _DECODING.items()
+                if getattr(s.decoding, name) != default
             },
         }
 
     def check(self, state: Any, other_shards: bool = False) -> dict[str, Any]:
-        """Whether a state belongs to this chain, its data and this version.
+        """Check that a state belongs to this chain, its data and this version.
 
         Args:
-            state: what the user gave.
-            other_shards: its steps were compared already, and differ in their shard only.
+            state: the user's object.
+            other_shards: whether its steps were compared already, and differ only in the shard.
 
         Raises:
-            StateError: it does not; says what is another.
+            StateError: the state does not belong here; says what differs.
         """
         if not isinstance(state, dict) or "gpupipe_state" not in state:
             raise StateError(f"load_state_dict needs what state_dict returned, got {type(state).__name__}")
@@ -128,11 +128,11 @@ class StateHeader:
             if state.get(name) != mine[name]:
                 raise StateError(
                     f"load_state_dict needs a state with {what} {mine[name]}, got {state.get(name)!r}: it was made by "
-                    f"another version of gpupipe; begin the epoch anew"
+                    f"another version of gpupipe; start the epoch again"
                 )
         try:
             whole = sealed(state)["digest"] == state.get("digest")
-        except (TypeError, ValueError, RecursionError):  # what is no JSON never was a state
+        except (TypeError, ValueError, RecursionError):  # not JSON
             whole = False
         if not whole:
             raise corrupt_state()
@@ -141,9 +141,9 @@ class StateHeader:
             self._check_steps(state.get("steps"), mine["steps"])
         theirs = state.get("options")
         for name in {**mine["options"], **_DECODING}:
-            usual = _DECODING.get(name)
-            value = mine["options"].get(name, usual)
-            other = theirs.get(name, usual) if isinstance(theirs, dict) else None
+            default = _DECODING.get(name)
+            value = mine["options"].get(name, default)
+            other = theirs.get(name, default) if isinstance(theirs, dict) else None
             if other != value:
                 raise StateError(
                     f"load_state_dict needs a state made with {name}={value!r}, got one made with {name}={other!r}; "
@@ -152,8 +152,8 @@ class StateHeader:
         code = state.get("code")
         if not other_shards and code is not None and mine["code"] is not None and code != mine["code"]:
             logger.warning(
-                "load_state_dict: a Python function of the chain, or data that it uses, is not what it was when the "
-                "state was made; the elements that follow are made by the present one"
+                "load_state_dict: a Python function of the chain, or data that it uses, has changed since the state "
+                "was made; the elements that follow are made by the current one"
             )
         return state
 
@@ -216,7 +216,7 @@ class StateHeader:
 
 
 def types_to_json(types: Mapping[int, ElementType]) -> State:
-    """The types that only first elements told; those that cannot be written down are told by one again."""
+    """Write the types learned from first elements; those that JSON cannot hold are learned again."""
     found = []
     for number, element in sorted(types.items()):
         try:
@@ -227,19 +227,19 @@ def types_to_json(types: Mapping[int, ElementType]) -> State:
 
 
 def types_from_json(given: Any) -> dict[int, ElementType]:
-    """The types out of a state."""
+    """Read the types learned from first elements."""
     return {int(number): element_from_json(element) for number, element in given}
 
 
 def sealed(state: dict[str, Any]) -> dict[str, Any]:
-    """A state with a digest of itself: damage is noticed before anything is made of it."""
+    """Add a digest to a state, so that damage is noticed before the state is used."""
     rest = {name: value for name, value in state.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return {**rest, "digest": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
 
 
 def packed(flow: State) -> State:
-    """A part of a state; a long text of many steps, files or leaves says the same things often, and is compressed."""
+    """Compress a part of a state if it is long: many steps, files or leaves repeat the same text."""
     text = json.dumps(flow, separators=(",", ":"))
     if len(text) <= _PLAIN:
         return flow
@@ -247,7 +247,11 @@ def packed(flow: State) -> State:
 
 
 def unpacked(flow: State) -> State:
-    """Read it back; untrusted, so its length is bounded."""
+    """Decompress a part of a state; its length is bounded, as the state is not trusted.
+
+    Raises:
+        StateError: the part is damaged.
+    """
     if not isinstance(flow, dict) or "zlib" not in flow:
         return flow
     letters = as_int(flow["letters"], "letters")
@@ -261,21 +265,21 @@ def unpacked(flow: State) -> State:
 
 
 def files_of(files: Sequence[tuple[str, str]], digests: bool) -> dict[str, Any]:
-    """What files are compared by: their names and sizes; of many of them a digest.
+    """Describe files for comparison: names and sizes, or for many files a digest of them.
 
     Args:
-        files: paths, and the names that the files have wherever their folder lies.
-        digests: their contents count, too.
+        files: paths, and the names of the files that do not depend on their folder.
+        digests: whether to add digests of their contents.
 
     Raises:
-        DataError: `digests`, and a file that is there cannot be read.
+        DataError: a file that exists cannot be read, for its digest.
     """
     sizes: list[list[Any]] = []
     contents: list[str | None] = []
     for path, name in files:
         try:
             size, tag = storage_of(path).size(path)
-        except (DataError, GpupipeError):  # not there, or no file at all: any text may stand in a chain
+        except GpupipeError:  # the file is missing; or the text names no file, as any text may
             sizes.append([name, None])
             contents.append(None)
         else:
@@ -300,7 +304,7 @@ def _of_text(text: str) -> str:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _digest(path: str, size: int, tag: str) -> str:
-    """A digest of the contents of a file, which are read once in a process as long as its tag is the same."""
+    """Hash the contents of a file, which are read once per process unless the tag changes."""
     storage, digest = storage_of(path), hashlib.blake2b(digest_size=16)
     for start in range(0, size, _READ):
         digest.update(storage.read(path, start, min(_READ, size - start), tag))
@@ -308,19 +312,19 @@ def _digest(path: str, size: int, tag: str) -> str:
 
 
 def _each(files: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Names and sizes, where they are listed."""
+    """Iterate over names and sizes, if they are listed."""
     sizes = files.get("sizes")
     for entry in sizes if isinstance(sizes, list) else ():
         yield (entry[0], entry[1]) if isinstance(entry, list) and len(entry) == 2 else (None, None)
 
 
 def _cut(value: Any) -> str:
-    """Something out of a state, which may be anything, for messages."""
+    """Format a value of a state, which may be anything, for messages."""
     return repr(value)[:200]
 
 
 def renamed(flow: State, names: Mapping[Any, Any]) -> State:
-    """A part of a state with other names for some of the files that buffers hold records of; see `flow.held`."""
+    """Rename files in a part of a state, where buffers hold records of them; see `flow.state.buffer`."""
     if isinstance(flow, list):
         return [renamed(part, names) for part in flow]
     if not isinstance(flow, dict):
@@ -333,7 +337,7 @@ def renamed(flow: State, names: Mapping[Any, Any]) -> State:
 
 
 def _short(steps: list[Any]) -> State:
-    """The steps, or of a long chain a digest of them."""
+    """Return the steps, or for a long chain a digest of them."""
     if len(steps) <= _LISTED:
         return steps
     return hashlib.blake2b(repr(steps).encode(), digest_size=16).hexdigest()

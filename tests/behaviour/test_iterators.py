@@ -110,7 +110,7 @@ def test_a_closed_iterator_says_so_and_never_looks_like_one_at_its_end(begun: bo
     items.close()
 
     for _ in range(2):
-        with pytest.raises(gp.ClosedError, match=r"next\(\) needs an iterator that is open, got one that was closed"):
+        with pytest.raises(gp.ClosedError, match=r"next\(\) needs an open iterator, got one that was closed"):
             next(items)
         with pytest.raises(gp.ClosedError, match="was closed; make a new one"):
             for _ in items:

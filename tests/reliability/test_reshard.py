@@ -142,7 +142,7 @@ def test_a_take_that_depends_on_the_number_of_shards_is_named() -> None:
         build,
         4,
         states[0],
-        r"needs a take that does not depend on the number of shards, to go on in shard 0 of 4 behind one of 2: step 3 "
+        r"needs a take that does not depend on the number of shards, to go on in shard 0 of 4 after one of 2: step 3 "
         r"was take\(254\), where this one has take\(252\) \(at .*test_reshard.py:\d+\); leave the take out and write "
         r"shard\(4, 0, even='drop'\)",
     )
@@ -153,7 +153,7 @@ def test_what_differs_beside_the_shard_is_named() -> None:
         return gp.Dataset.range(255).shard(n, i).batch(32 // n)
 
     _, states = states_of(build, 2, 3)
-    refused(build, 4, states, r"in other shards of it at most, got one whose step 3 was batch\(16\), .* batch\(8\)")
+    refused(build, 4, states, r"or of other shards of it, got one whose step 3 was batch\(16\), .* batch\(8\)")
     refused(
         lambda n, i: gp.Dataset.range(255).shard(n, i, even="wrap").batch(16),
         4,

@@ -200,7 +200,7 @@ def test_changed_code_under_the_same_name_is_warned_of(caplog: pytest.LogCapture
     state = state_after(make("def f(x): return x + 1"), 2)
     with caplog.at_level(logging.WARNING, "gpupipe"), iter(make("def f(x): return x + 2")) as items:
         items.load_state_dict(state)
-    assert "is not what it was" in caplog.text
+    assert "has changed since the state was made" in caplog.text
 
 
 @pytest.mark.parametrize(
