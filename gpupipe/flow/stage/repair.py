@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import DataError
+from ...transform.array import concatenate, to_host
 from ..batching.batcher import Group
 from ..element import Hole
 
@@ -27,15 +28,11 @@ def make_holes(group: Group, bad: dict[int, DataError]) -> None:
 
 def host_copy(result: Any) -> Any:
     """Copy a result of a GPU stage to NumPy arrays."""
-    from ...transform.array import to_host
-
     return [to_host(row) for row in result] if isinstance(result, list) else to_host(result)
 
 
 def joined(parts: Sequence[Any]) -> Any:
     """Join one output of several parts of a batch."""
-    from ...transform.array import concatenate
-
     if not any(isinstance(part, list) for part in parts) and len({tuple(part.shape[1:]) for part in parts}) == 1:
         return concatenate(parts)
     return [row for part in parts for row in part]

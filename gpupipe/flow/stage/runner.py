@@ -51,7 +51,12 @@ class StageRunner:
     """The two threads of a stage. They know the run and the channel, never the iterator that the user holds."""
 
     def __init__(self, flow: Stage, at: Context, resumable: ResumableBatcher, out: Channel[Delivered]) -> None:
+        assert flow.program is not None and flow.executor is not None
         self._flow = flow
+        self._program = flow.program
+        self._decoders = [value for value in flow.program.values if isinstance(value, Apply) and value.op.decodes]
+        self._make_executor = flow.executor
+        self._executor: Executor | None = None
         self._resumable = resumable
         self._batcher = resumable.batcher
         self._source = resumable.source
@@ -126,15 +131,13 @@ class StageRunner:
 
     def _prepare(self, group: Group) -> Job:
         """Compute the graph's inputs, without touching the executor."""
-        program = self._flow.program
-        assert program is not None
         started = time.perf_counter()
         while True:
             values = self._assembler.values(group.rows)
             try:
                 if group.order is None:
                     self._assembler.check_shapes(values, group.rows)
-                feed = Feed.of(program, values, self._settings.verify) if group.rows else None
+                feed = Feed.of(self._program, values, self._settings.verify) if group.rows else None
                 feeds = [] if feed is None else self._split(feed, values)
                 self._counters.busy += time.perf_counter() - started
                 return Job(group, values, feeds)
@@ -146,14 +149,11 @@ class StageRunner:
 
     def _split(self, feed: Feed, values: HostValues) -> list[Feed]:
         """Split a batch that exceeds the executor's capacity, or whose images would exceed the device budget."""
-        program = self._flow.program
-        assert program is not None
         self._capacity = self._capacity or max(self._flow.size, feed.size)
         pixels = np.zeros(feed.size, np.int64)
-        for value in program.values:
-            if isinstance(value, Apply) and value.op.decodes:
-                height, width = values.encoded_sizes(value).T.astype(np.int64)
-                pixels += height * width * 3
+        for decoder in self._decoders:
+            height, width = values.encoded_sizes(decoder).T.astype(np.int64)
+            pixels += height * width * 3
         parts, start, room = [], 0, self._settings.device_memory
         for i, size in enumerate(pixels.tolist()):
             if (size > room or i - start == self._capacity) and i > start:
@@ -166,7 +166,6 @@ class StageRunner:
 
     def _execute(self) -> None:
         LIMITS.set(self._run.limits)
-        executor: Executor | None = None
         flight: deque[Queued] = deque()
         try:
             while True:
@@ -175,18 +174,14 @@ class StageRunner:
                 queued = None if alone else self._take(wait=not flight)
                 if queued is not None:
                     job = queued.item
-                    if isinstance(job, Job):
-                        if executor is None:
-                            assert self._flow.executor is not None and self._flow.program is not None
-                            executor = self._flow.executor(self._flow.program, self._capacity or self._flow.size)
-                        if len(job.feeds) == 1:
-                            executor.submit(job.feeds[0])
+                    if isinstance(job, Job) and len(job.feeds) == 1:
+                        self._submit(job.feeds[0])
                     flight.append(queued)
                     if len(flight) < IN_FLIGHT and not in_parts(job):
                         continue
                 if not flight:
                     break
-                self._deliver(flight.popleft(), flight, executor)
+                self._deliver(flight.popleft(), flight)
             self._out.finish()
         except Closed:
             pass
@@ -196,8 +191,15 @@ class StageRunner:
             with self._changed:
                 self._stopped = True
                 self._changed.notify_all()
+            executor, self._executor = self._executor, None
             if executor is not None:
                 executor.close()
+
+    def _submit(self, feed: Feed) -> None:
+        """Start a batch, in an executor that is made for the first one."""
+        if self._executor is None:
+            self._executor = self._make_executor(self._program, self._capacity)
+        self._executor.submit(feed)
 
     def _take(self, wait: bool) -> Queued | None:
         """Take the next job. None at the end of the input, or without `wait` if no job is there."""
@@ -215,22 +217,21 @@ class StageRunner:
                     return None
                 self._changed.wait()
 
-    def _deliver(self, queued: Queued, flight: deque[Queued], executor: Executor | None) -> None:
+    def _deliver(self, queued: Queued, flight: deque[Queued]) -> None:
         job = queued.item
         if not isinstance(job, Job):
             self._out.put(Delivered([job], queued.before, queued.after))
             return
         if job.bad:
-            self._repair(queued, job, BatchFailed("", job.bad), flight, executor)
+            self._repair(queued, job, BatchFailed("", job.bad), flight)
             return
         if job.error is not None:
             self._out.put(Delivered([failed_batch(job.group, job.error)], queued.before, queued.after))
             return
         try:
-            results = self._collect(job, executor)
+            results = self._collect(job)
         except BatchFailed as failure:
-            assert executor is not None
-            self._repair(queued, job, failure, flight, executor)
+            self._repair(queued, job, failure, flight)
             return
         elements = self._assembler.deliver(job.group, job.values, results)
         if job.group.rows:
@@ -240,17 +241,16 @@ class StageRunner:
         self._counters.bytes += size
         self._out.put(Delivered(elements, queued.before, queued.after), size)
 
-    def _collect(self, job: Job, executor: Executor | None) -> list[Any]:
+    def _collect(self, job: Job) -> list[Any]:
         """Collect the results of a job. All its parts run even if one fails, so that every bad row is known."""
         parts: list[list[Any]] = []
         causes: dict[int, DataError] = {}
         text, start = None, 0
         for feed in job.feeds:
-            assert executor is not None
             try:
                 if len(job.feeds) > 1:
-                    executor.submit(feed)
-                results = self._answer(executor, job.group.rows[start : start + feed.size])
+                    self._submit(feed)
+                results = self._answer(job.group.rows[start : start + feed.size])
                 parts.append([host_copy(result) for result in results] if self._flow.to_host else results)
             except BatchFailed as failure:
                 text = text or failure.text
@@ -262,11 +262,10 @@ class StageRunner:
             return parts[0] if parts else []
         return [joined(column) for column in zip(*parts, strict=True)]
 
-    def _answer(self, executor: Executor, rows: Sequence[Element], delivered: bool = True) -> list[Any]:
+    def _answer(self, rows: Sequence[Element], delivered: bool = True) -> list[Any]:
         """Return the results of the oldest batch in flight.
 
         Args:
-            executor: the executor that runs it.
             rows: its elements.
             delivered: whether the results are delivered; wrong pixels that are discarded need no warning.
 
@@ -274,8 +273,9 @@ class StageRunner:
             BatchFailed: some rows are bad.
             PixelError: some rows were decoded wrongly, and `Options.wrong_pixels` is "raise".
         """
+        assert self._executor is not None
         try:
-            return executor.collect()
+            return self._executor.collect()
         except WrongPixels as found:
             texts = []
             for row, text in found.rows.items():
@@ -292,18 +292,16 @@ class StageRunner:
                 logger.warning("%s: this is not the image that the host decodes, and is delivered as it is", text)
             return found.results
 
-    def _repair(
-        self, queued: Queued, job: Job, failure: BatchFailed, flight: deque[Queued], executor: Executor | None
-    ) -> None:
+    def _repair(self, queued: Queued, job: Job, failure: BatchFailed, flight: deque[Queued]) -> None:
         """Find the bad rows of a failed group, make them holes, and put back all elements that were not delivered."""
-        later = [self._dropped(other, executor) for other in flight]
+        later = [self._dropped(other) for other in flight]
         flight.clear()
-        bad = failure.causes or self._find(job, 0, job.group.rows, executor)
+        bad = failure.causes or self._find(job)
         if not bad:  # the batch failed once and then ran, so no row is to blame
-            assert executor is not None
+            assert self._executor is not None
             raise DeviceError(
-                f"{executor.label} failed once and ran on the same batch again, so it is not the data: {failure.text}; "
-                "start the process again, or run with Options(device='cpu')"
+                f"{self._executor.label} failed once and ran on the same batch again, so it is not the data: "
+                f"{failure.text}; start the process again, or run with Options(device='cpu')"
             )
         with self._lock, self._changed:
             if not self._batcher.regroups:
@@ -373,27 +371,24 @@ class StageRunner:
         errors: list[Job | Element] = [element for element in again if type(element[0]) is Raised]
         return [*errors, self._prepare(group)] if group.rows else errors
 
-    def _dropped(self, queued: Queued, executor: Executor | None) -> Queued:
+    def _dropped(self, queued: Queued) -> Queued:
         """Discard the results of a job in flight; the job has to run again."""
         job = queued.item
-        if isinstance(job, Job) and len(job.feeds) == 1 and executor is not None:
+        if isinstance(job, Job) and len(job.feeds) == 1:
             with contextlib.suppress(BatchFailed):  # it fails again when it runs again
-                self._answer(executor, job.group.rows, delivered=False)
+                self._answer(job.group.rows, delivered=False)
         return queued
 
-    def _find(self, job: Job, start: int, rows: Sequence[Element], executor: Executor | None) -> dict[int, DataError]:
+    def _find(self, job: Job) -> dict[int, DataError]:
         """Find the bad rows by halving in the same executor; nothing else is in flight."""
-        program = self._flow.program
-        assert program is not None and executor is not None
-        feed = Feed.of(program, job.values)
+        feed, rows = Feed.of(self._program, job.values), job.group.rows
         found: dict[int, DataError] = {}
-        stop = start + len(rows)
-        spans = [(low, min(low + self._capacity, stop)) for low in reversed(range(start, stop, self._capacity))]
+        spans = [(low, min(low + self._capacity, len(rows))) for low in range(0, len(rows), self._capacity)][::-1]
         while spans:
             low, high = spans.pop()
-            executor.submit(feed.part(low, high))
+            self._submit(feed.part(low, high))
             try:
-                self._answer(executor, rows[low - start : high - start], delivered=False)
+                self._answer(rows[low:high], delivered=False)
             except BatchFailed as failure:
                 if high - low == 1:
                     found[low] = failure.causes.get(0) or DecodeError(failure.text)
@@ -403,9 +398,4 @@ class StageRunner:
         return found
 
     def _blamed(self, row: Element, error: DataError) -> DataError:
-        program = self._flow.program
-        assert program is not None
-        stage = next(
-            (value.op.stage for value in program.values if isinstance(value, Apply) and value.op.decodes), "transform"
-        )
-        return locate(error, row[1], row[2], stage)
+        return locate(error, row[1], row[2], self._decoders[0].op.stage if self._decoders else "transform")
