@@ -27,8 +27,7 @@ class Cache(Step):
     store: Any = field(default=None, compare=False)
 
     def full(self, settings: Settings) -> bool:
-        found: bool = self.store.full(settings)
-        return found
+        return self.store.find(settings) is not None
 
     def input_context(self, at: Any, index: int) -> Any:
         return at.neutral()

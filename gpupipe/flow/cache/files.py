@@ -13,13 +13,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import threading
 import weakref
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ...errors import DataError, GpupipeError, MissingFileError, shown_name
-from ...extract.storage.forking import renew_lock
 from ...extract.storage.remote import storage_of
 from ...graph.host_values import is_image
 from ...graph.values import topological
@@ -92,7 +91,8 @@ class SavedPass:
 class _Reading(Counted):
     def __init__(self, kept: SavedPass, at: Context, done: int) -> None:
         store = kept.store
-        super().__init__(read_elements(kept.path, store.compression, at, store.spoil, store.method))
+        spoil = partial(store.spoil, kept.path)
+        super().__init__(read_elements(kept.path, store.compression, at, spoil, store.method))
         fast_forward(iter(self), done, at)
 
     def snapshot(self) -> State:
@@ -119,26 +119,19 @@ class FileCacheStore:
     method: str = "cache"
     folder: bool = False
     compression: str = ""
-    lock: threading.RLock = field(default_factory=threading.RLock)
+
     _portable: Portable | None = None
     _last: tuple[Settings, str] | None = None
     _bad: set[tuple[str, int, int, int]] = field(default_factory=set)
     _logged: set[str] = field(default_factory=set)
     _private: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        renew_lock(self, "lock")
-
-    def full(self, settings: Settings) -> bool:
-        """Whether there is a complete file for these settings."""
-        return self.find(settings) is not None
-
     def key(self, settings: Settings) -> str:
         """Hash what the elements depend on; computed once for each iterator, which has its own Settings object."""
-        with self.lock:
-            if self._last is None or self._last[0] is not settings:
-                self._last = settings, self._key(settings)
-            return self._last[1]
+        last = self._last
+        if last is None or last[0] is not settings:
+            self._last = last = settings, self._key(settings)
+        return last[1]
 
     def _key(self, settings: Settings) -> str:
         if self._portable is None:
@@ -166,11 +159,10 @@ class FileCacheStore:
         """Return the path of the file for these settings."""
         key = self.key(settings)
         if self._portable is not None and self._portable.private is not None:
-            with self.lock:
-                if key not in self._private:
-                    self._private[key] = temporary(self._named(key), "private")
-                    weakref.finalize(self, _remove, self._private[key], os.getpid())
-                return self._private[key]
+            if key not in self._private:
+                path = self._private.setdefault(key, temporary(self._named(key), "private"))
+                weakref.finalize(self, _remove, path, os.getpid())
+            return self._private[key]
         return self._named(key)
 
     def _named(self, key: str) -> str:
@@ -300,7 +292,7 @@ class _File:
             if isinstance(error, DataError):
                 raise
             self._give_up(error)
-        run.on_close(self._stop)
+        run.on_close(self.close)
 
     def add(self, element: Element) -> None:
         """Write an element, unless the file was given up."""
@@ -325,7 +317,7 @@ class _File:
                 self._writer = None
             except OSError as error:
                 self._give_up(error)
-        self._run.forget(self._stop)
+        self._run.forget(self.close)
 
     def _give_up(self, error: OSError) -> None:
         """Continue the pass without the file: a full disk must not end a training run."""
@@ -340,9 +332,10 @@ class _File:
         if writer is not None:
             with contextlib.suppress(OSError):
                 writer.discard()
-        self._run.forget(self._stop)
+        self._run.forget(self.close)
 
-    def _stop(self, wait: bool) -> None:
+    def close(self, wait: bool = True) -> None:
+        """Remove the file of a partial pass, and log it."""
         if self._writer is not None:
             logger.info(
                 "%s: a pass stopped before its end, %s is not kept; the next pass starts again",
@@ -350,7 +343,3 @@ class _File:
                 shown_name(self._path),
             )
         self.discard()
-
-    def close(self) -> None:
-        """Remove the file of a partial pass, and log it."""
-        self._stop(True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
-from ...extract.storage.forking import renew_lock
 from ...options import Settings
 from ..access import FromFunction, RandomAccess
 from ..element import Element
@@ -57,14 +55,6 @@ class CacheStore:
     """The elements of full passes, by `cache_key`."""
 
     filled: dict[CacheKey, Filled] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        renew_lock(self, "lock")
-
-    def full(self, settings: Settings) -> bool:
-        """Whether there was a full pass with these settings."""
-        return cache_key(settings) in self.filled
 
     def find(self, settings: Settings) -> Filled | None:
         """Return the full pass with these settings, if there was one."""
@@ -106,9 +96,7 @@ class _Memory:
 
     def finish(self) -> None:
         """Fill the cache."""
-        filled = Filled(self._kept, self._element)
-        with self._store.lock:
-            self._store.filled.setdefault(cache_key(self._run.settings), filled)
+        self._store.filled.setdefault(cache_key(self._run.settings), Filled(self._kept, self._element))
 
     def discard(self) -> None:
         """Discard a partial pass: the elements go with this object."""

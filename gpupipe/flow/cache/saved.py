@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...errors import DataError
-from ...plan.node import Node
 from ...serial.elements_file import ElementsReader
 from ..combine.inner import Inner
 from ..combine.interleave import InterleaveFlow
@@ -21,7 +21,7 @@ __all__ = ["SavedFilesFlow", "SavedFlow", "read_elements"]
 
 
 def read_elements(
-    path: str, compression: str, at: Context, spoil: Callable[[str], None] | None, who: str
+    path: str, compression: str, at: Context, spoil: Callable[[], None] | None, who: str
 ) -> Iterator[Element]:
     """Iterate over the elements of a file, with the keys of a context (see `stream_in`).
 
@@ -31,22 +31,16 @@ def read_elements(
         path: the file.
         compression: "" or "GZIP".
         at: the context in which the file is opened.
-        spoil: called with the path on damage, so that the next iterator computes the file again; None if it cannot.
+        spoil: called on damage, so that the next iterator computes the file again; None if it cannot.
         who: the method, for messages.
     """
     file = Stream(at.key, path, "offset", at.alike)
+    on_damage = spoil or (lambda: None)
     try:
         reader = ElementsReader(path, compression, head_needed=spoil is not None)
     except DataError as error:
         yield hole_of(error.at(path, 0, who, "offset")), file, 0
         return
-
-    def stream(key: int, name: str, unit: str) -> Stream:
-        return stream_in(at, key, name, unit)
-
-    def damaged() -> None:
-        if spoil is not None:
-            spoil(path)
 
     def lost(error: DataError) -> Hole | Raised:
         if spoil is not None:
@@ -55,7 +49,7 @@ def read_elements(
         return hole_of(error.at(path, None, who, "offset"))
 
     try:
-        for value, where, position in reader.elements(stream, damaged):
+        for value, where, position in reader.elements(partial(stream_in, at), on_damage):
             if where is None:
                 assert isinstance(value, DataError)
                 yield lost(value), file, position
@@ -65,7 +59,7 @@ def read_elements(
                 where = BatchStream([row for row, _ in where], [index for _, index in where])
             yield element, where, position
     except DataError as error:
-        damaged()
+        on_damage()
         yield lost(error), file, error.offset or 0
     finally:
         reader.close()
@@ -93,27 +87,23 @@ class SavedFlow:
             # In the context of the whole dataset, so that no key depends on the file that an element was written to.
             return self._one(outer[0][0], at, state)
 
-        return InterleaveFlow(_Paths(self.paths), Inner(inner), self.cycle, 1).open(at, state)
+        return InterleaveFlow(SavedFilesFlow(self.paths, str), Inner(inner), self.cycle, 1).open(at, state)
 
     def _one(self, path: str, at: Context, state: State) -> Running:
         return replayed(lambda: read_elements(path, self.compression, at, None, "load"), at, state)
 
 
 @dataclass(frozen=True, slots=True)
-class _Paths:
-    paths: tuple[str, ...]
-
-    def open(self, at: Context, state: State = None) -> Running:
-        stream = Stream(at.key, "load", alike=at.alike)
-        return replayed(lambda: (((path,), stream, i) for i, path in enumerate(self.paths)), at, state)
-
-
-@dataclass(frozen=True, slots=True)
 class SavedFilesFlow:
-    """A dataset for each file that `save` wrote, for a `reader_func`."""
+    """One element for each file that `save` wrote.
 
-    files: tuple[Node, ...]
-    make: Callable[[Node], Any]
+    Attributes:
+        files: the files, or the plans that read them.
+        make: makes the column of an element, e.g. the dataset for a `reader_func`.
+    """
+
+    files: tuple[Any, ...]
+    make: Callable[[Any], Any]
 
     def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("load", "load")
