@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
 from ..access import RandomAccess, access
 from ..element import Element
+from ..memory import bytes_of
 from ..run import Context, Flow
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State, part
@@ -48,7 +48,7 @@ class _Prefetching(Running):
         self._run = at.run
         self._thread = Thread(_pump, (self._input, at, self._channel), name="gpupipe-prefetch")
         self._started = False
-        at.run.on_close(self._end)
+        at.run.on_close(self.close)
 
     def ready(self) -> bool:
         """Whether the next element is there without waiting. Starts the thread."""
@@ -74,15 +74,12 @@ class _Prefetching(Running):
         """Return the state of the input after the elements that were given."""
         return {"source": self._input.state()}
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Stop the thread, which closes the input."""
-        self._end()
-
-    def _end(self, wait: bool = True) -> None:
         self._channel.drop()
         if wait:
             join([self._thread])
-        self._run.forget(self._end)
+        self._run.forget(self.close)
 
 
 def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
@@ -91,9 +88,7 @@ def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
     LIMITS.set(at.run.limits)
     try:
         for element in source.items():
-            value = element[0]
-            size = 0 if type(value) is not tuple else sum(getattr(c, "nbytes", None) or len_of(c) for c in value)
-            channel.put(element, size)
+            channel.put(element, bytes_of(element))
         channel.finish()
     except Closed:
         pass
@@ -101,8 +96,3 @@ def _pump(source: InputAhead, at: Context, channel: Channel[Element]) -> None:
         channel.fail(error)
     finally:
         source.close()
-
-
-def len_of(column: Any) -> int:
-    """Bytes of a byte string, 8 for anything small."""
-    return len(column) if isinstance(column, bytes) else 8
