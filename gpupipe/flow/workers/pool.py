@@ -22,6 +22,7 @@ from dataclasses import replace
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.shared_memory import SharedMemory
+from operator import methodcaller
 from typing import Any
 from weakref import ref
 
@@ -415,14 +416,11 @@ class Workers:
                 if not wait:
                     worker.process.kill()
             join(workers, GRACE)
-            for worker in workers:
-                if worker.process.is_alive():
-                    worker.process.terminate()
-            join(workers, GRACE)
-            for worker in workers:
-                if worker.process.is_alive():
-                    worker.process.kill()
-            join(workers, GRACE)
+            for end in (methodcaller("terminate"), methodcaller("kill")):
+                for worker in workers:
+                    if worker.process.is_alive():
+                        end(worker.process)
+                join(workers, GRACE)
             while workers:
                 release(workers.pop())
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any
 
 from ...errors import ENDING, DataError, FunctionError
 from ...options import Settings
@@ -92,7 +91,8 @@ class _Worker:
             self._attach(slot, request)
             columns = read(self._segments[slot], size)
             try:
-                element = self._call(columns, epoch, Stream(key, ""), position)
+                # The stream has no name here, so errors name no file and offset: the parent, which knows it, adds them.
+                element = self._function((columns, Stream(key, ""), position), Context(self._run, epoch))
             except ENDING as error:
                 ended = FunctionError("ends the run")
                 ended.__cause__ = error
@@ -102,10 +102,6 @@ class _Worker:
                 del columns
             self._answer(slot, element)
             del element  # nothing is kept alive while waiting
-
-    def _call(self, columns: tuple[Any, ...], epoch: int, stream: Stream, position: int) -> Element:
-        # The stream has no name here, so errors name no file and offset: the parent, which knows the file, adds them.
-        return self._function((columns, stream, position), Context(self._run, epoch))
 
     def _answer(self, slot: int, element: Element) -> None:
         value = element[0]
