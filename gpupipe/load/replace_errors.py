@@ -7,12 +7,11 @@ elements were given since.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from ..errors import DataError, GpupipeError, StateError
 from ..flow.element import BatchStream, Element, own_bytes
-from ..flow.run import SILENT_REPLAY, Context, Flow
+from ..flow.run import Context, Flow
 from ..flow.state.checkpoints import CheckpointedInput
 from ..flow.state.snapshot import State, int_part, part
 from ..flow.step import Running
@@ -40,6 +39,8 @@ def opened(flow: Flow, at: Context, state: State, skip: int, batched: bool) -> R
     """
     try:
         replaces = at.run.settings.on_error == "replace"
+        if replaces and state is not None:
+            skip += int_part(state, "since")
         items = Replacing(flow, at, batched, state) if replaces else flow.open(at, state)
         skip_delivered(items, skip, at.run)
     except (Malformed, TypeError, KeyError, IndexError, AttributeError, OverflowError, ValueError) as error:
@@ -56,7 +57,8 @@ class Replacing(Running):
         flow: the whole chain.
         at: the context.
         batched: whether the elements are batches.
-        state: the result of `snapshot`; elements are made again up to it.
+        state: the result of `snapshot`. The caller has to make its "since" elements again, so that the element which
+            replaces bad ones is there.
     """
 
     def __init__(self, flow: Flow, at: Context, batched: bool, state: State = None) -> None:
@@ -70,8 +72,6 @@ class Replacing(Running):
         self._since = 0  # elements given since
         self._policy = at.run.policy()
         self._ready: list[Element] = []  # elements to give after the first replacement, in reverse order
-        if state is not None:
-            self._again(int_part(state, "since"))
 
     def __next__(self) -> Element:
         if self._ready:
@@ -97,20 +97,6 @@ class Replacing(Running):
     def snapshot(self) -> State:
         """Return the state of the input at the last good element, and the number of elements given since."""
         return {"source": self._input.state(self._start), "since": self._since}
-
-    def _again(self, count: int) -> None:
-        """Make the last elements again, so that the element which replaces bad ones is there."""
-        before = SILENT_REPLAY.get()
-        try:
-            SILENT_REPLAY.set(True)
-            for _ in range(count):
-                with contextlib.suppress(DataError):  # it was raised before
-                    next(self, None)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            SILENT_REPLAY.set(before)
 
     def _good(self, element: Element) -> Element:
         """Return a good element, or the first bad one that it replaces."""
