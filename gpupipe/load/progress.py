@@ -13,7 +13,7 @@ from ..flow.state.snapshot import State, as_int, corrupt_state, to_json
 from ..plan.node import ElementType, Node
 from ..serial.structures import Malformed
 from .reshard import check_shards, resharded, sharding, without_first
-from .state import StateHeader, packed, sealed, types_from_json, types_to_json, unpacked
+from .state import StateHeader, check_seal, packed, sealed, types_from_json, types_to_json, unpacked
 
 __all__ = ["Epochs", "Numbers", "Phase", "Progress", "Resume", "state_of"]
 
@@ -191,18 +191,24 @@ class Resume:
             StateError: the state is damaged, or does not belong to this chain.
         """
         states: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
-        moves = [resharded(chain.plan, state) for state in states]
-        for state, move in zip(states, moves, strict=True):
-            chain.check(state, move is not None)
-            if isinstance(move, str):
-                raise StateError(move)
-        if any(state.get("epoch") != states[0].get("epoch") for state in states):
-            raise StateError("load_state_dict needs states of one epoch, got several; save them after the same step")
-        check_shards(given)
-        own = moves.index(None) if None in moves else 0
+        for state in states:
+            check_seal(state)
+        chain.head()
         try:
+            moves = [resharded(chain.plan, state) for state in states]
+            for state, move in zip(states, moves, strict=True):
+                chain.check(state, move is not None)
+                if isinstance(move, str):
+                    raise StateError(move)
+            if any(state["epoch"] != states[0]["epoch"] for state in states):
+                raise StateError(
+                    "load_state_dict needs states of one epoch, got several; save them after the same step"
+                )
+            if not isinstance(given, dict):
+                check_shards(states)
+            own = moves.index(None) if None in moves else 0
             return cls._of(chain, states[own], moves[own])
-        except (Malformed, TypeError, KeyError, AttributeError, ValueError, zlib.error, RecursionError) as error:
+        except (Malformed, TypeError, LookupError, AttributeError, ValueError, zlib.error, RecursionError) as error:
             if isinstance(error, StateError):
                 raise
             raise corrupt_state() from error
@@ -230,7 +236,7 @@ class Resume:
             left_out=left_out,
             noted=Counter(state["noted"]),
             start_at=None if start_at is None else as_int(start_at, "begin_at"),
-            uneven=isinstance(shard, dict) and shard.get("elements") is None,
+            uneven=shard is not None and shard["elements"] is None,
         )
         plan = chain.plan if progress.start_at is None else without_first(chain.plan, progress.start_at)
         return cls(phase, progress, types_from_json(unpacked(state.get("types"))), flow, plan, skip)

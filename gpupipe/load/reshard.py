@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import StateError
+from ..flow.state.snapshot import as_int
 from ..plan.batches import Batch, PaddedBatch
 from ..plan.node import Node
 from ..plan.order import Shard, Skip
@@ -72,7 +73,7 @@ def without_first(plan: Node, first: int) -> Node:
     return _with(found, replace(shard, source=rest, index=(shard.index - first) % shard.shards))
 
 
-def resharded(plan: Node, state: Any) -> int | str | None:
+def resharded(plan: Node, state: dict[str, Any]) -> int | str | None:
     """Compare a state with this chain in other shards.
 
     Only the `shard` step of the chain may depend on the number of shards.
@@ -81,27 +82,25 @@ def resharded(plan: Node, state: Any) -> int | str | None:
         How many elements of the whole dataset were given; or an error message, if the rest cannot be shared out again;
         None if the state belongs to the same shard, or to another chain.
     """
-    found, given = sharding(plan), state.get("shard") if isinstance(state, dict) else None
-    match given:
-        case {"shards": int(shards), "index": int(index), "elements": elements} if found is not None:
-            mine = found.node
-        case _:
-            return None
-    if (shards, index) == (mine.shards, mine.index) or not 0 <= index < shards:
+    found, given = sharding(plan), state["shard"]
+    if found is None or given is None:
         return None
-    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index))), state.get("steps")
+    mine, shards, index, elements = found.node, given["shards"], given["index"], given["elements"]
+    if (shards, index) == (mine.shards, mine.index):
+        return None
+    other, theirs = outline(_with(found, replace(mine, shards=shards, index=index))), state["steps"]
     if not isinstance(theirs, list) or len(theirs) != len(other.steps):
         return None
     for i, (step, was) in enumerate(zip(other.steps, theirs, strict=True)):
         if list(step) != was:
             return _other_step(plan, found, i, str(was[0]), step[0], shards)
-    if type(elements) is not int or elements < 0:
+    if elements is None:
         return (
             f"load_state_dict needs a state that says how far all shards were, to go on in shard {mine.index} of "
             f"{mine.shards}, got one of shard {index} of {shards} whose epoch had bad elements, so its count does not "
             f'tell how far it was; use on_error="replace", which keeps every count'
         )
-    return elements
+    return as_int(elements, "elements")
 
 
 def _other_step(plan: Node, found: Sharding, i: int, was: str, text: str, shards: int) -> str:
@@ -117,27 +116,24 @@ def _other_step(plan: Node, found: Sharding, i: int, was: str, text: str, shards
     )
 
 
-def check_shards(states: Any) -> Any:
+def check_shards(states: list[dict[str, Any]]) -> None:
     """Check that states are those of all shards, which stopped at the same element of the whole dataset.
 
     Raises:
         StateError: they are not those of all shards, or the shards stopped at different elements.
     """
-    if not isinstance(states, (list, tuple)):
-        return states
-    shards = [state.get("shard") if isinstance(state, dict) else None for state in states]
-    if not states or not all(isinstance(shard, dict) for shard in shards):
+    shards = [state["shard"] for state in states]
+    if not shards or None in shards:
         raise StateError("load_state_dict needs one state, or a list of the states of all shards of one chain")
-    parts = [(shard.get("shards"), shard.get("index"), shard.get("elements")) for shard in shards if shard]
-    counts, elements = {part[0] for part in parts}, {part[2] for part in parts}
-    if counts != {len(parts)} or {part[1] for part in parts} != set(range(len(parts))):
+    indices = [shard["index"] for shard in shards]
+    counts, elements = {shard["shards"] for shard in shards}, {shard["elements"] for shard in shards}
+    if counts != {len(shards)} or set(indices) != set(range(len(shards))):
         raise StateError(
-            f"load_state_dict needs the states of all shards, each once, got those of shards "
-            f"{[part[1] for part in parts]} of {sorted(counts, key=str)}"
+            f"load_state_dict needs the states of all shards, each once, got those of shards {indices} of "
+            f"{sorted(counts, key=str)}"
         )
     if len(elements) > 1:
         raise StateError(
             f"load_state_dict needs shards that all stopped at the same element of the whole dataset, got them at "
             f"{sorted(elements, key=str)}; save the states after the same step on every rank"
         )
-    return states[0]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import itertools
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +26,7 @@ __all__ = [
     "FORMAT",
     "NOTED",
     "StateHeader",
+    "check_seal",
     "packed",
     "sealed",
     "types_from_json",
@@ -111,51 +111,34 @@ class StateHeader:
             },
         }
 
-    def check(self, state: Any, other_shards: bool = False) -> dict[str, Any]:
-        """Check that a state belongs to this chain, its data and this version.
+    def check(self, state: dict[str, Any], other_shards: bool = False) -> None:
+        """Check that a state belongs to this chain and its data.
 
         Args:
-            state: the user's object.
+            state: as `check_seal` accepts it.
             other_shards: whether its steps were compared already, and differ only in the shard.
 
         Raises:
             StateError: the state does not belong here; says what differs.
         """
-        if not isinstance(state, dict) or "gpupipe_state" not in state:
-            raise StateError(f"load_state_dict needs what state_dict returned, got {type(state).__name__}")
         mine = self.head()
-        for name, what in (("gpupipe_state", "version of the format"), ("law", "law of random numbers")):
-            if state.get(name) != mine[name]:
-                raise StateError(
-                    f"load_state_dict needs a state with {what} {mine[name]}, got {state.get(name)!r}: it was made by "
-                    f"another version of gpupipe; start the epoch again"
-                )
-        try:
-            whole = sealed(state)["digest"] == state.get("digest")
-        except (TypeError, ValueError, RecursionError):  # not JSON
-            whole = False
-        if not whole:
-            raise corrupt_state()
-        self._check_files(state.get("files"), mine["files"])
+        self._check_files(state["files"], mine["files"])
         if not other_shards:
-            self._check_steps(state.get("steps"), mine["steps"])
-        theirs = state.get("options")
+            self._check_steps(state["steps"], mine["steps"])
         for name in {**mine["options"], **_DECODING}:
             default = _DECODING.get(name)
-            value = mine["options"].get(name, default)
-            other = theirs.get(name, default) if isinstance(theirs, dict) else None
+            value, other = mine["options"].get(name, default), state["options"].get(name, default)
             if other != value:
                 raise StateError(
                     f"load_state_dict needs a state made with {name}={value!r}, got one made with {name}={other!r}; "
                     f"use the same options"
                 )
-        code = state.get("code")
+        code = state["code"]
         if not other_shards and code is not None and mine["code"] is not None and code != mine["code"]:
             logger.warning(
                 "load_state_dict: a Python function of the chain, or data that it uses, has changed since the state "
                 "was made; the elements that follow are made by the current one"
             )
-        return state
 
     def _check_steps(self, theirs: Any, mine: Any) -> None:
         if theirs == mine:
@@ -165,11 +148,10 @@ class StateHeader:
             for i, (other, own) in enumerate(zip(theirs, mine, strict=False)):
                 if other == own:
                     continue
-                was = str(other[0])[:80] if isinstance(other, list) and other else "another"
-                same = " with other parameters or another function" if was == own[0] else ""
+                same = " with other parameters or another function" if other[0] == own[0] else ""
                 raise StateError(
-                    f"load_state_dict needs a state of this chain, got one whose step {i + 1} was {was}{same}, where "
-                    f"this one has {own[0]} (at {lines[i]})"
+                    f"load_state_dict needs a state of this chain, got one whose step {i + 1} was "
+                    f"{str(other[0])[:80]}{same}, where this one has {own[0]} (at {lines[i]})"
                 )
             raise StateError(
                 f"load_state_dict needs a state of this chain of {len(mine)} steps, got one of {len(theirs)} steps"
@@ -179,35 +161,32 @@ class StateHeader:
     def _check_files(self, theirs: Any, mine: Any) -> None:
         if theirs == mine:
             return
-        if not isinstance(theirs, dict):
-            raise StateError("load_state_dict needs a state over the same files, got one that names none")
-        count, other = mine["count"], theirs.get("count")
-        if count != other:
-            raise StateError(f"load_state_dict needs a state over the same {count} files, got one over {other} files")
+        count, others = mine["count"], theirs["count"]
+        if count != others:
+            raise StateError(f"load_state_dict needs a state over the same {count} files, got one over {others} files")
         asked, contents = mine.get("contents"), theirs.get("contents")
         if asked is not None and contents is None:
             raise StateError(
                 "load_state_dict needs a state made with Options(file_digests=True), got one without digests of its "
                 "files; set it to False to compare their names and sizes only"
             )
-        for i, (name, own) in enumerate(_each(mine)):
-            was, other = next(itertools.islice(_each(theirs), i, None), (None, None))
-            if (name, own) == (was, other):
+        pairs = zip(self.outlined().files, mine.get("sizes", ()), theirs.get("sizes", ()), strict=False)
+        for (path, _), own, other in pairs:
+            if own == other:
                 continue
-            path = self.outlined().files[i][0]
-            now = f"{path!r} of {own} bytes" if own is not None else f"{path!r}, which is not there"
+            was, size = other
+            now = f"{path!r} of {own[1]} bytes" if own[1] is not None else f"{path!r}, which is not there"
             raise StateError(
-                f"load_state_dict needs a state over the same files, got one over {_cut(was)} of {_cut(other)} bytes "
+                f"load_state_dict needs a state over the same files, got one over {_cut(was)} of {_cut(size)} bytes "
                 f"where there is {now} now"
             )
-        if mine["digest"] != theirs.get("digest"):
+        if mine["digest"] != theirs["digest"]:
             raise StateError(
-                f"load_state_dict needs a state over the same files, got one over {_cut(theirs.get('bytes'))} bytes "
+                f"load_state_dict needs a state over the same files, got one over {_cut(theirs['bytes'])} bytes "
                 f"where there are {mine['bytes']} bytes now, or files of other names"
             )
         if asked is not None and asked != contents:
-            each = contents.get("each") if isinstance(contents, dict) else None
-            pairs = zip(self.outlined().files, asked["each"], each if isinstance(each, list) else (), strict=False)
+            pairs = zip(self.outlined().files, asked["each"], contents["each"], strict=False)
             found = next((path for (path, _), own, other in pairs if own != other), None)
             raise StateError(
                 "load_state_dict needs a state over the same files, got one over files of the same names and sizes "
@@ -236,6 +215,29 @@ def sealed(state: dict[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in state.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return {**rest, "digest": hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}
+
+
+def check_seal(state: Any) -> None:
+    """Check that a user's object is a state of this version, as `state_dict` made it.
+
+    Raises:
+        StateError: it is another object, of another version, or damaged.
+    """
+    if not isinstance(state, dict) or "gpupipe_state" not in state:
+        raise StateError(f"load_state_dict needs what state_dict returned, got {type(state).__name__}")
+    versions = (("gpupipe_state", "version of the format", FORMAT), ("law", "law of random numbers", LAW))
+    for name, what, own in versions:
+        if state.get(name) != own:
+            raise StateError(
+                f"load_state_dict needs a state with {what} {own}, got {state.get(name)!r}: it was made by another "
+                "version of gpupipe; start the epoch again"
+            )
+    try:
+        whole = sealed(state)["digest"] == state.get("digest")
+    except (TypeError, ValueError, RecursionError):  # not JSON
+        whole = False
+    if not whole:
+        raise corrupt_state()
 
 
 def packed(flow: State) -> State:
@@ -309,13 +311,6 @@ def _digest(path: str, size: int, tag: str) -> str:
     for start in range(0, size, _READ):
         digest.update(storage.read(path, start, min(_READ, size - start), tag))
     return digest.hexdigest()
-
-
-def _each(files: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Iterate over names and sizes, if they are listed."""
-    sizes = files.get("sizes")
-    for entry in sizes if isinstance(sizes, list) else ():
-        yield (entry[0], entry[1]) if isinstance(entry, list) and len(entry) == 2 else (None, None)
 
 
 def _cut(value: Any) -> str:

@@ -364,11 +364,11 @@ def test_loading_comes_before_the_first_element() -> None:
     state = state_after(ds, 2)
     with iter(ds) as items:
         next(items)
-        with pytest.raises(gp.PlanError, match="has not begun"):
+        with pytest.raises(gp.PlanError, match="has not started"):
             items.load_state_dict(state)
     items = iter(ds)
     items.close()
-    with pytest.raises(gp.PlanError, match="has not begun"):
+    with pytest.raises(gp.PlanError, match="has not started"):
         items.load_state_dict(state)
 
 
