@@ -156,7 +156,7 @@ class DatasetIterator(Reports, Iterator[Any]):
             broken: whether the exception went through the flow.
         """
         if broken and (error is self._raised or (isinstance(error, PlanError) and self._items is not None)):
-            self._raised = None  # it counts as an element, also if it says that a function returned no dataset
+            self._raised = None  # it counts as an element, even one for which a function returned no dataset
             self._mark.skipped()
             self._broken = was
         elif broken and self._items is None and isinstance(error, GpupipeError):

@@ -96,7 +96,7 @@ def resharded(plan: Node, state: dict[str, Any]) -> int | str | None:
             return _other_step(plan, found, i, str(was[0]), step[0], shards)
     if elements is None:
         return (
-            f"load_state_dict needs a state that says how far all shards were, to go on in shard {mine.index} of "
+            f"load_state_dict needs a state that says how far all shards were, to continue in shard {mine.index} of "
             f"{mine.shards}, got one of shard {index} of {shards} whose epoch had bad elements, so its count does not "
             f'tell how far it was; use on_error="replace", which keeps every count'
         )
@@ -110,7 +110,7 @@ def _other_step(plan: Node, found: Sharding, i: int, was: str, text: str, shards
     if not (was.startswith("take(") and text.startswith("take(")):
         return f"load_state_dict needs a state of this chain, or of other shards of it, got one whose {what}"
     return (
-        f"load_state_dict needs a take that does not depend on the number of shards, to go on in shard "
+        f"load_state_dict needs a take that does not depend on the number of shards, to continue in shard "
         f"{found.node.index} of {found.node.shards} after one of {shards}: {what}; leave the take out and write "
         f"shard({found.node.shards}, {found.node.index}, even='drop')"
     )

@@ -49,9 +49,6 @@ _MOST_RANK = 32
 _DEEPEST = 32  # ragged dimensions
 
 
-_u8 = struct.Struct("<B")
-
-
 _u16 = struct.Struct("<H")
 
 
@@ -182,20 +179,12 @@ def read_column(cursor: Cursor, depth: int = 0) -> Any:
     if tag == _ARRAY:
         dtype = _dtype(cursor)
         shape, count = _shape(cursor)
-        data = cursor.take(count * dtype.itemsize)
-        try:
-            return _numbers(data, dtype).reshape(shape).copy()
-        except (ValueError, OverflowError) as error:  # a dimension of 0 beside one that is too large for NumPy
-            raise Malformed(f"no array has the shape {shape}: {error}") from error
+        return _reshaped(_numbers(cursor.take(count * dtype.itemsize), dtype), shape).copy()
     if tag == _OBJECTS:
         shape, count = _shape(cursor)
         if count * 8 > cursor.left:
             raise Malformed(f"{count} byte strings do not fit {cursor.left} bytes")
-        items = byte_array([bytes(cursor.take(n)) for n in cursor.numbers(count)])
-        try:
-            return items.reshape(shape)
-        except (ValueError, OverflowError) as error:
-            raise Malformed(f"no array has the shape {shape}: {error}") from error
+        return _reshaped(byte_array([bytes(cursor.take(n)) for n in cursor.numbers(count)]), shape)
     if tag == _RAGGED and depth < _DEEPEST:
         values, splits = read_column(cursor, depth + 1), read_column(cursor, depth + 1)
         if not isinstance(values, (np.ndarray, Ragged)) or not isinstance(splits, np.ndarray):
@@ -212,6 +201,13 @@ def _numbers(data: memoryview, dtype: np.dtype[Any]) -> Any:
     if dtype is _DTYPES[0] and len(data) and numbers.view(np.uint8).max() > 1:  # NumPy computes with any byte
         raise Malformed("a boolean is neither 0 nor 1")
     return numbers
+
+
+def _reshaped(values: Any, shape: tuple[int, ...]) -> Any:
+    try:
+        return values.reshape(shape)
+    except (ValueError, OverflowError) as error:  # a dimension of 0 beside one that is too large for NumPy
+        raise Malformed(f"no array has the shape {shape}: {error}") from error
 
 
 def _dtype(cursor: Cursor) -> np.dtype[Any]:

@@ -25,6 +25,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from crc32c import crc32c
@@ -158,10 +159,8 @@ class ElementsWriter:
         if os.getpid() != self._pid:
             return
         self._buffer, self._size = [], 0
-        try:
+        with suppress(FileNotFoundError):
             os.remove(self.path)
-        except FileNotFoundError:
-            return
 
     def _key(self, stream: StreamLike) -> int:
         """Return the key of a stream, whose name is written before its first use."""

@@ -142,8 +142,8 @@ def test_a_take_that_depends_on_the_number_of_shards_is_named() -> None:
         build,
         4,
         states[0],
-        r"needs a take that does not depend on the number of shards, to go on in shard 0 of 4 after one of 2: step 3 "
-        r"was take\(254\), where this one has take\(252\) \(at .*test_reshard.py:\d+\); leave the take out and write "
+        r"needs a take that does not depend on the number of shards, to continue in shard 0 of 4 after one of 2: step "
+        r"3 was take\(254\), where this one has take\(252\) \(at .*test_reshard.py:\d+\); leave the take out and write "
         r"shard\(4, 0, even='drop'\)",
     )
 

@@ -248,7 +248,7 @@ class Workers:
             try:
                 pieces, size = pack(task.element[0])
             except FunctionError as error:
-                task.value, task.ready = Hole(error), True
+                task.value = Hole(error)
                 continue
             slot = worker.free.pop()
             segment = self._segment(worker, slot, size)
@@ -352,12 +352,11 @@ class Workers:
         elif kind == Kind.RAISED:
             task.raised = remote_from_json(json.loads(text)).__cause__
         elif kind == Kind.DONE:
-            task.value = read(worker.segments[slot], size)
             try:
                 task.structure = self._structure(text)
+                task.value = read(worker.segments[slot], size)
             except FunctionError as error:
                 task.value = Hole(error)
-        task.ready = True
 
     def _structure(self, text: str) -> Structure | None:
         if text != self._structures[0]:
@@ -383,8 +382,7 @@ class Workers:
         if held and held[0] is not None:
             memory = "; perhaps the machine ran out of memory" if code == -getattr(signal, "SIGKILL", 9) else ""
             held[0].value = Hole(FunctionError(f"its worker process {how} while it ran on this element{memory}"))
-            held[0].ready = True
-        self._waiting.extendleft(reversed([task for task in held if task is not None and not task.ready]))
+        self._waiting.extendleft(reversed([task for task in held if task is not None and not task.done()]))
         self._workers.append(self._start())
 
     # ---- ending

@@ -25,7 +25,6 @@ class Task:
         value: the columns of the result, or a hole.
         structure: structure of the result, if it has to be that of the first one.
         raised: an exception that ends the run.
-        ready: whether the result is there.
     """
 
     element: Element
@@ -34,10 +33,9 @@ class Task:
     value: Any = None
     structure: Structure | None = None
     raised: BaseException | None = None
-    ready: bool = False
 
     def done(self) -> bool:
-        return self.ready
+        return self.value is not None or self.raised is not None
 
     def result(self) -> Element:
         """Return the result as an element, its structure checked against that of the first one.
