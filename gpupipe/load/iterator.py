@@ -148,13 +148,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         return element
 
     def _failed(self, error: BaseException, was: bool, broken: bool) -> None:
-        """Handle an exception that leaves `next`.
-
-        Args:
-            error: the exception.
-            was: whether the flow was broken before.
-            broken: whether the exception went through the flow.
-        """
+        """Handle an exception that leaves `next`. `was`: broken before; `broken`: it went through the flow."""
         if broken and (error is self._raised or (isinstance(error, PlanError) and self._items is not None)):
             self._raised = None  # it counts as an element, even one for which a function returned no dataset
             self._mark.skipped()
@@ -383,11 +377,7 @@ class DatasetIterator(Reports, Iterator[Any]):
         return run
 
     def _open(self) -> None:
-        """Open the flow of the next epoch, or of the current one again.
-
-        Raises:
-            StopIteration: there is no other epoch.
-        """
+        """Open the flow of the next epoch, or of the current one again; StopIteration if there is no other epoch."""
         if not self._schedule.started:
             self._start_epoch()
         epoch = self._progress.epoch

@@ -113,7 +113,7 @@ def _shard_of(shard_func: Callable[..., Any] | None, structure: Structure, eleme
         raise failed("save", error, stream, position) from error
     number = np.asarray(given)
     if number.shape or number.dtype.kind not in "iu" or number < 0:
-        reason = f"shard_func must give an integer >= 0, got {given!r}"
+        reason = f"save needs a shard_func that returns an integer >= 0, got {given!r}"
         raise FunctionError(reason, file=stream.name, offset=position, stage="save", unit=stream.unit)
     return int(number)
 
@@ -313,7 +313,7 @@ def read_saved(folder: str, wanted: ElementType | None, compression: str | None,
     plans = _waited_for(folder) if wait else _read_manifest(folder)
     whole = plans[0]
     if compression is not None and whole.compression != ("GZIP" if compression == "GZIP" else ""):
-        reason = f"load needs what was saved with compression {compression!r}, got {whole.compression or 'NONE'!r}"
+        reason = f"load needs a dataset saved with compression {compression!r}, got {whole.compression or 'NONE'!r}"
         raise RecordError(reason, file=folder, stage="load")
     if wanted is None:
         return plans

@@ -346,7 +346,7 @@ class ElementsReader:
         start = offset if not broken or broken[0].offset is None else broken[0].offset
         if not broken or count > (offset - start) // _LEAST:  # so many elements do not fit the damaged bytes
             yield (
-                self._damaged(f"it has another number of elements than it says, {count} are missing", start),
+                self._damaged(f"it should have another number of elements, {count} are missing", start),
                 None,
                 start,
             )

@@ -144,7 +144,7 @@ def test_a_reader_function_decides_the_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", [-1, 1.5, None, "a", np.array([1])], ids=repr)
 def test_a_shard_number_is_an_integer(tmp_path: Path, answer: Any) -> None:
-    with pytest.raises(gp.DataError, match="shard_func must give an integer >= 0"):
+    with pytest.raises(gp.DataError, match="save needs a shard_func that returns an integer >= 0"):
         Dataset.range(3).save(tmp_path / "s", shard_func=lambda x: answer)
     assert os.listdir(tmp_path / "s") == []
 

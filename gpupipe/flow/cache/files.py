@@ -214,7 +214,9 @@ class FileCacheStore:
         if self.folder:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         elif not os.path.isdir(folder):
-            raise MissingFileError(f"{self.method} needs an existing folder; create it", file=folder, stage=self.method)
+            raise MissingFileError(
+                f"{self.method} needs a folder to write to; create it", file=folder, stage=self.method
+            )
         else:
             remove_stale(folder, base)
         if self.folder:

@@ -73,7 +73,7 @@ class StageRunner:
         self._failure: BaseException | None = None
         # The last good element that was delivered; after a resume, that of the groups formed again.
         self._last: Any = self._batcher.last if isinstance(self._batcher, Batcher) else None
-        self._capacity = 0  # rows that the executor takes at a time: those of the first group, if that is larger
+        self._capacity = 0  # rows that the executor takes at a time: the size, or more if the first group has more
         self._threads = [
             Thread(self._feed, name=f"gpupipe-flow-{flow.label}"),
             Thread(self._execute, name=f"gpupipe-transform-{flow.label}"),
