@@ -417,7 +417,7 @@ def test_in_any_order_nothing_comes_behind_an_interrupt(name: str, held: bool) -
         assert alarm.count and not items._progress.ended
         with pytest.raises(StateError, match=r"state_dict needs .*that can be read again"):
             items.state_dict()
-        with pytest.raises(StateError, match=r"next\(\), to go on .*that can be read again"):
+        with pytest.raises(StateError, match=r"next\(\), to continue .*that can be read again"):
             next(items)
     if not held:  # what was saved before goes on
         with ds.iterator(epoch=3) as items:
