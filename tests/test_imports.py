@@ -24,7 +24,7 @@ ORDERS = {
     ),
     "extract": "storage < images < examples < records",
     "flow": (
-        "element < step < memory < check < bad < kept < run < rekey < state < access < words < stall < sources"
+        "element < step < memory < check < bad < idle_workers < run < rekey < state < access < words < stall < sources"
         " < prefetch < maps < workers < combine < order < batching < cache < stage"
     ),
     "optimize": "pending < rules < place < lower < report",
