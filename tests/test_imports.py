@@ -24,8 +24,8 @@ ORDERS = {
     ),
     "extract": "storage < images < examples < records",
     "flow": (
-        "element < step < memory < check < bad < idle_workers < run < rekey < state < access < words < stall < sources"
-        " < prefetch < maps < workers < combine < order < batching < cache < stage"
+        "element < own_bytes < step < buffer_sizes < check < bad < idle_workers < run < rekey < state < access < words"
+        " < stall < sources < prefetch < maps < workers < combine < order < batching < cache < stage"
     ),
     "optimize": "pending < rules < place < lower < report",
 }
@@ -33,7 +33,7 @@ RANKS = {folder: {name: rank for rank, name in enumerate(order.split(" < "))} fo
 RANKS[""]["__main__"] = RANKS[""]["cli"]
 
 # Who may import an optional library at all, always inside a function. The last three are for tests and benchmarks only.
-ALL_IDLE = {
+HOMES = {
     "nvidia": ("transform/dali/library.py",),
     "cupy": ("transform/array.py",),
     "fsspec": ("extract/storage/remote.py",),
@@ -123,9 +123,9 @@ def _violations(path: str, source: str) -> list[str]:
         where = f"gpupipe/{path}:{line}"
         if top == "gpupipe" and parts != ("__init__",):
             found.extend(f"{where} imports {module}{complaint}" for complaint in _upwards(parts, below or "dataset"))
-        if top in ALL_IDLE:
-            if not any(path == home or (home.endswith("/") and path.startswith(home)) for home in ALL_IDLE[top]):
-                found.append(f"{where} imports {module}; allowed in: {', '.join(ALL_IDLE[top]) or 'no file'}")
+        if top in HOMES:
+            if not any(path == home or (home.endswith("/") and path.startswith(home)) for home in HOMES[top]):
+                found.append(f"{where} imports {module}; allowed in: {', '.join(HOMES[top]) or 'no file'}")
             if runs_at_import:
                 found.append(f"{where} imports {module} when the module is imported; move it into the function")
     return found
@@ -243,7 +243,7 @@ def _in_a_new_process(code: str) -> str:
 
 
 def test_import_gpupipe_loads_no_heavy_library() -> None:
-    heavy = (*ALL_IDLE, "cv2", "matplotlib", "scipy")
+    heavy = (*HOMES, "cv2", "matplotlib", "scipy")
     code = f"import sys, gpupipe, gpupipe.ops; print(*sorted(set({heavy!r}) & set(sys.modules)))"
 
     assert _in_a_new_process(code) == ""

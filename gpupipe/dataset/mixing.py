@@ -129,11 +129,11 @@ class Mixing(Chain):
         who = "sample_from_datasets"
         given = _inputs(who, datasets)
         seed = integer_or_none(who, "seed", seed)
-        anew, stop = _flag(who, rerandomize_each_iteration), bool(stop_on_empty_dataset)
+        rerandomize, stop = _flag(who, rerandomize_each_iteration), bool(stop_on_empty_dataset)
         if isinstance(weights, Chain):
             _weights_of(weights, len(given))
             inputs = tuple(dataset.plan for dataset in given)
-            plan = SampleFrom(inputs, stop, None, weights.plan, seed, anew)
+            plan = SampleFrom(inputs, stop, None, weights.plan, seed, rerandomize)
             return given[0]._joined(who, plan, [*given, weights])
         shares = [1.0] * len(given) if weights is None else _shares(weights, len(given))
         drawn = [(dataset, share) for dataset, share in zip(given, shares, strict=True) if share > 0]
@@ -142,7 +142,7 @@ class Mixing(Chain):
         if len(drawn) == 1:
             return drawn[0][0]
         inputs = tuple(dataset.plan for dataset, _ in drawn)
-        plan = SampleFrom(inputs, stop, tuple(share for _, share in drawn), None, seed, anew)
+        plan = SampleFrom(inputs, stop, tuple(share for _, share in drawn), None, seed, rerandomize)
         return given[0]._joined(who, plan, given)
 
     @staticmethod

@@ -23,7 +23,6 @@ __all__ = [
     "identity_of",
     "is_element",
     "is_replacement",
-    "keep",
     "locate",
     "replaced",
 ]
@@ -159,20 +158,6 @@ def locate(error: DataError, stream: Stream, position: int, stage: str = "") -> 
 def is_element(item: Element) -> bool:
     """Whether an item is an element, good or bad: everything but `Raised`."""
     return type(item[0]) is not Raised
-
-
-def own_bytes(columns: Sequence[Any]) -> tuple[Any, ...]:
-    """Columns that can be kept: memory views of a block are copied to bytes."""
-    for column in columns:
-        if type(column) is memoryview:
-            return tuple([bytes(column) if type(column) is memoryview else column for column in columns])
-    return tuple(columns)
-
-
-def keep(element: Element) -> Element:
-    """An element that can be held for long: it owns its bytes instead of pinning the block they were read in."""
-    value, stream, position = element
-    return (own_bytes(value), stream, position) if type(value) is tuple else element
 
 
 def identity_of(element: Element) -> tuple[Stream, int]:

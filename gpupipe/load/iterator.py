@@ -16,7 +16,8 @@ from ..errors import ClosedError, DataError, DeviceError, GpupipeError, PlanErro
 from ..extract.images.decode import MOST_PIXELS
 from ..extract.storage.forking import keep_forever
 from ..extract.storage.waiting import LIMITS
-from ..flow.element import BatchStream, Stream, own_bytes
+from ..flow.element import BatchStream, Stream
+from ..flow.own_bytes import own_bytes
 from ..flow.run import Context, Run
 from ..flow.state.snapshot import to_json
 from ..flow.step import close

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import DataError, GpupipeError, StateError
-from ..flow.element import BatchStream, Element, own_bytes
+from ..flow.element import BatchStream, Element
+from ..flow.own_bytes import own_bytes
 from ..flow.run import Context, Flow
 from ..flow.state.checkpoints import CheckpointedInput
 from ..flow.state.snapshot import State, int_part, part

@@ -50,7 +50,7 @@ class SampleFrom(Mixture):
         weights: one per input, > 0; None where `by` gives them.
         by: a dataset of weights, with new ones for every element.
         seed: of this node, mixed with the chain's.
-        anew: draw differently in every epoch and pass.
+        rerandomize: draw differently in every epoch and pass.
     """
 
     facts = Facts(name="sample_from_datasets", as_they_are=True)
@@ -58,7 +58,7 @@ class SampleFrom(Mixture):
     weights: tuple[float, ...] | None = None
     by: Node | None = None
     seed: int | None = None
-    anew: bool = False
+    rerandomize: bool = False
 
     @property
     def picks(self) -> Node | None:
@@ -80,7 +80,7 @@ class SampleFrom(Mixture):
 
     @property
     def draws(self) -> bool:
-        return self.anew
+        return self.rerandomize
 
     def describe(self) -> str:
         weights = "" if self.weights is None else f", weights={[round(weight, 4) for weight in self.weights]}"

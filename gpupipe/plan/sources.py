@@ -162,13 +162,13 @@ class RandomNumbers(Node):
 
     Attributes:
         seed: mixed with the chain's.
-        anew: draw different numbers in every epoch and pass.
+        rerandomize: draw different numbers in every epoch and pass.
     """
 
     facts = Facts(name="random")
 
     seed: int | None = None
-    anew: bool = False
+    rerandomize: bool = False
 
     def infer(self, *inputs: ElementType) -> ElementType:
         return ElementType(LEAF, (TensorSpec((), "int64"),))
@@ -178,10 +178,10 @@ class RandomNumbers(Node):
 
     @property
     def draws(self) -> bool:
-        return self.anew
+        return self.rerandomize
 
     def describe(self) -> str:
-        return f"random(seed={self.seed}{', rerandomized' if self.anew else ''})"
+        return f"random(seed={self.seed}{', rerandomized' if self.rerandomize else ''})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

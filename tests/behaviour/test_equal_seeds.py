@@ -322,7 +322,7 @@ def test_a_state_of_another_law_is_refused() -> None:
     state = items.state_dict()
     state["law"] = 1
 
-    with pytest.raises(gp.StateError, match=r"law of random numbers 2, got 1: .* another version .* begin the epoch"):
+    with pytest.raises(gp.StateError, match=r"law of random numbers 2, got 1: .* another version .* start the epoch"):
         iter(numbers().shuffle(9, seed=1)).load_state_dict(state)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..element import Element, Raised, keep, replaced
+from ..element import Element, Raised, replaced
+from ..own_bytes import keep
 
 __all__ = ["ErrorPolicy"]
 

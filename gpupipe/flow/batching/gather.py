@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from ..element import Element, keep
+from ..element import Element
+from ..own_bytes import keep
 from ..run import Context, Flow
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, fast_forward, int_part, part, replayed

@@ -11,7 +11,8 @@ from ...errors import MissingFileError, StateError, shown_name
 from ...graph.op import Array
 from ...options import Settings
 from ..access import RandomAccess, access
-from ..element import Element, Raised, keep
+from ..element import Element, Raised
+from ..own_bytes import keep
 from ..rekey import Rekey
 from ..run import Context, Flow
 from ..state.snapshot import State, fast_forward, int_part, part

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...options import Settings
 from ..access import FromFunction, RandomAccess
+from ..buffer_sizes import bytes_of_all
 from ..element import Element
-from ..memory import bytes_of_all
 from ..rekey import Rekey
 from ..run import Context, Run
 from ..state.snapshot import State

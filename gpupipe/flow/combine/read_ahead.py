@@ -15,11 +15,11 @@ from typing import Any
 
 from ...graph.values import Apply
 from ...threads import DaemonPool, Room
+from ..buffer_sizes import bytes_of_all
 from ..element import Element
 from ..maps.host_program import HostProgram
 from ..maps.peek import PeekedFlow
 from ..maps.python_function import PythonFunction
-from ..memory import bytes_of_all
 from ..prefetch.prefetch import PrefetchFlow
 from ..run import SILENT_REPLAY, Context, Flow
 from ..sources.generator import GeneratorFlow

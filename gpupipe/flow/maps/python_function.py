@@ -16,7 +16,8 @@ from ...random import hash64, mix64
 from ...serial.structures import spec_from_json, spec_to_json
 from ...spec import Structure, TensorSpec, as_leaf, describe, flatten, own, spec_of
 from ..check import conform, failed, same_structure
-from ..element import Element, Hole, own_bytes
+from ..element import Element, Hole
+from ..own_bytes import own_bytes
 from ..run import Context
 from ..state.snapshot import State, part
 

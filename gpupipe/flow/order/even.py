@@ -13,8 +13,8 @@ from itertools import islice
 from ...errors import StateError
 from ...plan.index import ENDLESS
 from ..access import RandomAccess, Remapped, access
+from ..buffer_sizes import bytes_of
 from ..element import Element, Raised
-from ..memory import bytes_of
 from ..run import SILENT_REPLAY, Context, Flow
 from ..state.checkpoints import CheckpointedInput
 from ..state.snapshot import State, fast_forward, int_part, part

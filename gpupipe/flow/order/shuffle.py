@@ -15,8 +15,9 @@ import numpy as np
 from ...plan.order import buffer_name
 from ...random import BatchRng, hash64, mix64
 from ..access import RandomAccess, from_list, passes
-from ..element import Element, Raised, keep
-from ..memory import bytes_of_all
+from ..buffer_sizes import bytes_of_all
+from ..element import Element, Raised
+from ..own_bytes import keep
 from ..run import Context, Flow
 from ..stall import SOMEWHERE, Where
 from ..state.buffer import is_record

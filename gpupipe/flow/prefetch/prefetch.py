@@ -8,8 +8,8 @@ from ...extract.images.decode import MOST_PIXELS
 from ...extract.storage.waiting import LIMITS
 from ...threads import Thread, join
 from ..access import RandomAccess, access
+from ..buffer_sizes import bytes_of
 from ..element import Element
-from ..memory import bytes_of
 from ..run import Context, Flow
 from ..state.checkpoints import InputAhead
 from ..state.snapshot import State, part

@@ -20,7 +20,7 @@ from ...errors import FunctionError, PlanError
 from ...serial.columns import Cursor, add_columns, read_columns
 from ...serial.structures import Malformed, structure_from_json, structure_to_json
 from ...spec import Structure
-from ..element import own_bytes
+from ..own_bytes import own_bytes
 
 __all__ = ["HEAD", "Kind", "message", "pack", "read", "structure_of", "structure_text", "write"]
 

@@ -108,7 +108,9 @@ def _mixed(node: SampleFrom | ChooseFrom, inputs: tuple[Flow, ...], picks: Pendi
     branches = node.first_branches()
     if isinstance(node, SampleFrom):
         by = None if picks is None else picks.flow
-        return SampleFlow(inputs, branches, node.branch, node.stop, node.weights, by, node.seed, node.anew, where(node))
+        return SampleFlow(
+            inputs, branches, node.branch, node.stop, node.weights, by, node.seed, node.rerandomize, where(node)
+        )
     assert picks is not None
     element = picks.element
     (spec, *rest) = element.specs

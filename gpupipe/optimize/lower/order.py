@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...flow.memory import REFERENCE
-from ...flow.order.by_index import SelectFlow, shards_of, skipping
+from ...flow.buffer_sizes import REFERENCE
 from ...flow.order.repeat import RepeatFlow
 from ...flow.order.select import EnumerateFlow, TakeFlow
+from ...flow.order.select_by_index import SelectFlow
 from ...flow.order.shuffle import ShuffleFlow
 from ...flow.order.shuffle_by_index import INDEX_BYTES, ShuffleByIndexFlow, has_cheap_index
+from ...flow.order.skip_by_index import shards_of, skipping
 from ...flow.prefetch.prefetch import PrefetchFlow
 from ...flow.run import Flow
 from ...plan.index import Select, blocker

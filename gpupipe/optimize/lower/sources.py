@@ -112,7 +112,7 @@ SOURCES: dict[type[Node], Lowering] = {
     Listed: plain(lambda node: SlicesFlow(node.columns, names=node.names)),
     Range: plain(lambda node: RangeFlow(range(node.start, node.stop, node.step), node.dtype)),
     Counter: plain(lambda node: CounterFlow(node.start, node.step, node.dtype)),
-    RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.anew)),
+    RandomNumbers: plain(lambda node: RandomFlow(node.seed, node.rerandomize)),
     Files: plain(lambda node: FilesFlow(node.paths, Names(node.names))),
     Saved: plain(lambda node: SavedFlow(node.paths, node.compression)),
     SavedFiles: plain(lambda node: SavedFilesFlow(node.files, node.make)),

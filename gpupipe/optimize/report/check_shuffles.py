@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...flow.memory import REFERENCE
+from ...flow.buffer_sizes import REFERENCE
 from ...flow.order.shuffle_by_index import INDEX_BYTES
 from ...plan.batches import Batch, PaddedBatch
 from ...plan.index import blocker

@@ -151,8 +151,10 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
             yield _random(node, source, seed, reshuffle, "a buffer", None if whole else size)
         case Select(source=source, order=Everything(seed=seed, reshuffle=reshuffle)):
             yield _random(node, source, seed, reshuffle, "all")
-        case SampleFrom(seed=seed, weights=weights, anew=anew):
-            yield _random(node, node.inputs[0], seed, anew, "sample", weights, node.branch if seed is None else 0)
+        case SampleFrom(seed=seed, weights=weights, rerandomize=rerandomize):
+            yield _random(
+                node, node.inputs[0], seed, rerandomize, "sample", weights, node.branch if seed is None else 0
+            )
         case RejectionResample(source=source, seed=seed):
             yield _random(node, source, seed, True, "resample", _names(base))
         case Node(made=Node() as inner):
@@ -164,11 +166,11 @@ def _orders_of(node: Node, base: Node) -> Iterator[_Random]:
             return
 
 
-def _random(node: Node, source: Node, seed: int | None, anew: bool, *terms: Any) -> _Random:
+def _random(node: Node, source: Node, seed: int | None, rerandomize: bool, *terms: Any) -> _Random:
     """A step that draws an order; without a seed, two inputs draw the same only if the order never changes."""
     listed = isinstance(source, Files) and source.line == node.line  # shuffled by `list_files` itself
     text = f"list_files(seed={seed})" if listed else node.describe()
-    return _Random(node, text, source, (*terms, seed, anew) if seed is not None or not anew else None)
+    return _Random(node, text, source, (*terms, seed, rerandomize) if seed is not None or not rerandomize else None)
 
 
 def _names(base: Node) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...extract.records.index import INDEXES
-from ...flow.memory import REFERENCE, bytes_of_all
+from ...flow.buffer_sizes import REFERENCE, bytes_of_all
 from ...flow.order.shuffle_by_index import INDEX_BYTES, has_cheap_index
 from ...flow.run import Run
 from ...flow.stage.runner import IN_FLIGHT, WAITING

@@ -1,4 +1,4 @@
-"""memory: elements and bytes in running buffers, for `memory_report()`. Nothing is counted until the report is made."""
+"""buffer_sizes: elements and bytes in running buffers, for `memory_report()`: counted only when one is made."""
 
 from __future__ import annotations
 

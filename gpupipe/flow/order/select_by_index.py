@@ -1,0 +1,102 @@
+"""select_by_index: the elements at the indices of an order: a slice, a full shuffle, a part of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...errors import PlanError
+from ...graph.op import Array
+from ...plan.index import ENDLESS, Everything, Order, Part, Rows, Sliced
+from ...random import hash64, mix64
+from ..access import RandomAccess, Remapped, access, blocks_of
+from ..element import Element, Raised
+from ..run import Context, Flow
+from ..state.snapshot import State, fast_forward, int_part
+from ..step import Running, close
+from .permutation import Permutation
+
+__all__ = ["ByIndex", "SelectFlow", "selected"]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectFlow:
+    """The elements of the input at the indices of an order."""
+
+    source: Flow
+    order: Order
+
+    def open(self, at: Context, state: State = None) -> Running:
+        return ByIndex(lambda given: selected(self, at, given, 1), at, state)
+
+    def access(self, at: Context) -> RandomAccess:
+        source = access(self.source, at)
+        n = source.size
+        if n == ENDLESS and not isinstance(self.order, Sliced):
+            raise PlanError(f"{self.order.describe()} needs a dataset that ends, got an infinite one")
+        return Remapped(source, self.order.size(n), _indices(self.order, n, at))
+
+
+class ByIndex(Running):
+    """Elements that can start anywhere. The state is how many were given, and how many errors after the last one.
+
+    Args:
+        start: takes a number of elements, and returns those after them.
+        at: where they are opened.
+        state: to resume from.
+    """
+
+    def __init__(self, start: Callable[[int], Iterator[Element]], at: Context, state: State) -> None:
+        self._given = 0 if state is None else int_part(state, "n")
+        self._errors = 0
+        self._inner = start(self._given)
+        self.items = self._counted()
+        if state is not None:
+            fast_forward(self.items, int_part(state, "errors"), at)
+
+    def _counted(self) -> Iterator[Element]:
+        for element in self._inner:
+            if type(element[0]) is not Raised:
+                self._given += 1
+                self._errors = 0
+            else:
+                self._errors += 1
+            yield element
+
+    def snapshot(self) -> State:
+        """How many elements were given, and how many errors since."""
+        return {"n": self._given, "errors": self._errors}
+
+    def close(self) -> None:
+        close(self._inner)
+
+
+def selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[Element]:
+    """Every `step`-th element of the order, from index `start`. Nothing is read before the first is asked for."""
+    chosen = access(flow, at)
+    found = chosen.pick(blocks_of(start, chosen.size, step))
+    stopped = at.run.stopped
+    try:
+        for element in found:
+            yield element
+            if stopped.is_set():
+                return
+    finally:
+        close(found)
+
+
+def _indices(order: Order, n: int, at: Context) -> Callable[[Array], Array]:
+    """The map from indices in an order to indices in its input, which has `n` elements."""
+    match order:
+        case Sliced(start=start, step=step):
+            return lambda indices: start + indices * step
+        case Everything(seed=seed, reshuffle=reshuffle):
+            own, epoch, key = at.draws(seed, reshuffle)
+            return Permutation(n, mix64(mix64(mix64(own, epoch), key), hash64("shuffle all")))
+        case Part(seed=seed, part=part):
+            before = sum(order.sizes(n)[:part])
+            whole = Permutation(n, mix64(seed & (1 << 64) - 1, hash64("split")))
+            return lambda indices: whole(before + indices)
+        case Rows(order=batches, rows=rows, drop=drop):
+            of_batches = _indices(batches, n // rows if drop else -(-n // rows), at)
+            return lambda indices: of_batches(indices // rows) * rows + indices % rows
