@@ -68,5 +68,5 @@ def test_what_cannot_be_is_refused() -> None:
     with make_one_shot_iterator(numbers()) as items:
         items.get_next()
         state = items.state_dict()
-        with pytest.raises(gp.PlanError, match="not begun"):
+        with pytest.raises(gp.PlanError, match="has not started"):
             items.load_state_dict(state)

@@ -17,6 +17,7 @@ from gpupipe.errors import MissingDependencyError, PlanError
 from gpupipe.graph.op import Op
 from gpupipe.graph.values import Apply
 from gpupipe.optimize.lower.compile import lower_dry
+from gpupipe.optimize.place import placer
 from gpupipe.options import Options
 from gpupipe.spec import TensorSpec
 from gpupipe.transform import choose
@@ -208,7 +209,11 @@ def test_a_slurm_job_has_the_cpus_that_slurm_says(machine: Any, monkeypatch: pyt
     assert machine_of.cpus_of_machine() <= 8
 
 
-def test_explain_says_how_many_threads_a_gpu_gets_and_why(machine: Any, cpus: Any) -> None:
+def test_explain_says_how_many_threads_a_gpu_gets_and_why(
+    machine: Any, cpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(placer, "make_executor", lambda choice, program, size, threads, *_: asked.append(threads))
     machine(8, True, LOCAL_RANK="3", LOCAL_WORLD_SIZE="8")
     cpus(96)
     ds = Dataset.from_tensor_slices([b""]).map(lambda x: ops.resize(ops.decode_jpeg(x), (4, 4))).batch(4)
@@ -218,10 +223,11 @@ def test_explain_says_how_many_threads_a_gpu_gets_and_why(machine: Any, cpus: An
     assert "DALI on GPU 3, because" in text
     assert "batches of 4; 12 threads (96 CPUs for 8 ranks, LOCAL_RANK=3 of 8)" in text
     made: Any = lower_dry(ds.plan, ds.options().resolve()).flow
-    assert made.executor.threads == 12
+    made.executor(made.program, 4)
     ds = ds.with_options(Options(threads=5))
     made = lower_dry(ds.plan, ds.options().resolve()).flow
-    assert made.executor.threads == 5
+    made.executor(made.program, 4)
+    assert asked == [12, 5]
     assert "96 CPUs" not in str(ds.explain())
 
 
