@@ -14,9 +14,9 @@ def release_memory() -> None:
     and device, 8 in total. It also leaves its worker processes (see `map`). Running iterators are not affected.
     """
     if "gpupipe.flow.idle_workers" in sys.modules:
-        from ..flow.idle_workers import ALL_IDLE
+        from ..flow.idle_workers import all_idle
 
-        for home in list(ALL_IDLE):
+        for home in all_idle():
             home.empty()
     if "gpupipe.transform.dali.library" in sys.modules:
         from ..transform.dali.library import release_memory as release

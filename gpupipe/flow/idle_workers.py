@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..extract.storage.forking import keep_forever
 
-__all__ = ["ALL_IDLE", "IdleWorkers"]
+__all__ = ["IdleWorkers", "all_idle"]
 
 
 class Ends(Protocol):
@@ -35,7 +35,7 @@ class IdleWorkers:
     def __init__(self) -> None:
         self._open = True
         self._renew()
-        ALL_IDLE.add(self)
+        _HOMES[id(self)] = self
 
     def _renew(self) -> None:
         """Start without workers. The finalizer owns later ones, so they end in whatever order a cycle is collected."""
@@ -89,11 +89,17 @@ def _end(idle: dict[Any, list[Ends]], lock: threading.RLock, wait: bool = True) 
         workers.close(wait)
 
 
-ALL_IDLE: weakref.WeakSet[IdleWorkers] = weakref.WeakSet()
+_HOMES: weakref.WeakValueDictionary[int, IdleWorkers] = weakref.WeakValueDictionary()
+
+
+def all_idle() -> list[IdleWorkers]:
+    """Every object that may keep workers. Other threads may make iterators meanwhile, each of which has one."""
+    found = (home() for home in _HOMES.valuerefs())  # a list made at once: a dictionary may not grow during a loop
+    return [home for home in found if home is not None]
 
 
 def _abandon() -> None:
-    for home in list(ALL_IDLE):
+    for home in all_idle():
         home.abandon()
 
 

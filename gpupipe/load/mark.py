@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import DataError, StateError
 from ..flow.run import SILENT_REPLAY, Run
-from ..flow.state.checkpoints import interval
+from ..flow.state.checkpoints import Interval
 from ..flow.state.snapshot import State
 from ..flow.step import close
 
@@ -32,11 +32,12 @@ class Mark:
         delivered: elements that the iterator had delivered before it.
     """
 
-    __slots__ = ("checkpoint", "next_at")
+    __slots__ = ("_interval", "checkpoint", "next_at")
 
     def __init__(self, state: State, delivered: int) -> None:
         self.checkpoint: tuple[State, int] = state, delivered
         self.next_at = delivered + 1
+        self._interval = Interval()
 
     def skipped(self) -> None:
         """Count an element of the flow that is not delivered."""
@@ -63,7 +64,8 @@ class Mark:
             self.keep()
             return
         self.checkpoint = state, delivered
-        self.next_at = delivered + max(1, SELDOM * interval(state) // max(1, rows))
+        self._interval.taken(delivered * rows, state)
+        self.next_at = delivered + max(1, SELDOM * self._interval.step // max(1, rows))
 
 
 def skip_delivered(items: Any, count: int, run: Run) -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -360,3 +361,25 @@ def test_a_process_that_still_starts_is_not_stuck() -> None:
     assert not kept._is_stuck(worker)
     worker.ready = True
     assert kept._is_stuck(worker)
+
+
+def test_memory_is_released_while_other_threads_make_iterators() -> None:
+    stop, switch = threading.Event(), sys.getswitchinterval()
+
+    def iterate() -> None:
+        while not stop.is_set():
+            list(gp.Dataset.range(4))
+
+    threads = [threading.Thread(target=iterate, daemon=True) for _ in range(3)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            gp.release_memory()
+    finally:
+        stop.set()
+        sys.setswitchinterval(switch)
+        for thread in threads:
+            thread.join(30)

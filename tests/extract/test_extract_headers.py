@@ -159,7 +159,7 @@ def test_a_bmp_may_begin_with_its_first_row() -> None:
 
 
 def test_an_old_bmp_has_a_short_header() -> None:
-    data = b"BM" + bytes(12) + struct.pack("<IHHHH", 12, 9, 8, 1, 24)
+    data = b"BM" + bytes(8) + struct.pack("<IIHHHH", 26, 12, 9, 8, 1, 24) + bytes(8 * 28)
 
     assert (read_header(data).height, read_header(data).width) == (8, 9)
 

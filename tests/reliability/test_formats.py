@@ -97,8 +97,32 @@ def test_a_bmp_with_a_gray_palette_is_gray(bits: int, header: int) -> None:
 
 
 def test_a_bmp_that_is_cut_inside_its_palette_is_a_data_error() -> None:
-    with pytest.raises(DecodeError, match="damaged BMP: image file is truncated"):
+    with pytest.raises(DecodeError, match=r"BMP: image file is truncated|truncated BMP"):
         ops.decode_image(bmp(8)[:900])
+
+
+@pytest.mark.parametrize(("bits", "header"), [(1, 12), (8, 12), (24, 12), (1, 40), (8, 40), (24, 40)])
+@pytest.mark.parametrize("executor", ["numpy", "dali"])
+def test_a_bmp_that_lacks_a_byte_is_a_data_error(executor: Any, bits: int, header: int) -> None:
+    if executor == "dali" and not has_dali():
+        pytest.skip("DALI is not installed")
+    whole = bmp(bits, header=header)
+    lacking = whole[:-9] + whole[-8:]  # Pillow lets it pass, with shifted rows: it pads the last row itself
+    ds = gp.Dataset.from_tensor_slices([lacking]).map(lambda x: ops.decode_image(x, channels=3)).batch(1)
+
+    with pytest.raises(DecodeError, match=f"truncated BMP: {len(whole)} bytes are needed, {len(whole) - 1} are there"):
+        list(ds.with_options(gp.Options(backend=executor, device="cpu")))
+    assert ops.decode_image(whole + b"x", channels=3).shape == ops.decode_image(whole, channels=3).shape
+
+
+@pytest.mark.parametrize("kind", ["BMP", "TIFF", "PNG"])
+def test_an_image_above_pillows_limit_is_not_called_damaged(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    file = io.BytesIO()
+    Image.new("L", (40, 30)).save(file, kind)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+
+    with pytest.raises(DecodeError, match=f"a {kind} may have 1000 pixels, the limit of Pillow"):
+        ops.decode_image(file.getvalue())
 
 
 @pytest.mark.tf
@@ -200,8 +224,8 @@ def tiff(channels: int, kind: int) -> bytes:
 @pytest.mark.parametrize(("channels", "kind"), [(6, 1), (5, 2)])
 def test_a_tiff_of_another_kind_is_not_called_damaged(channels: int, kind: int) -> None:
     needed = (
-        "decode_image: a TIFF that Pillow reads is needed, this one is damaged or of another kind; read such a file in "
-        "an ops.py_function"
+        "decode_image: a TIFF that Pillow reads is needed, this one is truncated, damaged or of another kind; read one "
+        "of another kind in an ops.py_function, with tifffile"
     )
 
     with pytest.raises(DecodeError, match=f"^{needed}"):

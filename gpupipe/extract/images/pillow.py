@@ -33,16 +33,33 @@ def opened(data: bytes | bytearray | memoryview, kind: str) -> Iterator[Any]:
 
     try:
         with Image.open(io.BytesIO(data), formats=[kind.upper()]) as image:
+            if kind == "bmp":
+                _check_length(data, image)
             yield image
     except (DecodeError, MemoryError):
         raise
     except UnidentifiedImageError as error:  # its text contains a memory address
         raise DecodeError(
-            f"a {kind.upper()} that Pillow reads is needed, this one is damaged or of another kind; read such a file "
-            "in an ops.py_function, with tifffile for example"
+            f"a {kind.upper()} that Pillow reads is needed, this one is truncated, damaged or of another kind; "
+            f"read one of another kind in an ops.py_function{', with tifffile for example' * (kind == 'tiff')}"
         ) from error
+    except Image.DecompressionBombError as error:  # of any `Options.max_pixels`
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise DecodeError(f"a {kind.upper()} may have {most} pixels, the limit of Pillow, got more: {error}") from error
     except Exception as error:  # its readers raise all kinds of exceptions on damaged bytes
         raise DecodeError(f"damaged {kind.upper()}: {error}") from error
+
+
+def _check_length(data: bytes | bytearray | memoryview, image: Any) -> None:
+    """Check that an uncompressed BMP has all its rows: Pillow lets one pass that lacks less than their padding."""
+    if image.info.get("compression") != 0:
+        return
+    start, head = (int.from_bytes(data[at : at + 4], "little") for at in (10, 14))
+    at = 24 if head == 12 else 28  # an OS/2 header has sides of 16 bits
+    bits = int.from_bytes(data[at : at + 2], "little")
+    needed = start + -(-image.width * bits // 32) * 4 * image.height
+    if len(data) < needed:
+        raise DecodeError(f"truncated BMP: {needed} bytes are needed, {len(data)} are there")
 
 
 def facts(image: Any) -> tuple[int, int, int, int, int]:

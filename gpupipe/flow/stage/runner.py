@@ -1,7 +1,7 @@
 """runner: the threads of a transform stage: groups of elements go through a graph, as batches or as elements again.
 
 There are two threads and a channel. The feeder runs the input, forms groups and draws their parameters; the runner
-owns the executor: it submits groups as they come (two or three are in flight) and delivers the oldest. A group that
+owns the executor: it submits groups as they come (two are in flight) and delivers the oldest. A group that
 fails is repaired: the bad rows are found by halving in the same executor and become holes; under batching every other
 element, later groups included, is put back into the batcher, before the rest of the input. So the batches are those of
 a stream whose holes were known from the start.

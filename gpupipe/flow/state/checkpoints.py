@@ -41,22 +41,32 @@ class Interval:
         count: elements taken so far.
         always: take one after every element: elements that come in any order cannot be read again.
         every: minimum number of elements between two checkpoints.
+
+    Attributes:
+        step: elements from the last checkpoint to the next.
     """
 
-    __slots__ = ("_always", "_every", "_next")
+    __slots__ = ("_always", "_every", "_next", "_taken", "step")
 
     def __init__(self, count: int = 0, always: bool = False, every: int = EVERY) -> None:
         self._always = always
-        self._every = every
+        self._every = self.step = every
         self._next = count + every
+        self._taken = 0
 
     def due(self, count: int) -> bool:
         """Whether a checkpoint is worth its cost after `count` elements."""
         return count >= self._next or self._always
 
     def taken(self, count: int, state: State) -> None:
-        """Note that one was taken after `count` elements: the larger it is, the later is the next one."""
-        self._next = count + interval(state, self._every)
+        """Note that one was taken after `count` elements: the larger it is, the later is the next one.
+
+        Its size is looked at the first, second, fourth, eighth ... time: counting the parts costs as much as taking it.
+        """
+        self._taken += 1
+        if not self._taken & (self._taken - 1):
+            self.step = interval(state, self._every)
+        self._next = count + self.step
 
 
 def interval(state: State, every: int = EVERY) -> int:

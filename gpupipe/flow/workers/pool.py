@@ -3,7 +3,7 @@
 Workers are spawned, never forked. Each has a pipe for small messages and two slots of shared memory for elements and
 results; the parent creates and unlinks every segment, so none is left behind however a worker ends. The element of a
 worker that dies becomes a hole, and another worker is started. One pass at a time uses the workers; then they wait in
-a home (see `kept`), that of their step or that of the run, so that the next epoch, or pass of a `repeat`, finds them
+`IdleWorkers`, that of their step or that of the run, so that the next epoch, or pass of a `repeat`, finds them
 ready.
 """
 
@@ -30,7 +30,7 @@ from ...errors import FunctionError, GpupipeError
 from ...serial.errors import remote_from_json
 from ...spec import Structure
 from ..element import Element, Hole
-from ..idle_workers import ALL_IDLE, IdleWorkers
+from ..idle_workers import IdleWorkers, all_idle
 from ..maps.python_function import PythonFunction
 from ..run import Context, Run
 from .messages import HEAD, Kind, message, pack, read, structure_of, write
@@ -425,7 +425,7 @@ class Workers:
 
 def _end_all() -> None:
     """At exit, let waiting workers exit by themselves, before multiprocessing terminates them."""
-    for home in list(ALL_IDLE):
+    for home in all_idle():
         home.close()
 
 
