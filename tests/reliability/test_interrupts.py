@@ -129,10 +129,13 @@ def _no_callbacks_of_the_garbage_collector() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_names_of_threads_that_never_started() -> Iterator[None]:
-    """Ctrl-C inside `Thread.start` leaves one in Python's list, where other tests would find it."""
+    """Ctrl-C inside `Thread.start` leaves one in Python's list, where other tests would find it.
+
+    Or one that starts a little later: it takes its name out of the list itself.
+    """
     yield
     for thread in threading.enumerate():
-        if not thread.is_alive():
+        if not thread.is_alive() and not thread._started.wait(2):  # type: ignore[attr-defined]
             threading._limbo.pop(thread, None)  # type: ignore[attr-defined]
 
 
