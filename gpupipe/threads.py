@@ -70,11 +70,20 @@ class Room(_thread.RLock):  # type: ignore[misc]  # pyright: ignore[reportGenera
 
 
 class Flag(threading.Event):
-    """An event that stays consistent if Ctrl-C interrupts `set` or `wait`."""
+    """An event that is set once and for all, and stays consistent if Ctrl-C interrupts `set` or `wait`.
+
+    Attributes:
+        on: what `is_set` returns; read for each element, where a call would cost 30 ns.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._cond: Any = Room()
+        self.on = False
+
+    def set(self) -> None:
+        super().set()
+        self.on = True  # last, so that one which Ctrl-C interrupted is set again
 
 
 class Thread(threading.Thread):

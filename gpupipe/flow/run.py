@@ -158,7 +158,7 @@ class Run:
     """
 
     settings: Settings
-    stopped: threading.Event = field(default_factory=Flag)
+    stopped: Flag = field(default_factory=Flag)
     counters: dict[str, Counters] = field(default_factory=dict)
     epoch: int = 0
     bad: BadRecords = field(init=False)
@@ -222,7 +222,7 @@ class Run:
     def forget(self, closer: Callable[[bool], None]) -> None:
         """Undo `on_close`. A closer calls it last, so that one that is interrupted is called again."""
         with self._lock:
-            if not self.stopped.is_set():  # `close` itself removes the closers that have returned
+            if not self.stopped.on:  # `close` itself removes the closers that have returned
                 self._closers.pop(closer, None)
 
     def track_buffer(self, buffer: Any, step: str) -> None:
@@ -295,7 +295,7 @@ class Run:
     def note(self, element: Element, verb: Action) -> int:
         """List a bad element; return how many were left out so far, 0 if this one was noted before."""
         hole = element[0]
-        if hole.noted or self.stopped.is_set():  # a read that is interrupted by the end of the run is not bad
+        if hole.noted or self.stopped.on:  # a read that is interrupted by the end of the run is not bad
             return 0
         hole.noted = True
         if SILENT_REPLAY.get():
@@ -322,7 +322,7 @@ class Run:
 
     def stop(self) -> None:
         """Tell every thread to stop, without waiting. Safe to call twice."""
-        if not self.stopped.is_set():
+        if not self.stopped.on:
             self.stopped.set()
         self.limits.close()
 

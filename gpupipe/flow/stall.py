@@ -105,12 +105,12 @@ class StallWatch:
         return Running(self._given(inner) if self.given else self._taken(inner, at), inner)
 
     def _taken(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
-        watch, stopped = self.watch, at.run.stopped.is_set
+        watch, stopped = self.watch, at.run.stopped
         for element in inner:
             yield element
             if watch.count:
                 watch.nothing(watch.count)
-                if stopped():
+                if stopped.on:
                     return
             watch.count += 1
 

@@ -371,7 +371,7 @@ class DatasetIterator(Reports, Iterator[Any]):
     def _new_run(self, epoch: int) -> Run:
         """Return the run of this iterator; after an interrupt a new one, with the bad elements of the old one."""
         run = self._run
-        if run is None or run.stopped.is_set():
+        if run is None or run.stopped.on:
             self._run = run = first_run(self._settings, self._progress) if run is None else next_run(run, epoch)
             self._finalizer = watch(self, run, self._finalizer)
         run.epoch = epoch

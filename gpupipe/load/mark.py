@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import DataError, StateError
 from ..flow.run import SILENT_REPLAY, Run
-from ..flow.state.checkpoints import Interval
+from ..flow.state.checkpoints import EVERY, PER_PART, Interval
 from ..flow.state.snapshot import State
 from ..flow.step import close
 
@@ -37,7 +37,7 @@ class Mark:
     def __init__(self, state: State, delivered: int) -> None:
         self.checkpoint: tuple[State, int] = state, delivered
         self.next_at = delivered + 1
-        self._interval = Interval()
+        self._interval = Interval(every=SELDOM * EVERY, per_part=SELDOM * PER_PART)
 
     def skipped(self) -> None:
         """Count an element of the flow that is not delivered."""
@@ -65,7 +65,7 @@ class Mark:
             return
         self.checkpoint = state, delivered
         self._interval.taken(delivered * rows, state)
-        self.next_at = delivered + max(1, SELDOM * self._interval.step // max(1, rows))
+        self.next_at = max(delivered + 1, self._interval.next // max(1, rows))
 
 
 def skip_delivered(items: Any, count: int, run: Run) -> None:
@@ -84,7 +84,7 @@ def skip_delivered(items: Any, count: int, run: Run) -> None:
         SILENT_REPLAY.set(True)
         for left in range(count, 0, -1):
             with suppress(DataError):  # it was raised before
-                if next(items, None) is None and not run.stopped.is_set():
+                if next(items, None) is None and not run.stopped.on:
                     raise StateError(
                         f"next() needs the data that was there before, got an input that ends {left} elements before "
                         "the position to continue from"

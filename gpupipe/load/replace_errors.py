@@ -84,7 +84,7 @@ class Replacing(Running):
                     given = self._good(element)
                     self._since += 1
                     return given
-                if self._run.stopped.is_set():
+                if self._run.stopped.on:
                     break
                 bad = self._bad(element)
                 if bad is not None:

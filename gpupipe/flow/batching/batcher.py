@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -74,16 +74,16 @@ class Batcher:
         """Return the next group, an error or hole as an element, or None at the end."""
         if self._aligned:
             return self._next_aligned()
-        stopped = self._run.stopped.is_set
+        stopped = self._run.stopped
         while len(self._rows) < self._size:
-            if stopped():
+            if stopped.on:
                 return None
             if self._pending:
                 element: Element | None = self._pending.popleft()
             else:
-                element = self._fill(stopped) if self._taken is None else next(self._source, None)
+                element = self._fill() if self._taken is None else next(self._source, None)
             if element is None:
-                if len(self._rows) == self._size or stopped():
+                if len(self._rows) == self._size or stopped.on:
                     continue
                 break
             value = element[0]
@@ -115,14 +115,14 @@ class Batcher:
             return None  # the rows stay here: a repair may put more elements back
         return self._cut()
 
-    def _fill(self, stopped: Callable[[], bool]) -> Element | None:
+    def _fill(self) -> Element | None:
         """Add good elements; return the hole that comes before the group is full, or None."""
-        add = self._rows.append
+        add, stopped = self._rows.append, self._run.stopped
         for element in islice(self._source, self._size - len(self._rows)):
             if type(element[0]) is not tuple:
                 return element
             add(element)
-            if stopped():
+            if stopped.on:
                 break
         return None
 
@@ -151,7 +151,7 @@ class Batcher:
     def _next_aligned(self) -> Group | Element | None:
         rows = self._rows
         while len(rows) < self._size:
-            element = None if self._run.stopped.is_set() else next(self._source, None)
+            element = None if self._run.stopped.on else next(self._source, None)
             if element is None:
                 break
             if type(element[0]) is Raised:
@@ -218,7 +218,7 @@ class MicroBatcher:
         rows: list[Element] = []
         order: list[int | Element] = []
         for element in self._source:
-            if self._run.stopped.is_set():
+            if self._run.stopped.on:
                 return None
             if type(element[0]) is not tuple:
                 order.append(element)

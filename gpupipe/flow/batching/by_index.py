@@ -48,7 +48,7 @@ class Batches(RandomAccess):
                         yield element
                 finally:
                     close(made)
-                if empty and replaces and picked.rows and not self._at.run.stopped.is_set():
+                if empty and replaces and picked.rows and not self._at.run.stopped.on:
                     yield _without_good_row(picked.rows)
 
 

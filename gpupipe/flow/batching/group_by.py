@@ -228,7 +228,7 @@ class _Grouped(Running):
                 yield full, stream, position
             elif full is not None:
                 yield from self._given(full[0], True)
-        if self._at.run.stopped.is_set():
+        if self._at.run.stopped.on:
             return
         for key in sorted(self._waiting):
             yield from self._given(key, False)

@@ -87,7 +87,7 @@ class _Rebatched(Gathering):
     def run(self, at: Context) -> Iterator[Element]:
         sizes = self._flow.sizes
         for element in self.elements:
-            if at.run.stopped.is_set():
+            if at.run.stopped.on:
                 return
             if not is_element(element):
                 self.passed()
@@ -99,7 +99,7 @@ class _Rebatched(Gathering):
             if len(self._rows) == sizes[self._number % len(sizes)]:
                 yield self._cut()
                 self.checkpoint()
-        if self._rows and not self._flow.drop and not at.run.stopped.is_set():
+        if self._rows and not self._flow.drop and not at.run.stopped.on:
             yield self._cut()
 
     def _cut(self) -> Element:

@@ -122,7 +122,7 @@ class _Windows(Gathering):
         while more or held:
             while more and self._first + len(held) < self._start + span:
                 self.checkpoint()
-                element = None if at.run.stopped.is_set() else next(self.elements, None)
+                element = None if at.run.stopped.on else next(self.elements, None)
                 if element is None:
                     more = False
                 elif not is_element(element):
@@ -134,7 +134,7 @@ class _Windows(Gathering):
                     held.append((element, self.input.count - 1))
             start = self._start - self._first
             rows = [element for element, _ in held[start : start + span : flow.stride]]
-            if not rows or (flow.drop and self._first + len(held) < self._start + span) or at.run.stopped.is_set():
+            if not rows or (flow.drop and self._first + len(held) < self._start + span) or at.run.stopped.on:
                 return
             window = flow.window(rows, at, self._number)
             self._number += 1

@@ -100,7 +100,7 @@ class _CacheFill(Running):
         element = next(self._inner, None)
         kept = self._kept
         if element is None:
-            if self._stopped.is_set():  # inputs end early then
+            if self._stopped.on:  # inputs end early then
                 self._forget()
             elif kept is not None:
                 kept.finish()

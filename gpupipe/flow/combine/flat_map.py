@@ -68,7 +68,7 @@ class _FlatMapped(Running):
                     source.checkpoint(source.count)
                 if empty:
                     watch.nothing(empty)
-                    if at.run.stopped.is_set():
+                    if at.run.stopped.on:
                         return
         finally:
             close(source.inner)

@@ -154,7 +154,7 @@ class Interleaved(Running):
                 self._advance(cycle)
                 empty += 1
                 self._watch.nothing(empty)
-                if self._context.run.stopped.is_set():
+                if self._context.run.stopped.on:
                     break
             elif self._more:
                 if self._input.due():
@@ -210,7 +210,7 @@ class Interleaved(Running):
             if not all(slot is None or slot.runs_ahead for slot in self._slots):
                 return
             sleep(0.001)
-            if self._context.run.stopped.is_set():
+            if self._context.run.stopped.on:
                 return
 
     def close(self) -> None:

@@ -217,7 +217,7 @@ class _Mixed(Running):
         self._skipped = 0
 
     def __next__(self) -> Element:
-        while self._left and not self._stopped.is_set():
+        while self._left and not self._stopped.on:
             index = self._picks.next() if self._picked is None else self._picked
             if index is None:
                 break

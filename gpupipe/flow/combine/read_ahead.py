@@ -104,7 +104,7 @@ class ReadAhead(Running):
                 if self._error is not None:
                     error, self._error = self._error, None
                     raise error
-                if self._ended or self._closed or self._at.run.stopped.is_set():
+                if self._ended or self._closed or self._at.run.stopped.on:
                     raise StopIteration
                 if self._queued or self._working:
                     self._wake.wait(0.1)  # a run that is stopped does not notify

@@ -49,7 +49,7 @@ class AssertCardinalityFlow:
                     return
                 seen.n += 1
             yield element
-        if seen.n != self.count and not at.run.stopped.is_set():
+        if seen.n != self.count and not at.run.stopped.on:
             told.n = 1
             yield self._wrong(f"only {seen.n}", at)
 
@@ -125,7 +125,7 @@ class _Padded(Running):
             shared, last = value is last, value
             self._value = value
             yield (*(map(own, value) if shared else value), real), source, position
-        if self._told or self._seen == flow.count or at.run.stopped.is_set():
+        if self._told or self._seen == flow.count or at.run.stopped.on:
             return
         try:
             last = self._specs()

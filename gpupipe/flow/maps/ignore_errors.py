@@ -33,7 +33,7 @@ class IgnoreErrorsFlow:
 
     def _good(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         for element in inner:
-            if at.run.stopped.is_set():
+            if at.run.stopped.on:
                 return
             value = element[0]
             if type(value) is not tuple:

@@ -60,7 +60,7 @@ class PeekedFlow:
             raise
         finally:
             self._inside = False
-            if at.run.stopped.is_set():
+            if at.run.stopped.on:
                 self._close()
 
     def _first_good(self, at: Context) -> tuple[TensorSpec, ...] | None:
@@ -74,7 +74,7 @@ class PeekedFlow:
             if type(value) is tuple:
                 self._head.append(element)
                 return tuple(spec_of(column).loose() for column in value)
-            if at.run.stopped.is_set():
+            if at.run.stopped.on:
                 return None
             self._head.append(element)
             now = time.monotonic()

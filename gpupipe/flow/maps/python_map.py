@@ -105,7 +105,7 @@ class _Pool(Running):
         self._input = CheckpointedInput(flow.source, at, part(state))
         self._again = deque(self._input.recovered)
         self._workers: WorkerPool | None = None
-        self._stopped = at.run.stopped.is_set
+        self._stopped = at.run.stopped
         self._check = SameSpecs(flow.function, state)
         self._work: deque[tuple[Task, int]] = deque()  # with the numbers of their elements
         self._more = True
@@ -119,7 +119,7 @@ class _Pool(Running):
                 raise StopIteration
             candidates = [self._work[0]] if self._flow.deterministic else list(self._work)
             first = next((one for one in candidates if one[0].done()), None)
-            if self._closed or self._stopped():
+            if self._closed or self._stopped.on:
                 raise StopIteration  # stopped by another thread, perhaps while a function never returns
             if first is not None:
                 self._work.remove(first)
@@ -130,7 +130,7 @@ class _Pool(Running):
                 raise StopIteration
 
     def _fill(self) -> None:
-        while len(self._work) < 2 * self._flow.calls and not self._stopped() and self._take():
+        while len(self._work) < 2 * self._flow.calls and not self._stopped.on and self._take():
             continue
 
     def _take(self) -> bool:
@@ -210,7 +210,7 @@ class _Filtered(Running):
         self._call = Calls(flow.function, at).run
         self.source = inner
         self._items = iter(inner)
-        self._stopped = at.run.stopped.is_set
+        self._stopped = at.run.stopped
         self._watch = Watch(flow.where)
 
     def __next__(self) -> Element:
@@ -218,7 +218,7 @@ class _Filtered(Running):
         for element in self._items:
             if type(element[0]) is not tuple:
                 return element
-            if self._stopped():
+            if self._stopped.on:
                 break
             answer = self._call(element)
             columns, stream, position = answer

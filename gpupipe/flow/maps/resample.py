@@ -59,7 +59,7 @@ class ResampleFlow:
         seeded = self.seeded
         for element in inner:
             value, stream, position = element
-            if at.run.stopped.is_set():
+            if at.run.stopped.on:
                 return
             if type(value) is not tuple:
                 yield element

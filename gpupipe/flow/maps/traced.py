@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
+from ...threads import Flag
 from ..access import RandomAccess, Through
 from ..check import truth
 from ..element import Element, Hole
@@ -61,12 +61,12 @@ class FilterFlow:
         return Running(self._kept(inner, self.program.compile(at), at.run.stopped), inner)
 
     def _kept(
-        self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: threading.Event
+        self, inner: Iterator[Element], compute: Callable[..., tuple[Any, ...]], stopped: Flag
     ) -> Iterator[Element]:
         watch, dropped = Watch(self.where), 0
         for element in inner:
             value, stream, position = element
-            if stopped.is_set():
+            if stopped.on:
                 return
             if type(value) is not tuple:
                 yield element

@@ -35,7 +35,7 @@ class UniqueFlow:
     def _first(self, inner: Iterator[Element], at: Context) -> Iterator[Element]:
         seen: set[Any] = set()
         for element in inner:
-            if at.run.stopped.is_set():
+            if at.run.stopped.on:
                 return
             value, stream, position = element
             if type(value) is tuple:

@@ -110,7 +110,7 @@ class _Wrapping(Running):
         self._seen = 0 if state is None else int_part(state, "seen")
         self._wrapped = state is not None and bool(part(state, "wrapped"))
         self._first: list[Element] | None = [] if state is None else None
-        self._stopped = at.run.stopped.is_set
+        self._stopped = at.run.stopped
         self.source = None if self._wrapped else flow.source.open(at, part(state))
         self.items = self._given()
 
@@ -132,7 +132,7 @@ class _Wrapping(Running):
                 yield element
             left -= 1
         in_round = self._seen % shards
-        if 0 < in_round <= index and not self._stopped():
+        if 0 < in_round <= index and not self._stopped.on:
             first = self._one_of_the_first((index - in_round) % self._seen)
             if first is not None:
                 self._wrapped = True
@@ -153,7 +153,7 @@ class _Wrapping(Running):
                 SILENT_REPLAY.set(before)
         finally:
             close(again)
-        if element is None and not self._stopped():
+        if element is None and not self._stopped.on:
             raise StateError(
                 f"shard({self._flow.shards}, {self._flow.index}, even='wrap') needs the first elements of its input "
                 f"again, got an input that ends before index {index}; give it one that can be iterated again, or "

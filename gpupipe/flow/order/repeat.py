@@ -124,4 +124,4 @@ class EmptyPasses:
                 logger.warning("%s ends after %d passes in a row without an element", self._where, self.count)
                 return False
             self._watch.nothing(self.count)
-        return not self._stopped.is_set()
+        return not self._stopped.on

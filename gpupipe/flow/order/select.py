@@ -77,7 +77,7 @@ class SkipFlow:
     def _skipped(self, inner: Iterator[Element], at: Context, left: Count) -> Iterator[Element]:
         watch, stopped = Watch(self.where), at.run.stopped
         for element in inner:
-            if stopped.is_set():
+            if stopped.on:
                 return
             if not left.n:
                 yield element

@@ -79,7 +79,7 @@ def selected(flow: SelectFlow, at: Context, start: int, step: int) -> Iterator[E
     try:
         for element in found:
             yield element
-            if stopped.is_set():
+            if stopped.on:
                 return
     finally:
         close(found)

@@ -79,7 +79,7 @@ class Pass:
 
     def __init__(self, flow: ShuffleFlow, at: Context, state: State = None) -> None:
         self._step = f"shuffle({buffer_name(flow.size)})"
-        self.stopped = at.run.stopped.is_set
+        self.stopped = at.run.stopped
         self.draws = WordStream(at, flow.seed, flow.reshuffle, "shuffle")
         self.size = flow.size
         # Grown as it fills: shuffle(10**9) of a small dataset means "all of it", not a gigabyte of empty slots.
@@ -176,7 +176,7 @@ class Pass:
             slot += 1
             self.count += 1
             limit -= 1
-            if stopped():
+            if stopped.on:
                 break
             if not limit:
                 return
@@ -242,7 +242,7 @@ class Shuffled(Running):
     def __next__(self) -> Element:
         now = self._pass
         if now is not None and now.steady:  # `fill` and `pop` for one element, inlined for speed
-            element, number = _NOTHING if now.stopped() else next(now.pairs, _NOTHING)
+            element, number = _NOTHING if now.stopped.on else next(now.pairs, _NOTHING)
             if element is None:
                 now.end()
             else:

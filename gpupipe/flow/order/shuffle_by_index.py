@@ -117,7 +117,7 @@ class _Pass:
         room, left = self.size - 1 - self.count, self.indexed.size - self.taken
         stopped = self.at.run.stopped
         if len(self.ring) < self.size and left:
-            while room and left and not stopped.is_set():
+            while room and left and not stopped.on:
                 some = min(room, left, _FILL)
                 self.ring.extend(range(self.taken, self.taken + some))
                 self.taken += some
@@ -125,7 +125,7 @@ class _Pass:
                 room, left = room - some, left - some
             if left:
                 self.ring.append(-1)
-        return not stopped.is_set() and (self.count > 0 or left > 0)
+        return not stopped.on and (self.count > 0 or left > 0)
 
     def snapshot(self, left: int) -> State:
         """The buffer before the last `left` indices of the block left it, whose elements were not given yet."""
@@ -201,7 +201,7 @@ class _Shuffled(Running):
                 self._empty.count = 0
                 self._left = iter(list(now.indexed.make(indices)))
                 yield self._left
-            elif at.run.stopped.is_set():
+            elif at.run.stopped.on:
                 return
             else:
                 self._pass = None

@@ -95,7 +95,7 @@ class EvenByIndexFlow(EvenFlow):
                     held = element
         finally:
             close(items)
-        if held is not None and not at.run.stopped.is_set() and given < self._size(at):
+        if held is not None and not at.run.stopped.on and given < self._size(at):
             yield held
 
     def _wrapped(self, at: Context, given: int) -> Iterator[Element]:
@@ -106,7 +106,7 @@ class EvenByIndexFlow(EvenFlow):
                 yield element
         finally:
             close(items)
-        if at.run.stopped.is_set():
+        if at.run.stopped.on:
             return
         found = access(self, at)
         if given < found.size:
@@ -174,7 +174,7 @@ def _strided_files(flow: FlatMapFlow, at: Context, left: int, step: int) -> Iter
             items = open_inner(flow.inner, at, element)
             try:
                 for item in items:
-                    if stopped.is_set():
+                    if stopped.on:
                         return
                     if not is_element(item):
                         yield item

@@ -52,8 +52,9 @@ class RangeFlow:
     def open(self, at: Context, state: State = None) -> Running:
         stream = at.stream("range", "range")
         done = 0 if state is None else int_part(state, "n")
-        starts = range(done, len(self.numbers), _BLOCK)
-        scalars = chain.from_iterable(self._block(self.numbers[start : start + _BLOCK]) for start in starts)
+        blocks = (self.numbers[start : start + _BLOCK] for start in range(done, len(self.numbers), _BLOCK))
+        block = self._array if self._fits(self.numbers) else self._block
+        scalars = chain.from_iterable(map(block, blocks))
         return Numbered(zip(scalars), stream, done)
 
     def access(self, at: Context) -> IndexedSource:
@@ -71,11 +72,11 @@ class RangeFlow:
 
     def _block(self, numbers: range) -> Iterable[Any]:
         """Some of the numbers as scalars, one by one if they may not fit: the error is raised at that number."""
-        kind = self.dtype.type
-        if not self._fits(numbers):
-            return map(kind, numbers)
+        return self._array(numbers) if self._fits(numbers) else map(self.dtype.type, numbers)
+
+    def _array(self, numbers: range) -> Array:
         block: Array = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
-        return block.astype(kind, copy=False)
+        return block.astype(self.dtype, copy=False)
 
     def _fits(self, numbers: range) -> bool:
         """Whether an int64 array can hold the numbers, and casting it rounds as casting each of them does."""

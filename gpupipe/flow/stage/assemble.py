@@ -125,9 +125,9 @@ class Assembler:
             if self.flow.to_device is not None and goes_to_gpu(leaf):
                 leaf = self.flow.to_device(leaf)
             leaves.append(leaf)
-        replaced = any(type(row[1]) is Replacement for row in rows)
-        if group.whole is not None and len(rows) == len(group.whole[0][0]) and not replaced:
-            return tuple(leaves), group.whole[1], group.whole[2]
+        whole = group.whole
+        if whole is not None and len(rows) == len(whole[0][0]) and not any(type(row[1]) is Replacement for row in rows):
+            return tuple(leaves), whole[1], whole[2]
         return tuple(leaves), BatchStream.of(rows), rows[0][2]
 
     def _column(

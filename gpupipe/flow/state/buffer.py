@@ -85,7 +85,7 @@ def held_elements(
     records = zip(which, offsets, strict=True)
     found: list[tuple[Element, int]] = []
     for slot in range(len(which) + len(others)):
-        if at.run.stopped.is_set():
+        if at.run.stopped.on:
             return []
         number = others.get(slot)
         if number is not None:

@@ -21,7 +21,7 @@ from ..step import close
 from .buffer import held_elements, held_json, is_record
 from .snapshot import Deferred, Numbered, Numbers, State, fast_forward, int_part, part
 
-__all__ = ["EVERY", "CheckpointedInput", "InputAhead", "Interval", "interval"]
+__all__ = ["EVERY", "PER_PART", "CheckpointedInput", "InputAhead", "Interval"]
 
 _first = itemgetter(0)
 
@@ -41,22 +41,24 @@ class Interval:
         count: elements taken so far.
         always: take one after every element: elements that come in any order cannot be read again.
         every: minimum number of elements between two checkpoints.
+        per_part: elements between two checkpoints for each part of a snapshot.
 
     Attributes:
-        step: elements from the last checkpoint to the next.
+        next: the number of elements after which it is due.
     """
 
-    __slots__ = ("_always", "_every", "_next", "_taken", "step")
+    __slots__ = ("_always", "_every", "_per_part", "_step", "_taken", "next")
 
-    def __init__(self, count: int = 0, always: bool = False, every: int = EVERY) -> None:
+    def __init__(self, count: int = 0, always: bool = False, every: int = EVERY, per_part: int = PER_PART) -> None:
         self._always = always
-        self._every = self.step = every
-        self._next = count + every
+        self._per_part = per_part
+        self._every = self._step = every
+        self.next = count + every
         self._taken = 0
 
     def due(self, count: int) -> bool:
         """Whether a checkpoint is worth its cost after `count` elements."""
-        return count >= self._next or self._always
+        return count >= self.next or self._always
 
     def taken(self, count: int, state: State) -> None:
         """Note that one was taken after `count` elements: the larger it is, the later is the next one.
@@ -65,13 +67,8 @@ class Interval:
         """
         self._taken += 1
         if not self._taken & (self._taken - 1):
-            self.step = interval(state, self._every)
-        self._next = count + self.step
-
-
-def interval(state: State, every: int = EVERY) -> int:
-    """Elements between this checkpoint and the next: the more, the more it cost to take."""
-    return max(every, PER_PART * parts(state))
+            self._step = max(self._every, self._per_part * parts(state))
+        self.next = count + self._step
 
 
 def parts(state: State) -> int:
@@ -139,7 +136,7 @@ class CheckpointedInput:
             finally:
                 SILENT_REPLAY.set(before)
             if element is None:
-                if self._at.run.stopped.is_set():
+                if self._at.run.stopped.on:
                     return found
                 raise StateError(
                     "load_state_dict needs the data that the state was taken over: the input has fewer elements"

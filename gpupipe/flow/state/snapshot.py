@@ -121,10 +121,10 @@ def fast_forward(items: Iterator[Any], count: int, at: Context) -> None:
     try:
         SILENT_REPLAY.set(True)
         stopped = at.run.stopped
-        while count > 0 and not stopped.is_set():
+        while count > 0 and not stopped.on:
             some = min(count, 4096)
             taken = sum(1 for _ in islice(items, some))
-            if taken < some and not stopped.is_set():
+            if taken < some and not stopped.on:
                 raise StateError(
                     f"load_state_dict needs the data that the state was taken over, got an input that ends "
                     f"{count - taken} elements before it"

@@ -168,7 +168,7 @@ class Workers:
         except BaseException:
             self.close()
             raise
-        if run.stopped.is_set():  # while the workers were starting
+        if run.stopped.on:  # while the workers were starting
             lease.close()
 
     def end(self, lease: Lease, wait: bool) -> None:
