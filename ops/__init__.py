@@ -5,58 +5,62 @@ from __future__ import annotations
 if __name__ == "ops":
     raise ImportError("this folder is the package gpupipe.ops: write 'from gpupipe import ops'")
 
+import importlib
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gpupipe.missing import names_missing
-from gpupipe.ops.adjust_brightness import adjust_brightness
-from gpupipe.ops.adjust_contrast import adjust_contrast
-from gpupipe.ops.adjust_gamma import adjust_gamma
-from gpupipe.ops.adjust_hue import adjust_hue
-from gpupipe.ops.adjust_jpeg_quality import adjust_jpeg_quality
-from gpupipe.ops.adjust_saturation import adjust_saturation
-from gpupipe.ops.cast import cast
-from gpupipe.ops.center_crop import center_crop
-from gpupipe.ops.central_crop import central_crop
-from gpupipe.ops.color_jitter import color_jitter
-from gpupipe.ops.convert_image_dtype import convert_image_dtype
-from gpupipe.ops.crop_to_bounding_box import crop_to_bounding_box
-from gpupipe.ops.cutmix import cutmix
-from gpupipe.ops.dali_function import dali_function
-from gpupipe.ops.decode_and_crop_jpeg import decode_and_crop_jpeg
-from gpupipe.ops.decode_image import decode_image
-from gpupipe.ops.decode_jpeg import decode_jpeg
-from gpupipe.ops.decode_png import decode_png
-from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
-from gpupipe.ops.flip_left_right import flip_left_right
-from gpupipe.ops.flip_up_down import flip_up_down
-from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
-from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
-from gpupipe.ops.mixup import mixup
-from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, normalize
-from gpupipe.ops.one_hot import one_hot
-from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
-from gpupipe.ops.per_image_standardization import per_image_standardization
-from gpupipe.ops.py_function import py_function
-from gpupipe.ops.random_brightness import random_brightness
-from gpupipe.ops.random_contrast import random_contrast
-from gpupipe.ops.random_crop import random_crop
-from gpupipe.ops.random_erasing import random_erasing
-from gpupipe.ops.random_flip_left_right import random_flip_left_right
-from gpupipe.ops.random_flip_up_down import random_flip_up_down
-from gpupipe.ops.random_hue import random_hue
-from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
-from gpupipe.ops.random_resized_crop import random_resized_crop
-from gpupipe.ops.random_saturation import random_saturation
-from gpupipe.ops.resize import resize
-from gpupipe.ops.resize_shorter import resize_shorter
-from gpupipe.ops.resize_with_crop_or_pad import resize_with_crop_or_pad
-from gpupipe.ops.rgb_to_grayscale import rgb_to_grayscale
-from gpupipe.ops.rgb_to_hsv import rgb_to_hsv
-from gpupipe.ops.rot90 import rot90
-from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
-from gpupipe.ops.slice import slice
-from gpupipe.ops.transpose import transpose
+
+if TYPE_CHECKING:
+    from gpupipe.ops.adjust_brightness import adjust_brightness
+    from gpupipe.ops.adjust_contrast import adjust_contrast
+    from gpupipe.ops.adjust_gamma import adjust_gamma
+    from gpupipe.ops.adjust_hue import adjust_hue
+    from gpupipe.ops.adjust_jpeg_quality import adjust_jpeg_quality
+    from gpupipe.ops.adjust_saturation import adjust_saturation
+    from gpupipe.ops.cast import cast
+    from gpupipe.ops.center_crop import center_crop
+    from gpupipe.ops.central_crop import central_crop
+    from gpupipe.ops.color_jitter import color_jitter
+    from gpupipe.ops.convert_image_dtype import convert_image_dtype
+    from gpupipe.ops.crop_to_bounding_box import crop_to_bounding_box
+    from gpupipe.ops.cutmix import cutmix
+    from gpupipe.ops.dali_function import dali_function
+    from gpupipe.ops.decode_and_crop_jpeg import decode_and_crop_jpeg
+    from gpupipe.ops.decode_image import decode_image
+    from gpupipe.ops.decode_jpeg import decode_jpeg
+    from gpupipe.ops.decode_png import decode_png
+    from gpupipe.ops.extract_jpeg_shape import extract_jpeg_shape
+    from gpupipe.ops.flip_left_right import flip_left_right
+    from gpupipe.ops.flip_up_down import flip_up_down
+    from gpupipe.ops.grayscale_to_rgb import grayscale_to_rgb
+    from gpupipe.ops.hsv_to_rgb import hsv_to_rgb
+    from gpupipe.ops.mixup import mixup
+    from gpupipe.ops.normalize import IMAGENET_MEAN, IMAGENET_STD, normalize
+    from gpupipe.ops.one_hot import one_hot
+    from gpupipe.ops.pad_to_bounding_box import pad_to_bounding_box
+    from gpupipe.ops.per_image_standardization import per_image_standardization
+    from gpupipe.ops.py_function import py_function
+    from gpupipe.ops.random_brightness import random_brightness
+    from gpupipe.ops.random_contrast import random_contrast
+    from gpupipe.ops.random_crop import random_crop
+    from gpupipe.ops.random_erasing import random_erasing
+    from gpupipe.ops.random_flip_left_right import random_flip_left_right
+    from gpupipe.ops.random_flip_up_down import random_flip_up_down
+    from gpupipe.ops.random_hue import random_hue
+    from gpupipe.ops.random_jpeg_quality import random_jpeg_quality
+    from gpupipe.ops.random_resized_crop import random_resized_crop
+    from gpupipe.ops.random_saturation import random_saturation
+    from gpupipe.ops.resize import resize
+    from gpupipe.ops.resize_shorter import resize_shorter
+    from gpupipe.ops.resize_with_crop_or_pad import resize_with_crop_or_pad
+    from gpupipe.ops.rgb_to_grayscale import rgb_to_grayscale
+    from gpupipe.ops.rgb_to_hsv import rgb_to_hsv
+    from gpupipe.ops.rot90 import rot90
+    from gpupipe.ops.sample_distorted_bounding_box import sample_distorted_bounding_box
+    from gpupipe.ops.slice import slice
+    from gpupipe.ops.transpose import transpose
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -111,9 +115,6 @@ __all__ = [
     "transpose",
 ]
 
-for _module in [name for name, value in globals().items() if isinstance(value, ModuleType)]:
-    del globals()[_module]  # users only ever see functions
-
 _INSTEAD = {
     "Compose": "call one function after another in the function passed to map",
     "RandomApply": "draw with a random op, or choose by a condition on a value of your own",
@@ -132,9 +133,28 @@ _INSTEAD = {
 """Names from the optimizer and from other libraries, and what to write instead."""
 
 
+class _Ops(ModuleType):
+    """This module, which users know for its functions alone: a file does not take the name of the function in it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, ModuleType):  # an import of a file would bind it here
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Ops
+
+
 def __dir__() -> list[str]:
     return __all__
 
 
 if not TYPE_CHECKING:
-    __getattr__ = names_missing(__name__, __all__, _INSTEAD)
+    _missing = names_missing(__name__, __all__, _INSTEAD)
+
+    def __getattr__(name: str) -> object:
+        """Import a function when it is first used: all of them are a third of the time of `import gpupipe`."""
+        if name not in __all__:
+            return _missing(name)
+        file = "normalize" if name.startswith("IMAGENET_") else name
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
+        return value

@@ -34,20 +34,34 @@ class ChainCount:
 
     Attributes:
         following: the number of the next epoch.
-        loops: iterators that were counted.
         request: the number of the `set_epoch` call that it followed last, 0 for none.
         progress: of the last iterator.
         process: the id of that iterator's process: a forked child does not see how it continues.
-        owner: a weak reference to the counter that made this count.
+        plan: a weak reference to the chain as it was written last; dead once no dataset or iterator has it.
+        kept: whether a chain was iterated over twice, instead of being written again for each epoch.
     """
 
-    __slots__ = ("following", "loops", "owner", "process", "progress", "request")
+    __slots__ = ("following", "kept", "plan", "process", "progress", "request")
 
-    def __init__(self, owner: EpochCounter, following: int = 0, request: int = 0) -> None:
-        self.owner = weakref.ref(owner)
+    def __init__(self, following: int = 0, request: int = 0) -> None:
         self.following, self.request = following, request
-        self.loops = self.process = 0
+        self.process = 0
         self.progress: Progress | None = None
+        self.plan: weakref.ref[Node] | None = None
+        self.kept = False
+
+    def start(self, plan: Node, progress: Progress | None) -> int:
+        """Count an iterator, and return its epoch."""
+        epoch = self.following
+        self.kept |= self.plan is not None and self.plan() is plan
+        self.following, self.progress = epoch + 1, progress
+        self.plan, self.process = weakref.ref(plan), os.getpid()
+        return epoch
+
+    @property
+    def gone(self) -> bool:
+        """Whether the chain was written for one loop and no longer exists, so it cannot be compared with another."""
+        return not self.kept and self.plan is not None and self.plan() is None
 
 
 class EpochCounter:
@@ -99,7 +113,7 @@ class EpochCounter:
         count, request = self._chains.get(key), self.requested(plan)
         new = count is None
         if count is None:
-            count = self._chains[key] = ChainCount(self)
+            count = self._chains[key] = ChainCount()
         if first is not None:
             count.following = first
             if request is not None:
@@ -108,10 +122,7 @@ class EpochCounter:
             count.request, count.following = request
         elif draws(plan):
             self._warn(plan, settings, count, new)
-        epoch = count.following
-        count.following, count.loops, count.progress = epoch + 1, count.loops + 1, progress
-        count.process = os.getpid()
-        return epoch
+        return count.start(plan, progress)
 
     def _warn(self, plan: Node, settings: Settings, count: ChainCount, new: bool) -> None:
         """Say, once each, where counting probably does not give what was meant."""
@@ -124,11 +135,8 @@ class EpochCounter:
             return
         place = _written_at(plan, settings)
         before = _LAST_AT.get(place)
-        if before is not None:
-            rebuilt = before.owner() is None and before.loops == 1  # the two can no longer be compared
-            resized = any(before is other for other in self._chains.values())
-            if rebuilt or resized:
-                _warn_once(("again", place), _STARTS_AGAIN, plan.line, before.following)
+        if before is not None and before.gone:
+            _warn_once(("again", place), _STARTS_AGAIN, plan.line, before.following)
         _remember(_LAST_AT, place, count)
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -136,7 +144,7 @@ class EpochCounter:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         chains, self._requests, self._inputs = state
-        self._chains = {key: ChainCount(self, *numbers) for key, numbers in chains.items()}
+        self._chains = {key: ChainCount(*numbers) for key, numbers in chains.items()}
         _REQUESTS.last = max(_REQUESTS.last, *(number for number, _ in self._requests.values()), 0)
 
 

@@ -122,8 +122,14 @@ class Buffer:
     sized: bool = True
 
 
+class _Watched:
+    """What weak references can be made to."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Node:
+class Node(_Watched):
     """One step of a chain. Subclasses add inputs and parameters, and override what differs from the defaults here.
 
     Class attributes:

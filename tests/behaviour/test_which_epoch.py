@@ -51,6 +51,15 @@ def _number(items: Any) -> int:
     return int(items.epoch)
 
 
+def _loop(ds: Dataset) -> int:
+    """The epoch of a whole loop."""
+    items = iter(ds)
+    for _ in items:
+        pass
+    assert items.epoch is not None
+    return int(items.epoch)
+
+
 # Counting
 
 
@@ -110,6 +119,39 @@ def test_other_elements_by_one_line_are_another_chain(parts: Any, said: Any) -> 
         assert _number(iter(part.shuffle(5).batch(2))) == 0
 
     assert said() == []
+
+
+def test_nothing_is_said_while_both_chains_exist(said: Any) -> None:
+    source = Dataset.range(30)
+
+    def make(batch: int) -> Dataset:
+        return source.shuffle(30, seed=1).batch(batch)
+
+    train, valid = make(4), make(2)
+    assert [_loop(train), _loop(valid), _loop(train)] == [0, 0, 1]
+    other = valid.with_options(Options(on_error="raise"))
+    assert [_loop(valid), _loop(other)] == [1, 0]
+
+    assert said() == []
+
+
+def test_nothing_is_said_of_functions_that_train_for_several_epochs(said: Any) -> None:
+    source = Dataset.range(30)
+    for size in (4, 6):
+        ds = source.shuffle(size, seed=1)
+        assert [_loop(ds) for _ in range(3)] == [0, 1, 2]
+
+    assert said() == []
+
+
+def test_a_chain_built_again_over_a_source_that_is_kept_elsewhere_starts_again_and_that_is_said_once(said: Any) -> None:
+    sources = []
+    for _ in range(3):
+        sources.append(Dataset.range(30))
+        assert _number(iter(sources[-1].shuffle(30))) == 0
+
+    (text,) = said()
+    assert "was built again and starts at epoch 0" in text
 
 
 def test_nothing_is_said_of_chains_that_draw_nothing(said: Any) -> None:
