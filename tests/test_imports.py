@@ -18,9 +18,9 @@ PACKAGE = ROOT / "gpupipe"
 # Where the folders and files inside of a folder have an order of their own, it stands under the name of that folder.
 ORDERS = {
     "": (
-        "brief < errors < integers < log < missing < threads < structure < random < options < spec < ragged < extract"
-        " < serial < graph < ops < io < plan < transform < flow < optimize < load < arguments < dataset < compat"
-        " < compare < cli"
+        "brief < errors < integers < log < missing < progress < threads < structure < random < options < spec < ragged"
+        " < extract < serial < graph < ops < io < plan < transform < flow < optimize < load < arguments < dataset"
+        " < compat < compare < tools < cli"
     ),
     "extract": "storage < images < examples < records",
     "flow": (

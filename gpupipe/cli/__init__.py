@@ -1,24 +1,50 @@
 """cli: the `gpupipe` command.
 
-A subcommand imports what it needs when it runs, so that the command itself starts at once.
+Each subcommand is a file of this folder, imported when it is asked for, so that the command itself starts at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import FrameType
+from typing import Protocol
 
 import gpupipe
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
 
-USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143  # as in shells: 128 + SIGINT, 128 + SIGTERM
-EXECUTOR_KEYS = ("dali-gpu", "dali-cpu", "numpy")
+FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 128 + SIGINT, 128 + SIGTERM
+
+COMMANDS: Mapping[str, str] = {
+    "demo": "run one training chain on every executor of this machine and compare them",
+}
+"""Subcommand -> what it does, in the order of `gpupipe --help`. Each is the file of its name in this folder."""
+
+
+class Command(Protocol):
+    """What the file of a subcommand has.
+
+    Attributes:
+        DESCRIPTION: the paragraph at the head of its help.
+        EXAMPLES: command lines, shown at the end of its help.
+    """
+
+    DESCRIPTION: str
+    EXAMPLES: Sequence[str]
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add its arguments to its parser."""
+
+    @staticmethod
+    def run(parsed: argparse.Namespace) -> int:
+        """Run it and return the exit status; results go to stdout, progress to stderr."""
+        ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,65 +56,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 success, 1 a failure while running, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    parsed = _parser().parse_args(arguments)
+    from gpupipe.errors import GpupipeError, PlanError
+
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    name = given[0] if given and given[0] in COMMANDS else None
+    parsed = parser((name,) if name else ()).parse_args(given)
     before = signal.signal(signal.SIGTERM, _terminate)  # the default action would leave the temporary folder behind
     try:
-        return _demo(parsed)
+        status = command(parsed.command).run(parsed)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print("gpupipe: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # `gpupipe demo | head` closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush succeeds
-        return 1
+        return FAILED
+    except (GpupipeError, OSError) as error:
+        print(f"gpupipe {parsed.command}: {error}", file=sys.stderr)
+        return USER_ERROR if isinstance(error, PlanError) else FAILED
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpupipe", description="Feed image training from TFRecords.")
-    parser.add_argument("--version", action="version", version=f"gpupipe {gpupipe.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    demo = commands.add_parser(
-        "demo",
-        help="run one training chain on every executor of this machine and compare them",
-        description="Run the README's training chain on every executor of this machine; print what each costs and how "
-        "far their pixels are apart; save a contact sheet of augmented images.",
-    )
-    demo.add_argument(
-        "--data",
-        metavar="GLOB",
-        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), or a folder of class "
-        "directories with JPEGs; default: draw photographs into a temporary folder",
-    )
-    demo.add_argument(
-        "--out", type=Path, default=Path("contact-sheet.png"), help="contact sheet (default: %(default)s)"
-    )
-    demo.add_argument(
-        "--images", type=int, default=400, metavar="N", help="images to use at most (default: %(default)s)"
-    )
-    demo.add_argument(
-        "--size", type=int, default=224, metavar="PIXELS", help="side after the crop (default: %(default)s)"
-    )
-    demo.add_argument(
-        "--executor",
-        action="append",
-        choices=EXECUTOR_KEYS,
-        help="run this one only; repeat for several (default: all)",
-    )
-    return parser
+def command(name: str) -> Command:
+    """Import the file of a subcommand."""
+    module: Command = importlib.import_module(f"{__name__}.{name}")  # type: ignore[assignment]  # a Protocol of modules
+    return module
 
 
-def _demo(parsed: argparse.Namespace) -> int:
-    from gpupipe.compare.demo import run_demo
-    from gpupipe.errors import GpupipeError, PlanError
+def parser(full: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """Make the parser.
 
-    try:
-        return run_demo(parsed.data, parsed.out, parsed.images, parsed.size, parsed.executor or ())
-    except (GpupipeError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        print(f"gpupipe demo: {error}", file=sys.stderr)
-        return USER_ERROR if isinstance(error, PlanError) else 1
+    Args:
+        full: subcommands whose arguments are added, which imports their files; the others have their help line only.
+    """
+    top = argparse.ArgumentParser(
+        prog="gpupipe",
+        description="Feed image training: compare executors, look into data, check and convert it.",
+        epilog="`gpupipe COMMAND --help` shows the options of a command, and examples.",
+    )
+    top.add_argument("--version", action="version", version=f"gpupipe {gpupipe.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, help_line in COMMANDS.items():
+        if name not in full:
+            commands.add_parser(name, help=help_line)
+            continue
+        module = command(name)
+        one = commands.add_parser(
+            name,
+            help=help_line,
+            description=module.DESCRIPTION,
+            epilog="\n".join(["examples:", *(f"  {line}" for line in module.EXAMPLES)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(one)
+    return top
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

@@ -55,7 +55,7 @@ def test_the_demo_draws_its_own_input_and_leaves_a_table_and_a_picture(
     assert status == 0, captured.err
     assert re.search(r"^NumPy +\d+\.\d\d +\d+ +\d+\.\d\d s +\d+ MiB", captured.out, re.MULTILINE)
     assert "24 images a pass, cropped to 64x64" in captured.out
-    assert "drawing 24 photographs" in captured.err
+    assert captured.err == ""  # not a terminal
     with Image.open(out) as sheet:
         assert sheet.format == "PNG"
         assert sheet.size == (8 * 68 + 4, 3 * 68 + 4)

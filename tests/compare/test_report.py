@@ -1,8 +1,7 @@
-"""What the demo shows: pixel differences, the table, the contact sheet, progress, and runs that crash."""
+"""What the demo shows: pixel differences, the table, the contact sheet, and runs that crash."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from gpupipe.compare import contestants
 from gpupipe.compare.contestants import EXECUTORS, run_alone
 from gpupipe.compare.measure import Figures, Job
 from gpupipe.compare.pixels import compare_pixels
-from gpupipe.compare.progress import Progress
 from gpupipe.compare.report import Row, table
 from gpupipe.compare.sheet import contact_sheet, to_uint8
 from gpupipe.compare.source import Source
@@ -76,20 +74,6 @@ def test_a_contact_sheet_fills_rows_from_the_left() -> None:
     assert np.array_equal(sheet[4:9, 14:20], images[1])
     assert np.array_equal(sheet[13:18, 4:10], images[2])
     assert (sheet[13:18, 14:20] == 255).all()
-
-
-def test_progress_in_a_log_is_one_line_for_each_task() -> None:
-    log = io.StringIO()
-
-    with Progress(log) as progress:
-        progress.start("drawing")
-        for done in range(50):
-            progress.update(done, 50)
-        progress.finish("42 MB")
-        progress.start("running")
-
-    assert [line.split(": ")[0] for line in log.getvalue().splitlines()] == ["drawing", "running"]
-    assert log.getvalue().splitlines()[0].endswith("s, 42 MB")
 
 
 def test_a_run_that_crashes_is_an_error_with_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

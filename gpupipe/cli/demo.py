@@ -1,0 +1,51 @@
+"""demo: `gpupipe demo`, the README's chain on every executor."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gpupipe.compare.contestants import EXECUTORS
+from gpupipe.compare.demo import run_demo
+
+__all__ = ["DESCRIPTION", "EXAMPLES", "add_arguments", "run"]
+
+DESCRIPTION = """\
+Run the README's training chain on every executor of this machine; print what each costs and how far their
+pixels are apart; save a contact sheet of augmented images."""
+
+EXAMPLES = (
+    "gpupipe demo",
+    "gpupipe demo --data 'path/to/train-*.tfrecord' --images 1000",
+    "gpupipe demo --data path/to/class-directories --executor numpy",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `gpupipe demo`."""
+    parser.add_argument(
+        "--data",
+        metavar="GLOB",
+        help="TFRecord files with image/encoded (a quoted wildcard, a file or a folder), or a folder of class "
+        "directories with JPEGs; default: draw photographs into a temporary folder",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("contact-sheet.png"), help="contact sheet (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--images", type=int, default=400, metavar="N", help="images to use at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--size", type=int, default=224, metavar="PIXELS", help="side after the crop (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--executor",
+        action="append",
+        choices=[executor.key for executor in EXECUTORS],
+        help="run this one only; repeat for several (default: all)",
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Run `gpupipe demo`."""
+    return run_demo(parsed.data, parsed.out, parsed.images, parsed.size, parsed.executor or ())
