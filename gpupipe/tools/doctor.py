@@ -134,8 +134,10 @@ def _dali(facts: Facts) -> Iterator[Check]:
     elif not wheels and not facts.machine.found.get("dali"):
         yield _no_dali(facts, gpu)
     elif facts.runs["dali-cpu"].error:
+        gone = facts.machine.found.get("dali") is False
+        reason = "Python finds none of its files" if gone else facts.runs["dali-cpu"].error
         yield Check(
-            name, "problem", f"it is installed, but does not work: {facts.runs['dali-cpu'].error}",
+            name, "problem", f"{versions or 'it'} is installed, but does not work: {reason}",
             f"{_uninstall(facts, [*wheels, *facts.installed(NVIMAGECODEC)])} && {_install(facts)}" if wheels else "",
         )  # fmt: skip
     elif gpu and needs is not None and has is not None and has < needs:

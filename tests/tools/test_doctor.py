@@ -109,6 +109,12 @@ def test_a_machine_with_a_gpu_on_which_all_is_well_has_no_warning() -> None:
             id="DALI fails to import",
         ),
         pytest.param(
+            failing(on_the_gpu(dali=False), dali_cpu="MissingDependencyError: x"), "DALI", "problem",
+            "nvidia-dali-cuda130 2.4.0 is installed, but does not work: Python finds none of its files",
+            "pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && pip install 'gpupipe[cuda13]'",
+            id="DALI without its files",
+        ),
+        pytest.param(
             on_the_gpu(**ON_550), "DALI", "problem",
             "nvidia-dali-cuda130 2.4.0 is built for CUDA 13, and the driver supports CUDA 12",
             "pip uninstall -y nvidia-dali-cuda130 nvidia-nvimgcodec-cu13 && pip install 'gpupipe[cuda12]'",
