@@ -22,6 +22,10 @@ FAILED, USER_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143  # as in shells: 12
 
 COMMANDS: Mapping[str, str] = {
     "demo": "run one training chain on every executor of this machine and compare them",
+    "explain": "show how a chain of your own will run, and what in it is probably a mistake",
+    "preview": "save a picture of augmented images beside their originals",
+    "doctor": "check driver, libraries and limits of this machine; print what mends them",
+    "completion": "print a script that completes this command in bash, zsh or fish",
 }
 """Subcommand -> what it does, in the order of `gpupipe --help`. Each is the file of its name in this folder."""
 

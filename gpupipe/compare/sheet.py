@@ -47,4 +47,7 @@ def save_png(path: Path, image: npt.NDArray[np.uint8]) -> None:
     """
     from PIL import Image
 
-    Image.fromarray(image).save(path, "PNG")
+    try:
+        Image.fromarray(image).save(path, "PNG")
+    except OSError as error:  # that of a full disk does not name the file
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error

@@ -52,7 +52,7 @@ def find_source(data: str, images: int) -> Source:
     if not files:
         problem = "no file matches it" if glob.has_magic(pattern) else "it does not exist"
         raise PlanError(
-            f"--data needs TFRecord files or a folder of class directories, got {data!r}: {problem}; check the path, "
+            f"DATA needs TFRecord files or a folder of class directories, got {data!r}: {problem}; check the path, "
             "and quote wildcards so that the shell leaves them alone"
         )
     return _tfrecords(data, [glob.escape(pattern)] if os.path.isfile(pattern) else [pattern], files)
@@ -71,7 +71,7 @@ def _in_folder(name: str, folder: Path, images: int) -> Source:
     ]
     if not found:
         raise PlanError(
-            f"--data needs *.tfrecord files or class directories with *.jpg or *.jpeg files, got the folder {name!r} "
+            f"DATA needs *.tfrecord files or class directories with *.jpg or *.jpeg files, got the folder {name!r} "
             f"with neither ({len(classes)} directories in it); for other file names pass a wildcard, '{name}/*'"
         )
     taken = [found[i * len(found) // images] for i in range(images)] if len(found) > images else found
@@ -86,17 +86,17 @@ def _tfrecords(name: str, patterns: Sequence[str], files: Sequence[str]) -> Sour
 
     filled = [file for file in files if os.path.getsize(file)]
     if not filled:
-        raise PlanError(f"--data needs TFRecord files with records, got {name!r}: {len(files)} empty files")
+        raise PlanError(f"DATA needs TFRecord files with records, got {name!r}: {len(files)} empty files")
     try:
         with iter(TFRecordDataset(filled).take(ENOUGH)) as records:
             first, *others = records
         jpeg = parse_single_example(first, {"image/encoded": FixedLenFeature((), bytes)})["image/encoded"]
     except RecordError as error:
-        raise PlanError(f"--data needs TFRecord files, got one that is not, or is damaged: {error}") from error
+        raise PlanError(f"DATA needs TFRecord files, got one that is not, or is damaged: {error}") from error
     except DataError as error:
         raise PlanError(
-            f"--data needs records that are tf.train.Example with a bytes feature 'image/encoded', got others: {error}"
+            f"DATA needs records that are tf.train.Example with a bytes feature 'image/encoded', got others: {error}"
         ) from error
     if not bytes(jpeg).startswith(b"\xff\xd8\xff"):
-        raise PlanError(f"--data needs JPEG images, got other bytes in 'image/encoded' of the first record of {name!r}")
+        raise PlanError(f"DATA needs JPEG images, got other bytes in 'image/encoded' of the first record of {name!r}")
     return Source(name, patterns=patterns, at_least=1 + len(others))

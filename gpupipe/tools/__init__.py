@@ -1,0 +1,1 @@
+"""tools: what the subcommands of `gpupipe` do, apart from comparing executors."""

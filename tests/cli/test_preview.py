@@ -1,0 +1,119 @@
+"""`gpupipe preview`: a picture of data, or of a user's dataset."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gpupipe.cli import main
+from gpupipe.compare.photographs import write_shards
+from tests.cli.commands import ended, started
+
+FILE = """
+import time
+import numpy as np
+import gpupipe as gp
+
+x = np.zeros((5, 20, 30, 3), np.uint8)
+ds = gp.Dataset.from_tensor_slices(x).batch(2)
+
+def bright(image):
+    return image + np.uint8(9)
+
+def in_processes():
+    return gp.Dataset.from_tensor_slices(x).map(bright, num_parallel_calls=1, workers="process")
+
+def slow():
+    def wait(image):
+        open("waiting", "w").close()
+        time.sleep(60)
+        return image
+    return gp.Dataset.from_tensor_slices(x).map(wait)
+"""
+
+
+def test_data_gives_a_picture_and_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_shards(tmp_path, 3, 1)
+    out = tmp_path / "sheet.png"
+
+    status = main(["preview", str(tmp_path), "--rows", "2", "--draws", "3", "--size", "40", "--out", str(out)])
+
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    assert said.out.startswith(f"saved {out}: 2 rows of 4\neach row: the original, then random_resized_crop")
+    assert said.err == ""  # not a terminal
+    with Image.open(out) as image:
+        assert (image.format, image.size) == ("PNG", (4 * 44 + 4, 2 * 44 + 4))
+
+
+def test_json_names_the_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_shards(tmp_path, 2, 1)
+    out = tmp_path / "sheet.png"
+
+    assert main(["preview", str(tmp_path), "--draws", "2", "--out", str(out), "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert (found["out"], found["rows"], found["columns"]) == (str(out), 2, 3)
+    assert [len(row["windows"]) for row in found["details"]] == [2, 2]
+    assert set(found["details"][0]["windows"][0]) == {"top", "left", "height", "width", "mirrored"}
+
+
+@pytest.mark.parametrize("name", ["ds", "in_processes"])
+def test_a_dataset_gives_a_picture(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.py").write_text(FILE)
+
+    status, out, err = ended(started("preview", f"train.py:{name}", "--rows", "3", "--draws", "2", cwd=tmp_path))
+
+    assert (status, err) == (0, "")
+    assert out.startswith("saved preview.png: 3 rows of 2\n")
+    with Image.open(tmp_path / "preview.png") as image:
+        assert image.size == (2 * 196 + 4, 3 * 196 + 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["missing-*.tfrecord"],
+            "DATA needs TFRecord files or a folder of class directories, got 'missing-*.tfrecord'",
+        ),
+        (["missing.py:ds"], "got 'missing.py': it does not exist"),
+        (["."], "DATA needs *.tfrecord files or class directories"),
+        ([".", "--out", "no/such/folder.png"], "--out needs an existing folder"),
+    ],
+    ids=["wildcard", "file", "folder", "out"],
+)
+def test_a_wrong_argument_is_one_line_and_status_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["preview", *arguments]) == 2
+
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.startswith("gpupipe preview: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT between processes")
+def test_ctrl_c_leaves_no_picture(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FILE)
+    process = started("preview", "train.py:slow", cwd=tmp_path)
+    while not (tmp_path / "waiting").exists() and process.poll() is None:
+        pass
+
+    process.send_signal(signal.SIGINT)
+    status, out, err = ended(process)
+
+    assert (status, out, err) == (130, "", "gpupipe: interrupted\n")
+    assert not (tmp_path / "preview.png").exists()

@@ -1,0 +1,217 @@
+"""Probes: a crash, a hang or an error in a library is an answer, and the driver is asked as its headers say."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from gpupipe.tools import facts, probe
+from gpupipe.tools.facts import _card_on_bus, gather
+from gpupipe.tools.probe import Answer, ask, driver, engines
+
+
+def running(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_CODE", code)
+
+
+def test_an_answer_comes_from_a_process_of_its_own() -> None:
+    answer = ask("numpy")
+
+    assert answer.error == ""
+    assert answer.found == {"shape": [2, 64, 64, 3]}
+    assert answer.seconds > 0
+
+
+def test_what_a_library_prints_does_not_disturb_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = probe.MARK + json.dumps({"found": {"a": 1}, "seconds": 0.5})
+    running(f"print('noise'); print({line!r})".replace("{", "{{").replace("}", "}}"), monkeypatch)
+
+    assert ask("numpy") == Answer({"a": 1}, "", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "its process crashed (SIGSEGV)"),
+        ("import sys; sys.exit('no such symbol')", "its process ended with status 1: no such symbol"),
+        ("import time; time.sleep(60)", "no answer after 1 s; its process was killed"),
+    ],
+    ids=["crash", "exit", "hang"],
+)
+def test_a_process_that_ends_badly_is_an_answer(monkeypatch: pytest.MonkeyPatch, code: str, error: str) -> None:
+    running(code, monkeypatch)
+
+    assert ask("numpy", timeout=1).error == error
+
+
+def test_an_exception_is_an_answer_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> dict[str, Any]:
+        raise ImportError("line one\nline two")
+
+    monkeypatch.setattr(probe, "QUESTIONS", {"fails": fails})
+
+    assert probe.main(["fails"]) == 0
+    line = capsys.readouterr().out.strip()
+    assert json.loads(line.removeprefix(probe.MARK))["error"] == "ImportError: line one line two"
+
+
+class Nvml:
+    """NVML of a machine with one card, as far as it is asked."""
+
+    def nvmlInit_v2(self) -> int:
+        return 0
+
+    def nvmlShutdown(self) -> int:
+        return 0
+
+    def nvmlSystemGetDriverVersion(self, text: Any, size: int) -> int:
+        text.value = b"580.65.06"
+        return 0
+
+    def nvmlSystemGetCudaDriverVersion_v2(self, number: Any) -> int:
+        number._obj.value = 13010
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:
+        count._obj.value = 2
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: int, handle: Any) -> int:
+        return 15 if index else 0  # NVML_ERROR_GPU_IS_LOST
+
+    def nvmlDeviceGetName(self, handle: Any, text: Any, size: int) -> int:
+        text.value = b"NVIDIA H200"
+        return 0
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: Any, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = 9, 0
+        return 0
+
+
+def test_the_driver_names_its_cards_and_one_that_is_lost() -> None:
+    assert driver(Nvml()) == {
+        "driver": "580.65.06",
+        "cuda": [13, 1],
+        "cards": [
+            {"name": "NVIDIA H200", "capability": [9, 0]},
+            {"name": "GPU 1, of which the driver says nothing"},
+        ],
+    }
+
+
+def test_a_driver_that_does_not_start_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nvml, "nvmlInit_v2", lambda self: 9)
+
+    assert driver(Nvml()) == {}
+
+
+class Nvjpeg:
+    """nvJPEG with seven engines, or one that fails."""
+
+    def __init__(self, created: int = 0, told: int = 0) -> None:
+        self.created, self.told = created, told
+        self.destroyed = False
+
+    def nvjpegCreateEx(self, backend: int, device: None, pinned: None, flags: int, handle: Any) -> int:
+        assert (backend, flags) == (3, 0)  # NVJPEG_BACKEND_HARDWARE, NVJPEG_FLAGS_DEFAULT
+        assert isinstance(handle._obj, ctypes.c_void_p)
+        return self.created
+
+    def nvjpegGetHardwareDecoderInfo(self, handle: Any, count: Any, cores: Any) -> int:
+        count._obj.value, cores._obj.value = 7, 1
+        return self.told
+
+    def nvjpegDestroy(self, handle: Any) -> int:
+        self.destroyed = True
+        return 0
+
+
+def test_nvjpeg_tells_the_number_of_engines() -> None:
+    library = Nvjpeg()
+
+    assert engines(library) == 7
+    assert library.destroyed
+    assert engines(Nvjpeg(created=7)) == 0  # NVJPEG_STATUS_ARCH_MISMATCH: a card without engines
+
+
+@pytest.mark.parametrize("library", [Nvjpeg(created=6), Nvjpeg(told=8)], ids=["create", "info"])
+def test_an_nvjpeg_that_fails_is_an_error(library: Nvjpeg) -> None:
+    with pytest.raises(OSError, match=r"returned [68]"):
+        engines(library)
+
+
+def test_only_what_can_run_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    machine = {"visible": 1, "dali": True, "executor": "DALI on GPU 0", "libraries": []}
+
+    def answer(question: str) -> Answer:
+        asked.append(question)
+        return Answer(machine if question == "machine" else {})
+
+    monkeypatch.setattr(facts, "ask", answer)
+    monkeypatch.setattr(facts, "_versions", lambda: {"cupy-cuda13x": "14"})
+    monkeypatch.setattr(facts, "_unmet", lambda packages: [])
+
+    gather()
+    assert asked == ["machine", "numpy", "dali-cpu", "dali-gpu", "engines", "cupy"]
+
+    asked.clear()
+    machine.update(visible=0, dali=False, executor="NumPy on CPU")
+    monkeypatch.setattr(facts, "_versions", dict)
+    gather()
+    assert asked == ["machine", "numpy"]
+
+
+def test_requirements_that_are_not_met_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = {
+        "gpupipe": ["numpy>=2.0", 'cupy-cuda13x>=14; extra == "cuda13"', 'torch>=2.4; extra == "bench"'],
+        "nvidia-dali-cuda130": ["nvidia-nvimgcodec-cu13[all]<0.10.0,>=0.9.0", "six<=1.17"],
+        "nvidia-nvimgcodec-cu13": ['nvidia-nvjpeg; extra == "all"'],
+    }
+    have = {"numpy": "1.26.4", "torch": "2.0", "nvidia-nvimgcodec-cu13": "0.8.0.22", "six": "1.17.0"}
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: needs[name])
+    monkeypatch.setattr(facts, "_version", have.get)
+
+    found = facts._unmet(dict.fromkeys(needs, "1"))
+
+    assert [(unmet.owner, unmet.requirement, unmet.got) for unmet in found or ()] == [
+        ("gpupipe 1", "numpy>=2.0", "1.26.4"),
+        ("nvidia-dali-cuda130 1", "nvidia-nvimgcodec-cu13<0.10.0,>=0.9.0", "0.8.0.22"),
+        ("nvidia-nvimgcodec-cu13 1", "nvidia-nvjpeg", ""),
+    ]
+
+
+def test_an_installed_cupy_that_is_too_old_for_an_extra_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: ['cupy-cuda13x>=14; extra == "cuda13"'])
+    monkeypatch.setattr(facts, "_version", {"cupy-cuda13x": "13.6"}.get)
+
+    assert facts._unmet({"gpupipe": "1"}) == [facts.Unmet("gpupipe 1", "cupy-cuda13x>=14", "13.6")]
+
+
+def test_a_card_on_the_bus_is_one_of_nvidia_that_displays(tmp_path: Any) -> None:
+    for name, vendor, kind in (("0", "0x8086", "0x030000"), ("1", "0x10de", "0x040300")):  # Intel; NVIDIA's sound
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(vendor + "\n")
+        (tmp_path / name / "class").write_text(kind + "\n")
+    assert not _card_on_bus(tmp_path)
+    assert not _card_on_bus(tmp_path / "none")
+
+    (tmp_path / "1/class").write_text("0x030200\n")  # a 3D controller, as data centre cards are
+    assert _card_on_bus(tmp_path)
+
+
+def test_the_process_of_a_probe_is_killed_with_its_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **given: Any) -> None:
+        assert given["start_new_session"]  # Ctrl-C at a terminal reaches this process alone, which then ends the other
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask("numpy")
