@@ -1,0 +1,1 @@
+"""tools: looking into data files and checking them, for the `gpupipe` command."""
